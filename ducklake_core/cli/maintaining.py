@@ -37,7 +37,7 @@ _HOUR = "1 hour"
 
 MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
 ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
-KeepLast = Annotated[int, typer.Option("--keep-last", min=1, help="Newest snapshots that stay whatever their age.")]
+KeepLast = Annotated[int | None, typer.Option("--keep-last", min=1, help="Number of newest snapshots that stay whatever their age.")]
 MaxDeletions = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
 PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
 
@@ -79,7 +79,7 @@ def expire(
     *,
     older_than: OlderThan = None,
     versions: Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")] = None,
-    keep_last: KeepLast = 1,
+    keep_last: KeepLast = None,
     min_age: MinAge = _HOUR,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -286,7 +286,7 @@ def checkpoint(  # noqa: PLR0913 - an option each
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
-    keep_last: KeepLast = 1,
+    keep_last: KeepLast = None,
     min_age: MinAge = _HOUR,
     max_concurrency: MaxConcurrency = None,
     partial_progress: PartialProgress = False,

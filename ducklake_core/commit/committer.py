@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.failures import is_about_length, waited_in_vain
-from ducklake_core.catalog.database.retries import COMMIT_RETRIES, RetryPolicy
+from ducklake_core.catalog.database.failures import is_about_length, is_blocked_by_readers, waited_in_vain
+from ducklake_core.catalog.database.retries import COMMIT_RETRIES, READERS_SECONDS, RetryPolicy
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.writer_queue import Turn
 from ducklake_core.catalog.reading.commit_search import expired_among, search_log, snapshots_mentioning
@@ -157,8 +157,10 @@ class Committer:
             raise UsageError("a transaction without changes makes no snapshot")
         run = self._run = _Run(self._database, transaction, self._rewrite, self._guard)
         last: DuckLakeError = CommitError("the retry policy allows no attempt")
+        attempt, waited = 0, 0.0
         for attempt in range(1, self._policy.tries + 1):
             self.tries += 1
+            began = time.monotonic()
             try:
                 return run.attempt(attempt)
             except DuckLakeError as error:
@@ -171,9 +173,13 @@ class Committer:
                         run.lost()
                     case _:
                         raise run.failure(error) from error
+            is_blocked = is_blocked_by_readers(last)
+            if is_blocked and waited + time.monotonic() - began >= READERS_SECONDS:
+                break
             run.wait_for_rows(self._sleep)
             self._sleep(self._policy.pause(attempt))
-        raise run.exhausted(self._policy.tries, last) from last
+            waited += time.monotonic() - began if is_blocked else 0.0
+        raise run.exhausted(attempt, last) from last
 
 
 class _Run:
@@ -272,6 +278,9 @@ class _Run:
         if self._unanswered is not None:
             return self._unknown(last.message)
         names = ", ".join(sorted(self._transaction.names.values())) or "new tables"
+        if is_blocked_by_readers(last):
+            waited = f"the commit to {names} waited {READERS_SECONDS:.0f} seconds for readers in {attempts} attempts; nothing was changed. "
+            return CommitRetriesExhaustedError(waited + last.message, attempts=attempts)
         return CommitRetriesExhaustedError(
             f"the commit to {names} lost all {attempts} attempts against other writers or an unreachable catalog; nothing was changed. "
             f"Run it again, or let fewer writers commit at once. Last cause: {last.message}",

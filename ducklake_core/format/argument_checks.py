@@ -356,7 +356,7 @@ _BY_NAME: Mapping[str, Check] = {
     "older_than": _or_none(_age_or_time),
     **dict.fromkeys(("min_age", "at_most"), age),
     "versions": _or_none(_whole_numbers),
-    "keep_last": _whole,
+    "keep_last": _or_none(_whole),
     "n": _row_count,
     "limit": _or_none(_row_count),
     "dtype_backend": _text,

@@ -27,4 +27,6 @@ def run_write(attempt: Callable[[], T], what: str) -> T:
     except RetryError as error:
         last = error.last_attempt.exception()
         cause = last.message if isinstance(last, CatalogError) else str(last)
-        raise CommitRetriesExhaustedError(f"could not {what} in {policy.tries} attempts ({cause}); try again later") from last
+        raise CommitRetriesExhaustedError(
+            f"could not {what} in {error.last_attempt.attempt_number} attempts ({cause}); try again later"
+        ) from last

@@ -77,7 +77,7 @@ def checkpoint(
     storage: Storage,
     request: TableRequest,
     *,
-    keep_last: int = 1,
+    keep_last: int | None = None,
     min_age: timedelta | str = AGE_FLOOR,
     execution: Execution | None = None,
 ) -> CheckpointResult:
@@ -89,7 +89,7 @@ def checkpoint(
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        never_expires = _why_never(reader) if keep_last == 1 else None
+        never_expires = _why_never(reader) if keep_last is None else None
         # A name that does not exist is the caller's mistake, no failure of a verb.
         request.scope.select(reader, reader.latest_snapshot().id)
     execution = execution or Execution()

@@ -135,7 +135,7 @@ def expire_snapshots(
     *,
     older_than: Age | None = None,
     versions: Iterable[int] | None = None,
-    keep_last: int = 1,
+    keep_last: int | None = None,
     min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
     progress: ProgressMeter | None = None,
@@ -148,7 +148,7 @@ def expire_snapshots(
         snapshots = reader.snapshot_times()
         now = database.now(connection)
         if wanted is not None:
-            if older_than is not None or keep_last != 1:
+            if older_than is not None or keep_last is not None:
                 raise UsageError("give either versions, or older_than and keep_last", parameter="versions")
             chosen = _by_version(snapshots, wanted, min_age, now)
         else:
@@ -178,13 +178,13 @@ def expire_snapshots(
     return done
 
 
-def check_keep_last(keep_last: int) -> None:
-    """Refuse to keep no snapshot.
+def check_keep_last(keep_last: int | None) -> None:
+    """Check that at least one snapshot stays; None means that the caller gave no number.
 
     Raises:
-        UsageError: It would.
+        UsageError: No snapshot would stay.
     """
-    if keep_last < 1:
+    if keep_last is not None and keep_last < 1:
         raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself", parameter="keep_last")
 
 
@@ -213,21 +213,23 @@ def _by_version(
 
 
 def _by_age(
-    snapshots: Sequence[SnapshotTime], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime, *, said: str
+    snapshots: Sequence[SnapshotTime], older_than: Age | None, keep_last: int | None, min_age: timedelta | str, now: datetime, *, said: str
 ) -> list[ExpiringSnapshot]:
-    if older_than is None and keep_last == 1:
+    if older_than is None and keep_last is None:
         raise UsageError(
             "nothing says which snapshots to expire: give older_than, versions or keep_last, or set the option expire_older_than"
         )
+    # The newest snapshot is the lake itself.
+    kept = 1 if keep_last is None else keep_last
     if older_than is not None:
         limit = threshold(older_than, now)
         check_floor(said, limit, now, min_age)
         reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
     else:
         limit = before(now, min_age, "min_age")
-        reason = f"not among the last {keep_last}, and older than {age_text(min_age)}"
+        reason = f"not among the last {kept}, and older than {age_text(min_age)}"
     # A slice up to a negative place would take what is to be kept, of a lake with fewer snapshots.
-    candidates = zip(snapshots[: max(len(snapshots) - keep_last, 0)], _earliest(snapshots, now), strict=False)
+    candidates = zip(snapshots[: max(len(snapshots) - kept, 0)], _earliest(snapshots, now), strict=False)
     # One without a time, in a catalog that was edited, is not known to be so old.
     return [
         ExpiringSnapshot(id=number, time=time, reason=reason)

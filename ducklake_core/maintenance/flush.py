@@ -58,6 +58,7 @@ class TableFlush:
         rows: Inlined rows to flush, or flushed, ended versions among them.
         ended_rows: Those of them that are deleted or replaced already; earlier snapshots show them.
         deletes: Rows of data files that the catalog deletes, to be deleted by files.
+        superseded: Tables of inlined rows for earlier columns of the table, which the flush takes out of the catalog once they are empty.
         files_created: Data files that were made, and ``delete_files_created`` delete files (0 in a dry run).
         bytes_written: Their bytes.
         snapshot: The snapshot that the flush became, None in a dry run and where nothing was done.
@@ -69,6 +70,7 @@ class TableFlush:
     rows: int = 0
     ended_rows: int = 0
     deletes: int = 0
+    superseded: int = 0
     files_created: int = 0
     delete_files_created: int = 0
     bytes_written: int = 0
@@ -110,6 +112,8 @@ class FlushResult(MaintenanceResult):
 def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
     outcome: StepOutcome = "planned" if dry_run else "done"
     reason = f"{table.rows} rows and {table.deletes} deletes of files are inlined"
+    if table.superseded:
+        reason += f", {table.superseded} tables of inlined rows are for earlier columns"
     if table.failure is not None:
         outcome, reason = "failed", table.failure
     elif table.skipped is not None:
@@ -127,15 +131,17 @@ class _FlushPlan:
     rows: int = 0
     ended_rows: int = 0
     deletes: int = 0
+    superseded: int = 0
     skipped: str | None = None
 
     def described(self) -> TableFlush:
-        nothing = "nothing of it is inlined" if not (self.rows or self.deletes) else None
+        nothing = "nothing of it is inlined" if not (self.rows or self.deletes or self.superseded) else None
         return TableFlush(
             table=name_of(self.table),
             rows=self.rows,
             ended_rows=self.ended_rows,
             deletes=self.deletes,
+            superseded=self.superseded,
             skipped=self.skipped or nothing,
         )
 
@@ -178,7 +184,9 @@ def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPla
     counts = inlined_row_counts(reader, table).values()
     deletes = sum(len(found) for found in inlined_deletes_of(reader, table).values())
     rows, ended = sum(one.rows for one in counts), sum(one.ended for one in counts)
-    return _FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes)
+    # DuckDB's flush drops these, also where no row is inlined.
+    superseded = max(len(table.inlined_tables) - 1, 0)
+    return _FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes, superseded=superseded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +284,7 @@ class _Flusher:
             rows=stored.num_rows,
             ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
             deletes=stored.deletes,
+            superseded=len(stored.superseded),
             files_created=len(files),
             delete_files_created=len(made) - len(files),
             bytes_written=sum(size for _, size in made),

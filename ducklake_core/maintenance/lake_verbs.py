@@ -121,9 +121,10 @@ class LakeVerbs:
         Args:
             level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
                 names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
-            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row: statistics and
-                bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted, files that the lake
-                needs are taken out of the schedule for deletion. No file is touched.
+            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row of a
+                table: statistics and bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted,
+                files that the lake needs are taken out of the schedule for deletion, and the drop of a schema that is not empty is
+                taken back. No file is touched.
             progress: Is told how far the check is (:class:`Progress`).
             **commit: Author, message and extra information of the snapshot of a repair (:class:`CommitMessage`).
 

@@ -23,7 +23,7 @@ class RemovalVerbs(LakeVerbs):
         *,
         older_than: timedelta | str | datetime | None = None,
         versions: Iterable[int] | None = None,
-        keep_last: int = 1,
+        keep_last: int | None = None,
         min_age: timedelta | str = timedelta(hours=1),
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
@@ -34,9 +34,10 @@ class RemovalVerbs(LakeVerbs):
 
         Args:
             older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
-                bound itself excluded. The option ``expire_older_than`` when nothing is given.
+                bound itself excluded. The option ``expire_older_than`` when None.
             versions: Exactly these snapshots instead.
-            keep_last: Newest snapshots that stay whatever their age.
+            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Without an age, all others that are older
+                than ``min_age`` expire: 1 keeps the newest snapshot alone. None keeps the newest one and selects nothing.
             min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is refused, because running queries and
                 writes may use it. Lower it only when you know that nothing runs; zero is no floor.
             progress: Is told how far the verb is (:class:`Progress`).

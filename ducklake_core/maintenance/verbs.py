@@ -218,7 +218,7 @@ class MaintenanceVerbs(RemovalVerbs):
         max_input_bytes: int | None = None,
         max_files: int | None = None,
         max_seconds: float | None = None,
-        keep_last: int = 1,
+        keep_last: int | None = None,
         min_age: timedelta | str = timedelta(hours=1),
         spark: SparkSession | None = None,
         max_concurrency: int | None = None,
@@ -241,8 +241,8 @@ class MaintenanceVerbs(RemovalVerbs):
             max_input_bytes: Most bytes of data files that merging and rewriting read together.
             max_files: Most data files that they read together.
             max_seconds: Seconds after which nothing further is begun, be it a verb, a table, a file or a batch of deletions.
-            keep_last: Newest snapshots that stay whatever their age. More than one expires the others as soon as they are older than
-                ``min_age``, where the option ``expire_older_than`` is not set.
+            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Where the option ``expire_older_than`` is
+                not set, all others that are older than ``min_age`` expire. None, the default: snapshots expire by the option alone.
             min_age: Floor under the ages of snapshots and files that go, as in the verbs.
             spark: Session whose executors flush, merge and rewrite; without it this process does.
             max_concurrency: As in :meth:`merge_adjacent_files`, and likewise ``partial_progress``.

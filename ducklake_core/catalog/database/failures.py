@@ -102,6 +102,11 @@ def waited_in_vain(error: DuckLakeError) -> bool:
     return error.details.get("sqlstate") == _LOCK_NOT_AVAILABLE or error.details.get("mysql_error") in _LOCKED_IN_MYSQL
 
 
+def is_blocked_by_readers(error: BaseException | None) -> bool:
+    """Return whether a COMMIT to a SQLite file failed because other connections have read transactions open."""
+    return isinstance(error, DuckLakeError) and error.details.get("blocked_by") == "readers"
+
+
 def classify(error: BaseException) -> Failure:
     """Classify an error of the catalog database, or after the CatalogError that wraps it.
 
@@ -201,7 +206,17 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
         "sqlite_error": getattr(cause, "sqlite_errorname", None),
         "mysql_error": code_of_mysql(cause),
     }
+    code = getattr(cause, "sqlite_errorcode", None)
+    # With the write lock held since BEGIN IMMEDIATE, only locks of readers can stop a COMMIT.
+    if at_commit and code is not None and code & 0xFF == sqlite3.SQLITE_BUSY:
+        details["blocked_by"] = "readers"
     match failure:
+        case "retry" if "blocked_by" in details:
+            return CatalogUnavailableError(
+                f"another connection has a read transaction open on the catalog {where}, and SQLite commits only when no one reads "
+                f"({text}); end that transaction (in DuckDB: COMMIT or ROLLBACK, or read all rows of an open result) and try again",
+                **details,
+            )
         case "retry":
             return CatalogUnavailableError(f"the catalog {where} was busy with another writer ({text}); try again", **details)
         case "unavailable" if details["sqlite_error"] is not None:

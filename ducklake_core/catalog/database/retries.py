@@ -6,10 +6,14 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.database.failures import Failure, classify
+from ducklake_core.catalog.database.failures import Failure, classify, is_blocked_by_readers
 
 if TYPE_CHECKING:
-    from tenacity import Retrying
+    from tenacity import RetryCallState, Retrying
+
+
+READERS_SECONDS = 10.0
+"""How long a write to a SQLite file waits, in all of its attempts, for transactions that only read; DuckDB waits 5 seconds, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +44,13 @@ class RetryPolicy:
         """A loop that repeats a call while it fails in one of these ways; after the last try it raises tenacity's ``RetryError``."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
+        def readers_stay(state: RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            return is_blocked_by_readers(error) and (state.seconds_since_start or 0) >= READERS_SECONDS
+
         return Retrying(
             retry=retry_if_exception(lambda error: classify(error) in failures),
-            stop=stop_after_attempt(self.tries),
+            stop=lambda state: stop_after_attempt(self.tries)(state) or readers_stay(state),
             wait=lambda state: self.pause(state.attempt_number),
         )
 

@@ -55,7 +55,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     ownerless = {one for one in of_rows | of_deletes if one[0] not in known_ids}
     unregistered = {one for one in of_rows if one[0] in known_ids and one[1] not in registered_names}
     making = in_the_making((name for _, name in ownerless | unregistered), counters)
-    filled = _with_rows(connection, tables, sorted(name for _, name in unregistered if name not in making))
+    filled = names_with_rows(connection, tables, sorted(name for _, name in unregistered if name not in making))
     return InlinedTables(
         data=tuple(sorted(one for one in wanted & of_rows if one[0] in known_ids)),
         deletes=tuple(sorted(one for one in of_deletes if one[0] in known_ids)),
@@ -101,8 +101,8 @@ def in_the_making(names: Iterable[str], counters: RowMapping | None) -> frozense
     return frozenset() if counters is None else frozenset(name for name in names if may_be_in_the_making(name, **counters))
 
 
-def _with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
-    """Those of some tables of inlined rows that have any."""
+def names_with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
+    """Names of those of some tables of inlined rows that have any row."""
     if not names:
         return frozenset()
     queries = [

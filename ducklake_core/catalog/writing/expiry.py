@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, exists, func, insert, inspect, or_, select
+from sqlalchemy import Connection, Row, Select, bindparam, delete, exists, func, insert, inspect, or_, select, union
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import DeleteRows
@@ -21,10 +22,13 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
 from ducklake_core.catalog.reading.complete import complete_rows
+from ducklake_core.catalog.reading.inlined_tables import names_with_rows, registered_names
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import named_elsewhere
 from ducklake_core.catalog.writing.writer import apply_changes
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo
 
@@ -148,6 +152,7 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
     # After the rows: what a commit beside this one has ended by then has its snapshots among those that survive.
     lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(gone))
 
+    filled = _schemas_with_live_objects(connection, tables) if ended["schema"] else frozenset[int]()
     known = {row.table_id: row for row in versions}
     needed = {row.table_id for row in versions if lifetimes.meet(row.begin_snapshot, row.end_snapshot)}
     dead = tuple(DeadTable(id=i, name=f"{row.schema_name}.{row.table_name}") for i, row in sorted(known.items()) if i not in needed)
@@ -175,9 +180,26 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
             (name, row.id, row.begin_snapshot, row.end_snapshot)
             for name, rows in ended.items()
             for row in rows
-            if not lifetimes.meet(row.begin_snapshot, row.end_snapshot)
+            if not lifetimes.meet(row.begin_snapshot, row.end_snapshot) and not (name == "schema" and row.id in filled)
         ),
     )
+
+
+def _schemas_with_live_objects(connection: Connection, tables: CatalogTables) -> frozenset[int]:
+    """Ids of schemas that contain live tables, views or macros, and of their parents: a check can repair such a schema by its row."""
+    sources = [tables[name] for name in ("table", "view", "macro") if name in tables]
+    queries = [select(source.c.schema_id).where(source.c.end_snapshot.is_(None)) for source in sources]
+    found = set(connection.execute(union(*queries)).scalars())
+    schema = tables["schema"]
+    parents = select(schema.c.schema_id, tables.optional("schema", "parent_schema_id").label("parent"))
+    above = {row.schema_id: row.parent for row in connection.execute(parents)}
+    pending = [above.get(number) for number in found]
+    while pending:
+        parent = pending.pop()
+        if parent is not None and parent not in found:
+            found.add(parent)
+            pending.append(above.get(parent))
+    return frozenset(found)
 
 
 def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Sequence[UnneededFile]) -> Unneeded:
@@ -232,6 +254,8 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     apply_changes(PlainStatements(connection, {}), database, _deletions((), strays.ids("delete"), ()))
     found = found.with_files(strays)
     _schedule(connection, database, info, found.files)
+    if gone and not database.abilities.commits_at_ddl:
+        _drop_superseded(connection, database)
     return gone, found
 
 
@@ -392,6 +416,55 @@ def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[
     names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)
     for name in sorted(names & present):
         database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=database.abilities.commits_at_ddl))
+
+
+def _drop_superseded(connection: Connection, database: Database) -> None:
+    """Drop empty tables of inlined rows that flushes took out of the catalog before the oldest surviving snapshot.
+
+    A session of DuckDB that reads a snapshot from before such a flush queries the table, though it is empty, and fails without it.
+    """
+    tables = database.tables
+    registered = registered_names(connection, tables)
+    left: dict[str, int] = {}
+    for name in inspect(connection).get_table_names(schema=tables.schema):
+        owner = inlined_owner(name)
+        if owner is not None and name not in registered:
+            left[name] = owner
+    if not left:
+        return
+    flushed = _flushed_lately(connection, tables)
+    if flushed is None:
+        return
+    unread = sorted(name for name, owner in left.items() if owner not in flushed)
+    for name in sorted({*unread} - names_with_rows(connection, tables, unread)):
+        # Another expiry may have dropped it meanwhile.
+        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))
+
+
+def _flushed_lately(connection: Connection, tables: CatalogTables) -> AbstractSet[int] | None:
+    """Ids of tables with a flush after the oldest surviving snapshot that may have taken tables of inlined rows out of the catalog.
+
+    Returns:
+        None if such a flush of any table may be unknown: its snapshot has expired, or its changes cannot be read.
+    """
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    query = select(snapshot.c.snapshot_id, snapshot.c.schema_version).order_by(snapshot.c.snapshot_id)
+    # Such a flush moves the schema version.
+    moves = [
+        (former.snapshot_id, later.snapshot_id)
+        for former, later in pairwise(complete_rows(connection, query, "snapshots"))
+        if former.schema_version != later.schema_version
+    ]
+    if any(later - former > 1 for former, later in moves):
+        return None
+    flushed: set[int] = set()
+    for condition in conditions_of(changes.c.snapshot_id, [later for _, later in moves]):
+        for (text,) in connection.execute(select(changes.c.changes_made).where(condition)):
+            try:
+                flushed.update(parse_changes(text).inline_flush)
+            except CatalogCorruptError:
+                return None
+    return flushed
 
 
 def _schedule(connection: Connection, database: Database, info: LakeInfo, files: Sequence[UnneededFile]) -> None:

@@ -6,20 +6,39 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, inspect, or_, select, update
+from sqlalchemy import Connection, case, delete, insert, inspect, or_, select, update
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
-from ducklake_core.catalog.database.tables import inlined_delete_name, is_inlined_table
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, is_inlined_table
 from ducklake_core.catalog.reading.inlined_tables import known_tables
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import forget_scheduled, named_by_any_row, scheduled_files
 from ducklake_core.catalog.writing.writer import apply_changes
+from ducklake_core.format.changes import Changes, encode_changes
 from ducklake_core.format.state import LakeInfo, Snapshot
+from ducklake_core.format.types.names import folded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReopenedSchema:
+    """A dropped schema that is to be there again, as though it had never been dropped.
+
+    Attributes:
+        ended: The snapshot that dropped it.
+        name: Its name; ``path`` is that name below its parents, as changes of a snapshot spell it.
+        parent: Id of the schema that contains it, None for a schema at the top.
+    """
+
+    schema_id: int
+    parent: int | None
+    ended: int
+    name: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +52,8 @@ class Mending:
         inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
         inlined_deletes: (table id, data file id): inlined deletes to forget, unless a table has the file by now.
         unscheduled: Stored paths to take out of the schedule, those that the catalog still names.
+        schemas: Dropped schemas to open again, unless another schema has the name by now.
+        ended: (metadata table, table id, snapshot): live rows of a dropped table to end at the snapshot that dropped it.
     """
 
     changes: tuple[CatalogChange, ...] = ()
@@ -41,6 +62,8 @@ class Mending:
     inlined: tuple[tuple[str, int], ...] = ()
     inlined_deletes: tuple[tuple[int, int], ...] = ()
     unscheduled: frozenset[str] = frozenset()
+    schemas: tuple[ReopenedSchema, ...] = ()
+    ended: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +74,13 @@ class Left:
         inlined: Names of tables that were not dropped.
         inlined_deletes: (table id, data file id) of inlined deletes that stay.
         unscheduled: Stored paths that the schedule has as before, or had no more.
+        schemas: Ids of dropped schemas that stay dropped.
     """
 
     inlined: frozenset[str] = frozenset()
     inlined_deletes: frozenset[tuple[int, int]] = frozenset()
     unscheduled: frozenset[str] = frozenset()
+    schemas: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +104,9 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
         Id of the snapshot that holds the changes, whose counters tell other sessions to read statistics anew; and what was left alone.
     """
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
-    _insert_snapshot(connection, database, newest, said)
     tables = database.tables
+    reopened = _reopen(connection, tables, mending.schemas)
+    _insert_snapshot(connection, database, newest, said, reopened)
     apply_changes(PlainStatements(connection, {}), database, mending.changes)
     for name, owner, key in mending.orphans:
         owners = (owner, "column") if owner == "table" else (owner,)
@@ -89,10 +115,12 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     stats = tables["table_stats"]
     for table_id, count in mending.record_counts:
         connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
+    _end(connection, tables, mending.ended)
     left = Left(
         inlined=_drop(connection, database, mending.inlined),
         inlined_deletes=_forget_inlined_deletes(connection, database, mending.inlined_deletes),
         unscheduled=_unschedule(connection, database, info, mending.unscheduled),
+        schemas=frozenset(schema.schema_id for schema in mending.schemas if schema not in reopened),
     )
     return newest.id + 1, left
 
@@ -102,11 +130,42 @@ def inlined_tables_there(connection: Connection, database: Database) -> frozense
     return frozenset(name for name in inspect(connection).get_table_names(schema=database.tables.schema) if is_inlined_table(name))
 
 
-def _insert_snapshot(connection: Connection, database: Database, newest: Snapshot, said: MendingSnapshot) -> None:
+def _reopen(connection: Connection, tables: CatalogTables, schemas: Sequence[ReopenedSchema]) -> list[ReopenedSchema]:
+    """Open schemas again; those that were opened, as others may have been opened already, or have lost their name to a new schema."""
+    if not schemas:
+        return []
+    schema, reopened = tables["schema"], []
+    parent = tables.optional("schema", "parent_schema_id").label("parent")
+    live = select(parent, schema.c.schema_name).where(schema.c.end_snapshot.is_(None))
+    taken = {(row.parent, folded(row.schema_name)) for row in connection.execute(live)}
+    for one in schemas:
+        if (one.parent, folded(one.name)) not in taken:
+            row = update(schema).where(schema.c.schema_id == one.schema_id, schema.c.end_snapshot == one.ended)
+            if connection.execute(row.values(end_snapshot=None, schema_name=one.name)).rowcount:
+                reopened.append(one)
+                taken.add((one.parent, folded(one.name)))
+    return reopened
+
+
+def _end(connection: Connection, tables: CatalogTables, ended: Sequence[tuple[str, int, int]]) -> None:
+    """End live rows of tables that are not there any more. A row that begins later than its table ends is in no snapshot."""
+    table = tables["table"]
+    for name, table_id, end in ended:
+        rows = tables[name]
+        is_there = select(table.c.table_id).where(table.c.table_id == table_id, table.c.end_snapshot.is_(None)).exists()
+        last = case((rows.c.begin_snapshot > end, rows.c.begin_snapshot), else_=end)
+        connection.execute(
+            update(rows).where(rows.c.table_id == table_id, rows.c.end_snapshot.is_(None), ~is_there).values(end_snapshot=last)
+        )
+
+
+def _insert_snapshot(
+    connection: Connection, database: Database, newest: Snapshot, said: MendingSnapshot, reopened: Sequence[ReopenedSchema]
+) -> None:
     row = {
         "snapshot_id": newest.id + 1,
         "snapshot_time": database.now(connection),
-        "schema_version": newest.schema_version,
+        "schema_version": newest.schema_version + bool(reopened),
         "next_catalog_id": newest.next_catalog_id,
         # Sessions of DuckDB keep statistics by this number.
         "next_file_id": newest.next_file_id + 1,
@@ -114,7 +173,7 @@ def _insert_snapshot(connection: Connection, database: Database, newest: Snapsho
     connection.execute(insert(database.tables["snapshot"]), [row])
     changes = {
         "snapshot_id": newest.id + 1,
-        "changes_made": "",
+        "changes_made": encode_changes(Changes(created_schema=tuple(schema.path for schema in reopened))),
         "author": said.author,
         "commit_message": said.message,
         "commit_extra_info": said.extra_info,

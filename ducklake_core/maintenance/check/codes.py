@@ -49,7 +49,11 @@ CODES: dict[str, Code] = {
         "error", "two schemas, or two tables, views or macros of a schema, have one name", "rename or drop one of them with DuckDB"
     ),
     "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
-    "schema-missing": Code("error", "a table or view is in a schema that is not there", _BACKUP),
+    "schema-missing": Code(
+        "error",
+        "a table, view, macro or schema is in a schema that is not there, so that DuckDB cannot attach the lake",
+        f"if the schema was dropped, {_REPAIR}; otherwise {_BACKUP}",
+    ),
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
     "column-twice": Code("error", "a table has two columns of one id or one name", _BACKUP),
     "columns-invalid": Code("error", "the columns of a table make no schema", _BACKUP),
@@ -61,9 +65,7 @@ CODES: dict[str, Code] = {
     "view-invalid": Code("error", "the names of a view's columns cannot be read", "drop the view, and create it again"),
     "macro-invalid": Code("error", "a macro has no usable definition, so that DuckDB cannot attach the lake", _BACKUP),
     "comment-twice": Code("warning", "a comment or tag is there twice", "delete one of the rows"),
-    "dropped-table-alive": Code(
-        "warning", "files or columns of a dropped table are still live", "end the rows at the snapshot of the drop"
-    ),
+    "dropped-table-alive": Code("warning", "files or columns of a dropped table are still live", _REPAIR),
     "partition-key-invalid": Code(
         "error",
         "a partition key names no column of the table, no transform for it, or is there twice",

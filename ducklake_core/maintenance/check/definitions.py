@@ -15,6 +15,7 @@ from ducklake_core.format.files.partitioning import parse_transform
 from ducklake_core.format.options import check_option
 from ducklake_core.format.types.names import dotted, folded, join_name
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
+from ducklake_core.maintenance.check.repairs import EndWithTable
 
 _LIVES = (
     *("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro"),
@@ -138,14 +139,16 @@ def _names(facts: Facts) -> None:
     for row in live["schema"]:
         around = getattr(row, "parent_schema_id", None)
         if around is not None and around not in names:
-            facts.report("schema-missing", f"schema {row.schema_name} is in schema {around}, which is not there")
+            facts.report_schema_missing(f"schema {row.schema_name} is in schema {around}, which is not there", around)
     relations = [(row.schema_id, row.table_name, row.table_id) for row in live["table"]]
     relations += [(row.schema_id, row.view_name, row.view_id) for row in live["view"]]
     twice("tables or views", (((schema, folded(name)), number, name) for schema, name, number in relations))
     _names_of_macros(facts, twice)
     for schema, name, _ in relations:
         if schema not in names:
-            facts.report("schema-missing", f"{join_name(dotted((str(schema),)), name)} is in schema {schema}, which is not there")
+            facts.report_schema_missing(
+                f"{join_name(paths.get(schema, dotted((str(schema),))), name)} is in schema {schema}, which is not there", schema
+            )
 
 
 def _names_of_macros(facts: Facts, twice: Callable[[str, Iterable[tuple[tuple[int, str], int, str]]], None]) -> None:
@@ -184,7 +187,9 @@ def _tables(facts: Facts) -> None:
     for name in ("data_file", "column"):
         alive = Counter(row.table_id for row in facts.every.rows(name) if row.table_id in dropped and row.end_snapshot is None)
         for table_id, number in alive.items():
-            facts.report("dropped-table-alive", f"{number} rows of ducklake_{name} have no end", table=dropped[table_id])
+            (_, ended) = dropped[table_id].lives[-1]
+            repair = EndWithTable(name, table_id, ended) if ended is not None else None
+            facts.report("dropped-table-alive", f"{number} rows of ducklake_{name} have no end", table=dropped[table_id], repair=repair)
 
 
 def _columns(facts: Facts) -> None:

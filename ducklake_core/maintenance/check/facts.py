@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from typing import Any, TypeAlias
 
 from ducklake_core.catalog.inlined.rows import TableVersions
@@ -18,11 +19,11 @@ from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files.paths import join
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import dotted, join_name
+from ducklake_core.format.types.names import dotted, folded, join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow
 from ducklake_core.maintenance.check.findings import Finding
-from ducklake_core.maintenance.check.repairs import ForgetFileStatistics, ForgetTableBounds, Repair, WidenTableBounds
+from ducklake_core.maintenance.check.repairs import ForgetFileStatistics, ForgetTableBounds, ReopenSchema, Repair, WidenTableBounds
 
 CatalogRow: TypeAlias = Any
 """A row of a metadata table, whose cells are its attributes."""
@@ -154,6 +155,7 @@ class Facts:
         self._about: dict[tuple[str, object], list[Finding]] = defaultdict(list)
         self._codes: dict[int, set[tuple[str, int | None]]] = defaultdict(set)
         self._repairs: dict[Repair, None] = {}
+        self._reopened: dict[int, ReopenSchema] = {}
         self.snapshot_ids = sorted(row.snapshot_id for row in every.rows("snapshot"))
         self.newest = self.snapshot_ids[-1] if self.snapshot_ids else -1
         self.schema_paths = self._schema_paths()
@@ -210,6 +212,45 @@ class Facts:
     def repair(self, repair: Repair) -> None:
         """Add what would mend something that was found."""
         self._repairs[repair] = None
+
+    def report_schema_missing(self, what: str, schema_id: int) -> None:
+        """Report a live object of a schema that is not there, which a repair opens again if the catalog has a row of it."""
+        self.report("schema-missing", what, repair=self._reopening(schema_id))
+
+    def _reopening(self, schema_id: int, below: frozenset[int] = frozenset()) -> ReopenSchema | None:
+        """The repair that takes back the drop of a schema, once its parents are there; None where the catalog has no usable row of it."""
+        if schema_id in self._reopened:
+            return self._reopened[schema_id]
+        rows = [row for row in self.every.rows("schema") if row.schema_id == schema_id]
+        dropped = max((row for row in rows if row.end_snapshot is not None), key=lambda row: row.end_snapshot, default=None)
+        if dropped is None or any(is_live(row, self.newest) for row in rows):
+            return None
+        parent = getattr(dropped, "parent_schema_id", None)
+        there = {row.schema_id: row for row in self.every.rows("schema") if is_live(row, self.newest)}
+        above = None
+        if parent is not None and parent not in there:
+            # A schema may be inside itself in a catalog that was edited.
+            above = None if parent in below | {schema_id} else self._reopening(parent, below | {schema_id})
+            if above is None:
+                return None
+            self.repair(above)
+        name = self._free_name(dropped, parent)
+        around = () if parent is None else (above.path if above is not None else self.schema_paths[parent],)
+        found = ReopenSchema(schema_id, parent, dropped.end_snapshot, name, ".".join((*around, dotted((name,)))))
+        self._reopened[schema_id] = found
+        return found
+
+    def _free_name(self, dropped: CatalogRow, parent: int | None) -> str:
+        """The name of a dropped schema, with a number where another schema has had it since."""
+        others = [row for row in self.every.rows("schema") if row.schema_id != dropped.schema_id]
+        others = [row for row in others if getattr(row, "parent_schema_id", None) == parent]
+        again = {folded(one.name) for one in self._reopened.values() if one.parent == parent}
+        since = again | {folded(row.schema_name) for row in others if row.end_snapshot is None or row.end_snapshot > dropped.end_snapshot}
+        ever = again | {folded(row.schema_name) for row in others}
+        name: str = dropped.schema_name
+        if folded(name) not in since:
+            return name
+        return next(f"{name}_{number}" for number in count(2) if folded(f"{name}_{number}") not in ever)
 
     def widened(self, table_id: int, column_id: int) -> WidenTableBounds | None:
         """The table bounds that a repair would give a column, as far as was found until now."""

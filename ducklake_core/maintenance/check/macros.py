@@ -19,7 +19,7 @@ def check_macros(facts: Facts) -> None:
     for row in live:
         own = bodies[row.macro_id]
         if row.schema_id not in schemas:
-            facts.report("schema-missing", f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there")
+            facts.report_schema_missing(f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there", row.schema_id)
         wrong = (
             ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
         )

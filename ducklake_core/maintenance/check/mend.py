@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import assert_never
 
 from ducklake_core.catalog.changes import DeleteRows, UpdateRows
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.writing.mending import Left, Mending, MendingSnapshot, inlined_tables_there, mend, newest_snapshot_id
+from ducklake_core.catalog.writing.mending import (
+    Left,
+    Mending,
+    MendingSnapshot,
+    ReopenedSchema,
+    inlined_tables_there,
+    mend,
+    newest_snapshot_id,
+)
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.check.repairs import (
     DropInlinedTable,
+    EndWithTable,
     ForgetFileStatistics,
     ForgetInlinedDeletes,
     ForgetOrphans,
     ForgetTableBounds,
     RaiseRecordCount,
+    ReopenSchema,
     Repair,
     Unschedule,
     WidenTableBounds,
@@ -69,6 +79,8 @@ def _is_left(repair: Repair, left: Left) -> bool:
             return (number, file) in left.inlined_deletes
         case Unschedule(stored_path=path):
             return path in left.unscheduled
+        case ReopenSchema(schema_id=number):
+            return number in left.schemas
         case _:
             return False
 
@@ -80,6 +92,8 @@ def _without_bounds(repair: Repair) -> Repair:
 def _mending(repairs: Iterable[Repair]) -> Mending:
     changes: list[DeleteRows | UpdateRows] = []
     orphans, counts, inlined, deletes, unscheduled = [], [], [], [], []
+    schemas: list[ReopenedSchema] = []
+    ended: list[tuple[str, int, int]] = []
     for repair in repairs:
         match repair:
             case ForgetFileStatistics(data_file_id=number, column_id=column):
@@ -102,6 +116,10 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
                 deletes.append((number, file))
             case Unschedule(stored_path=path):
                 unscheduled.append(path)
+            case ReopenSchema():
+                schemas.append(ReopenedSchema(**asdict(repair)))
+            case EndWithTable(table=name, table_id=number, ended=end):
+                ended.append((name, number, end))
             case _:
                 assert_never(repair)
     return Mending(
@@ -111,4 +129,6 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
         inlined=tuple(inlined),
         inlined_deletes=tuple(deletes),
         unscheduled=frozenset(unscheduled),
+        schemas=tuple(schemas),
+        ended=tuple(ended),
     )

@@ -1,4 +1,4 @@
-"""What a repair changes, as values. Each of them leaves every row of every snapshot as it is."""
+"""What a repair changes, as values. Each of them leaves every row of every table at every snapshot as it is."""
 
 from __future__ import annotations
 
@@ -100,6 +100,38 @@ class Unschedule:
         return f"took {self.path} out of the schedule for deletion"
 
 
+@dataclass(frozen=True, slots=True)
+class ReopenSchema:
+    """Take back the drop of a schema that still contains live tables, views, macros or schemas.
+
+    Attributes:
+        ended: The snapshot that dropped it.
+        name: Its name from now on, at earlier snapshots too; ``path`` is that name below its parents.
+        parent: Id of the schema that contains it, None for a schema at the top.
+    """
+
+    schema_id: int
+    parent: int | None
+    ended: int
+    name: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"took back the drop of schema {self.path} at snapshot {self.ended}, as it is not empty"
+
+
+@dataclass(frozen=True, slots=True)
+class EndWithTable:
+    """End the live rows of a dropped table in a metadata table at the snapshot that dropped the table."""
+
+    table: str
+    table_id: int
+    ended: int
+
+    def __str__(self) -> str:
+        return f"ended the rows of dropped table {self.table_id} in ducklake_{self.table} at snapshot {self.ended}"
+
+
 Repair: TypeAlias = (
     ForgetFileStatistics
     | ForgetOrphans
@@ -109,4 +141,6 @@ Repair: TypeAlias = (
     | DropInlinedTable
     | ForgetInlinedDeletes
     | Unschedule
+    | ReopenSchema
+    | EndWithTable
 )

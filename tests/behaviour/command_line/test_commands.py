@@ -85,6 +85,15 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
 
 
+def test_keep_last_of_one_keeps_the_newest_snapshot(lake: DuckLake, run: Run) -> None:
+    newest = lake.snapshot().id
+    assert "nothing says which snapshots to expire" in run("expire --min-age '0 days'", code=USAGE).stderr
+    assert "give either versions" in run("expire --keep-last 1 --versions 1", code=USAGE).stderr
+    assert f"snapshot {newest - 1}: forget it" in run("plan checkpoint --keep-last 1 --min-age '0 days'").stdout
+    assert f"expired {newest} snapshots" in run("expire --keep-last 1 --min-age '0 days'").stdout
+    assert [one.id for one in lake.snapshots()] == [newest]
+
+
 def test_patterns_that_no_table_matches_are_told(lake: DuckLake, run: Run) -> None:
     for line in ("flush 'sales.*'", "merge 'sales.*' t", "rewrite 'sales.*'", "plan checkpoint 'sales.*'"):
         assert "no table matches it" in run(line).stdout, line

@@ -147,6 +147,8 @@ def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any
     backdate(lake_address, {number: datetime(2024, 1, 1, number, tzinfo=UTC) for number in ids[:4]})
     assert expire(lake_address, keep_last=2, dry_run=True).snapshot_ids == tuple(ids[:4])
     assert expire(lake_address, keep_last=2, min_age=NOW, dry_run=True).snapshot_ids == tuple(ids[:-2])
+    assert expire(lake_address, keep_last=1, dry_run=True).snapshot_ids == tuple(ids[:4])
+    assert expire(lake_address, keep_last=1, min_age=NOW, dry_run=True).snapshot_ids == tuple(ids[:-1])
     assert expire(lake_address, keep_last=6, older_than=timedelta(days=1), dry_run=True).snapshot_ids == tuple(ids[:2])
     for as_many in range(len(ids), 2 * len(ids) + 2):
         assert expire(lake_address, keep_last=as_many, min_age=NOW, dry_run=True).snapshot_ids == ()
@@ -165,6 +167,7 @@ def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any
         ({"older_than": timedelta(days=-1)}, UsageError, "negative"),
         ({"older_than": timedelta(days=1), "versions": [1]}, UsageError, "either"),
         ({"keep_last": 0}, UsageError, "keep_last"),
+        ({"keep_last": 1, "versions": [1]}, UsageError, "either"),
         ({"versions": [77]}, NotFoundError, "77"),
     ],
 )

@@ -179,6 +179,23 @@ def test_schemas_of_others_are_never_orphans(sqlite_address: LakeAddress) -> Non
     assert [finding.code for finding in again.check().findings] == ["schema-missing"]
 
 
+def test_repair_takes_back_the_drop_of_nested_schemas(sqlite_address: LakeAddress) -> None:
+    """Also once the snapshots before the drop have expired."""
+    lake = new_lake(sqlite_address)
+    lake.write("a.b.t", _rows(0, 5))
+    newest = lake.snapshot().id
+    with lake.database.write() as connection:
+        connection.execute(text(f"UPDATE ducklake_schema SET end_snapshot = {newest} WHERE schema_name IN ('a', 'b')"))
+    again = DuckLake.connect(sqlite_address.url)
+    again.expire_snapshots(keep_last=1, min_age=dt.timedelta(0))
+    assert sorted(again.check(repair=True).repairs) == [
+        f"took back the drop of schema a at snapshot {newest}, as it is not empty",
+        f"took back the drop of schema a.b at snapshot {newest}, as it is not empty",
+    ]
+    assert faults(again) == []
+    assert _values(again, "a.b.t") == list(range(5))
+
+
 def _in_the_way(lake: DuckLake, mine: Callable[[Transaction], object], theirs: Callable[[], object]) -> None:
     with lake.transaction() as tx:
         mine(tx)

@@ -188,6 +188,8 @@ PLANTS = (
     Plant("sort-order-invalid", "NULLs nowhere", (_set("sort_expression", "null_order = NULL", "sort_key_index = 0"),)),
     Plant("sort-order-invalid", "of no table", (_set("sort_info", "table_id = 888", "table_id = {s}"),)),
     Plant("sort-order-invalid", "two at once", change=_copied("sort_info", where="table_id = {s}", sort_id="1")),
+    Plant("schema-missing", "a schema that ended before its tables", (_set("schema", "end_snapshot = (SELECT max(snapshot_id) FROM ducklake_snapshot)", "schema_name = 'main'"),), level="catalog"),
+    Plant("dropped-table-alive", "columns outlive their table", (_set("column", "end_snapshot = NULL", "table_id = {gone}"),)),
     Plant("dropped-table-alive", "a file outlives its table", (_set("data_file", "end_snapshot = NULL", "table_id = {gone}"),)),
     Plant("partition-key-invalid", "a key of no column", (_set("partition_column", "column_id = 77", "partition_key_index = 0"),)),
     Plant("partition-key-invalid", "a transform of nobody", (_set("partition_column", "transform = 'moonphase'", "partition_key_index = 1"),)),
