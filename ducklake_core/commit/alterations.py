@@ -15,7 +15,7 @@ from ducklake_core.format.evolution.defaults import with_default, with_expressio
 from ducklake_core.format.evolution.schema_edits import add_node, drop_node, edit_node, find_node, rename_node, retype_node
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
 from ducklake_core.format.layout.sort_parser import parse_sort_key, renamed_in, sort_columns
-from ducklake_core.format.layout.transforms import check_spec, check_transforms
+from ducklake_core.format.layout.transforms import check_new_keys, check_spec
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import DataType, Field
 from ducklake_core.format.types.names import folded
@@ -133,7 +133,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
     """The partition keys that expressions like ``month(day)`` mean, None for none.
 
     Raises:
-        SchemaError: A transform that the column's type does not allow.
+        UsageError: A transform that the column's type does not allow, or the same key twice.
         NotFoundError: No such column.
         UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
@@ -148,7 +148,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
         return None
     spec = PartitionSpec(fields=tuple(keys))
     check_spec(spec, schema)
-    check_transforms(spec, version)
+    check_new_keys(spec, version)
     return spec
 
 

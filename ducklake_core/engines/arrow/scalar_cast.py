@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.engines.arrow import variant_sql
 from ducklake_core.engines.arrow.decimal_floats import decimals_as_floats
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import integer_range
@@ -72,7 +73,8 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
         array: The values in the logical Arrow form of ``held``.
         held: Their type.
         wanted: The type to give.
-        lenient: Whether values that do not fit become NULL, as with TRY_CAST. Only for casts from text.
+        lenient: Whether values that do not fit become NULL, as with TRY_CAST. Only for casts from text, and from variants where DuckDB
+            is installed.
 
     Raises:
         SchemaError: A value that does not fit.
@@ -82,6 +84,8 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
         return array
     if _same_values(held, wanted):
         return cast_array(array, Field(id=0, name="value", type=wanted))
+    if held == VARIANT and variant_sql.is_available():
+        return variant_sql.cast_variants(array, wanted, lenient=lenient)
     # Before any value is looked at: an empty batch has to find out too what cannot be done.
     _check(held, wanted, lenient=lenient)
     if array.null_count == len(array):

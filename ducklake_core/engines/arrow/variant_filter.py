@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ducklake_core.engines.arrow import variant_sql
 from ducklake_core.engines.arrow.evaluate import Data, column_of, evaluate
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import are_comparable
 from ducklake_core.format.expressions.nested_sql import nested_sql
 from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, VariantComparison, VariantIsNull
 from ducklake_core.format.expressions.scalars import CastTo, Compare
-from ducklake_core.format.types.data_types import DecimalType, PrimitiveType
+from ducklake_core.format.types.data_types import JSON, DecimalType, PrimitiveType
 from ducklake_core.format.values.variant_shredding import column_types, typed_values
 from ducklake_core.format.values.variant_slots import ARRAY, NULL, OBJECT, Slots, VariantBuffer
 
 
 def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -> pa.BooleanArray:
-    """The outcome for every row.
+    """The outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
 
     Raises:
         SchemaError: A value does not compare with the constant, or cannot be cast.
@@ -27,8 +28,17 @@ def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -
     """
     field = predicate.left if isinstance(predicate, VariantComparison) else predicate.operand
     array: Any = column_of(field.column, batch)
+    try:
+        return _outcome(predicate, field.path, array)
+    except (SchemaError, UnsupportedFeatureError):
+        if field.cast is None or isinstance(predicate, VariantIsNull) or not variant_sql.is_available():
+            raise
+        return variant_sql.compare_variants(predicate, array)
+
+
+def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int, ...], array: Any) -> pa.BooleanArray:
     buffer = VariantBuffer(array)
-    slots = _at(buffer, field.path)
+    slots = _at(buffer, path)
     slots = slots.where(slots.kinds != NULL)
     found, known = np.zeros(len(array), bool), np.zeros(len(array), bool)
     if isinstance(predicate, VariantIsNull):
@@ -71,6 +81,9 @@ def _compared(
             "such rows out before",
             column=predicate.left.column.path[0],
         )
+    if cast == JSON:
+        # A string becomes a string of JSON, in quotes, and not what it contains.
+        raise UnsupportedFeatureError(f"a cast from variant to json in {nested_sql(predicate, 'duckdb')}", cast="variant to json")
     values = typed_values(buffer, slots, data_type)
     column = ColumnReference(column_id=0, path=("value",), type=data_type)
     batch = pa.record_batch([values], names=["value"])

@@ -31,6 +31,9 @@ from ducklake_core.format.types.type_names import duckdb_type
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
+
 Found = TypeVar("Found")
 
 
@@ -98,6 +101,43 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
             if told is problem:
                 raise
             raise told from problem
+
+
+def check_expression(text: str, columns: Schema, target: Field | None = None) -> None:
+    """Let DuckDB bind an expression that a table will store: rows cannot be inserted into a table that has one that it rejects.
+
+    Nothing is checked where DuckDB is not installed, nor what needs an extension of it that is not loaded.
+
+    Args:
+        text: The expression.
+        columns: The columns that it may name.
+        target: The column that it is the default of.
+
+    Raises:
+        UsageError: DuckDB rejects it; the message has its own.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        return
+    named = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in columns]
+    with new_instance() as connection:
+        try:
+            if target is None:
+                connection.execute(f"CREATE TABLE rows_ ({', '.join(named)})")
+                connection.execute(f"EXPLAIN SELECT {text} FROM rows_")  # noqa: S608 - it is the caller's own SQL
+            else:
+                connection.execute(f"CREATE TABLE rows_ ({quoted_path((target.name,))} {duckdb_type(target.type)} DEFAULT ({text}))")
+                # Some casts between types that have none are found out at the first row only.
+                connection.execute("EXPLAIN INSERT INTO rows_ DEFAULT VALUES")
+                connection.execute("INSERT INTO rows_ DEFAULT VALUES")
+        except duckdb.Error as problem:
+            reason = line_of(problem)
+            depends_on_value = isinstance(problem, duckdb.ConversionException) and "Unimplemented" not in reason
+            if "exists in the" in reason or depends_on_value:
+                return
+            what = f"the sort key {text}" if target is None else f"the default {text} of column {target.name!r}"
+            raise UsageError(f"{what} cannot be stored, because DuckDB rejects it: {reason}", expression=text) from problem
 
 
 def check_statement(sql: str, sources: Sources) -> None:

@@ -13,9 +13,22 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
-from ducklake_core.format.types.data_types import BLOB, FLOAT64, GEOMETRY, INTERVAL, TIME_NS, TIMESTAMPTZ, TIMETZ, VARIANT, Field
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    FLOAT64,
+    GEOMETRY,
+    INTEGERS,
+    INTERVAL,
+    TIME_NS,
+    TIMESTAMPTZ,
+    TIMETZ,
+    VARIANT,
+    DecimalType,
+    Field,
+)
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import NO_DEFAULT
+from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
 
 
@@ -52,8 +65,16 @@ def with_default(field: Field, value: object) -> Field:
 def with_expression(field: Field, sql: str) -> Field:
     """The column with a default that is computed for new rows that lack it, such as ``now()``.
 
+    A literal with the column's type, such as ``DATE '2020-01-01'``, becomes a constant:
+
+    >>> from ducklake_core.format.types.data_types import DATE, TIMESTAMP
+    >>> with_expression(Field(name="d", type=DATE), "DATE '2020-01-01'").default
+    '2020-01-01'
+    >>> with_expression(Field(name="at", type=TIMESTAMP), "now()").default_is_expression
+    True
+
     Raises:
-        UsageError: Not one expression, or one that reads columns or tables.
+        UsageError: Not one expression, or one that reads columns, tables or other rows.
         UnsupportedFeatureError: A nested, variant or geometry column.
     """
     _check_kind(field)
@@ -62,9 +83,62 @@ def with_expression(field: Field, sql: str) -> Field:
     except SqlglotError as problem:
         raise UsageError(f"cannot read the default {sql!r} of column {field.name!r}", column=field.name) from problem
     expression = parsed[0] if len(parsed) == 1 else None
-    if not isinstance(expression, exp.Condition) or expression.find(exp.Column, exp.Query, exp.Star):
-        raise UsageError(f"the default {sql!r} of column {field.name!r} is not one expression without columns", column=field.name)
+    if not isinstance(expression, exp.Condition | exp.Interval) or expression.find(*_NO_DEFAULTS):
+        raise UsageError(
+            f"the default {sql!r} of column {field.name!r} is not one expression without columns, queries, aggregates and window functions",
+            column=field.name,
+        )
+    constant = _typed_literal(expression, field)
+    if constant is not None:
+        return with_default(field, constant)
     return replace(field, default=sql.strip(), default_is_expression=True)
+
+
+def checked_defaults(schema: Schema) -> Schema:
+    """Return the columns of a new table with defaults as :func:`with_default` and :func:`with_expression` make them.
+
+    Raises:
+        UsageError: A default that is no value of its column's type, or no expression.
+        UnsupportedFeatureError: A default of a nested, variant or geometry column.
+    """
+    return Schema(columns=tuple(_checked(column) for column in schema))
+
+
+def _checked(column: Field) -> Field:
+    if column.default is None:
+        return column
+    return with_expression(column, column.default) if column.default_is_expression else with_default(column, column.default)
+
+
+_NO_DEFAULTS = (
+    exp.Column,
+    exp.Query,
+    exp.Star,
+    exp.Columns,
+    exp.AggFunc,
+    exp.Window,
+    exp.Explode,
+    exp.Unnest,
+    exp.Placeholder,
+    exp.Parameter,
+)
+
+
+def _typed_literal(node: object, field: Field) -> str | None:
+    """Return the value of a literal with the column's type, or of an integer literal for a number column; None for other expressions."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
+        return None
+    operand = node.this
+    sign = "-" if isinstance(operand, exp.Neg) else ""
+    operand = operand.this if sign else operand
+    if not isinstance(operand, exp.Literal) or (sign and operand.is_string):
+        return None
+    own = replace(field, type=data_type_of(node.to.sql("duckdb")))
+    if own.type == field.type or (own.type in INTEGERS and (field.type in INTEGERS or isinstance(field.type, DecimalType))):
+        return _cast_text(f"{sign}{operand.name}", own)
+    return None
 
 
 def with_initial_default(field: Field) -> Field:

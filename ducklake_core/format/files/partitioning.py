@@ -41,14 +41,24 @@ class PartitionField:
 
     @property
     def expression(self) -> str:
-        """The key as a user writes it in ``partition_by``: ``carrier``, ``month(day)``, ``bucket(8, id)``."""
+        """The key as a user writes it in ``partition_by``: ``carrier``, ``month(day)``, ``bucket(8, id)``.
+
+        >>> PartitionField(column_id=1, column="month(day)", transform="identity").expression
+        '"month(day)"'
+        """
+        plain = self._expression_of(self.column)
+        if parse_partition_expression(plain) == (self.column, self.transform, self.buckets):
+            return plain
+        return self._expression_of('"' + self.column.replace('"', '""') + '"')
+
+    def _expression_of(self, column: str) -> str:
         match self.transform:
             case "identity":
-                return self.column
+                return column
             case "bucket":
-                return f"bucket({self.buckets}, {self.column})"
+                return f"bucket({self.buckets}, {column})"
             case transform:
-                return f"{transform}({self.column})"
+                return f"{transform}({column})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +94,8 @@ def parse_transform(text: str) -> tuple[TransformName, int | None]:
 
 _USER_TRANSFORM = re.compile(
     r"\s*(?P<name>(?:epoch_)?(?:year|month|day|hour)|bucket)\s*\(\s*(?:(?P<buckets>[0-9]{1,18})\s*,)?\s*(?P<column>.+?)\s*\)\s*",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
-
-
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 

@@ -42,11 +42,14 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     if order is None or len(order.expressions) != 1 or extra:
         raise UsageError(f"{text!r} is not one sort key; give each key as a text of its own", sort_key=text)
     ordered = order.expressions[0]
-    if ordered.find(exp.Query, exp.Star, exp.AggFunc, exp.Window):
+    if ordered.find(exp.Query, exp.Star, exp.Columns, exp.AggFunc, exp.Window, exp.Explode, exp.Unnest, exp.Placeholder, exp.Parameter):
         raise UsageError(f"the sort key {text!r} may only compute with the columns of its row", sort_key=text)
+    if ordered.find(exp.Lambda):
+        raise UsageError(f"the sort key {text!r} has a lambda, which DuckDB does not support in sort keys", sort_key=text)
     if any(column.args.get("table") is not None for column in ordered.find_all(exp.Column)) or ordered.find(exp.Dot):
         raise UnsupportedFeatureError(
-            f"the sort key {text!r} names a field of a struct, which DuckDB cannot sort by: sort by a column", sort_key=text
+            f"the sort key {text!r} has a dot, such as before a field of a struct, which DuckDB does not support: sort by a column",
+            sort_key=text,
         )
     for name in _columns(ordered):
         if schema.find(name) is None:

@@ -68,13 +68,20 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
             )
 
 
-def check_transforms(spec: PartitionSpec, version: FormatVersion) -> None:
-    """Refuse transforms that a version of the format does not have.
+def check_new_keys(spec: PartitionSpec, version: FormatVersion) -> None:
+    """Reject keys by which DuckDB or a version of the format cannot write rows.
 
     Raises:
-        UnsupportedFeatureError: One of these.
+        UsageError: The same key twice.
+        UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
+    seen: set[tuple[int, str]] = set()
     for key in spec.fields:
+        if (key.column_id, key.text) in seen:
+            raise UsageError(
+                f"the partition key {key.expression} is given twice, and DuckDB cannot write files by it: give it once", column=key.column
+            )
+        seen.add((key.column_id, key.text))
         if key.transform in EPOCH_TRANSFORMS and not version.epoch_transforms:
             raise UnsupportedFeatureError(
                 f"{key.transform}({key.column}): lakes of version {version} have no such partition keys; a migration to 1.1 makes it "

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
+from ducklake_core.commit.definition_actions import CreateMacro
 from ducklake_core.commit.operations import operation
 from ducklake_core.staging.namespace import StagedCatalog
 
@@ -13,6 +14,8 @@ Given = TypeVar("Given")
 
 if TYPE_CHECKING:
     from ducklake_core.format.state import Snapshot
+    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.staging.publish import CommitCoordinator
     from ducklake_core.staging.staged_table import StagedTable, Step
@@ -59,6 +62,14 @@ class OpenTransaction(ABC):
             return given
         with self._lake.reader() as reader:
             return without_macro_calls(reader, given, self._catalog.base.id)
+
+    def _check_expression(self, text: str, columns: Schema, target: Field | None = None) -> None:
+        """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
+        from ducklake_core.engines.duckdb.session import check_expression
+
+        # Macros that this transaction makes are known to no reader.
+        if not any(isinstance(action, CreateMacro) for action in self._catalog.definitions):
+            check_expression(self._without_macros(text), columns, target)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
         self._coordinator.stage(staged, step, self._catalog.base)

@@ -10,6 +10,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.commit.alterations import Alteration
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.evolution.schema_edits import column_path, find_node
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.staging.verbs.base import OpenTransaction
 
@@ -97,6 +98,10 @@ class AlterationVerbs(OpenTransaction):
             value: The value, None for none.
             expression: Instead of a value, SQL that is computed when rows lack the column, such as ``now()`` or ``uuid()``
                 (docs/definitions.md).
+
+        Raises:
+            UsageError: A value of another type, or an expression that DuckDB rejects.
+            UnsupportedFeatureError: A nested, variant or geometry column.
         """
         path = column_path(column)
         if expression is None:
@@ -104,7 +109,12 @@ class AlterationVerbs(OpenTransaction):
             return
         if value is not None:
             raise UsageError("give a value or an expression as the default, not both")
-        self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression))
+        with self._whole_or_nothing():
+            self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression))
+            if not self.repeated:
+                column_now = find_node(self._catalog.table(table).state.schema, path)
+                if column_now.default is not None and column_now.default_is_expression:
+                    self._check_expression(column_now.default, Schema(columns=()), column_now)
 
     def drop_default(self, table: str, column: ColumnName) -> None:
         """Take away a column's default: rows that lack it get NULL from now on."""
@@ -152,11 +162,17 @@ class AlterationVerbs(OpenTransaction):
 
         Raises:
             NotFoundError: A key names a column that the table does not have.
-            UsageError: No keys, or text that is not a key.
+            UsageError: No keys, text that is not a key, or a key that DuckDB rejects.
         """
         if not keys:
             raise UsageError(f"give the sort keys of {table}, or call reset_sorted_by", table=table)
-        self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)))
+        with self._whole_or_nothing():
+            self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)))
+            if not self.repeated:
+                state = self._catalog.table(table).state
+                for key in state.sort_keys:
+                    if _is_computed(key.expression):
+                        self._check_expression(key.expression, state.schema)
 
     def reset_sorted_by(self, table: str) -> None:
         """No longer sort new files."""
@@ -173,6 +189,11 @@ class AlterationVerbs(OpenTransaction):
 def _told(alteration: Alteration) -> tuple[object, ...]:
     """Which alteration it is, as a value that is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()
+
+
+def _is_computed(expression: str) -> bool:
+    """Whether a sort key is more than a column's name."""
+    return "(" in expression or "[" in expression
 
 
 def _listed(keys: Sequence[str]) -> Sequence[str]:

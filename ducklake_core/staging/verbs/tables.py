@@ -11,6 +11,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, columns_of, frame_of
 from ducklake_core.errors import AlreadyExistsError
+from ducklake_core.format.evolution.defaults import checked_defaults
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import schema_path, split_name
 from ducklake_core.format.types.schema import Schema
@@ -82,23 +83,35 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
         Raises:
             AlreadyExistsError: It exists, or a view has the name.
             NotFoundError: Its schema does not.
+            SchemaError: A column that no table can have.
+            UsageError: A partition key or default that no table can have.
+            UnsupportedFeatureError: A default of a nested, variant or geometry column.
         """
         if self._is_done("create", name):
             return
         schema_name, table_name = split_name(name)
         owner = self._catalog.schema(schema_name)
+        columns = checked_defaults(_columns(schema))
         if self._catalog.find_table(name) is not None:
             if if_not_exists:
                 return
             if not or_replace:
                 raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
             with self._catalog.whole_or_nothing():
+                self._check_computed(columns)
                 self._catalog.drop_table(name)
-                self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
+                self._catalog.create_table(owner, table_name, columns, partition_by, comment)
             return
         if if_not_exists and self._catalog.find_view(name) is not None:
             return
-        self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
+        self._check_computed(columns)
+        self._catalog.create_table(owner, table_name, columns, partition_by, comment)
+
+    def _check_computed(self, columns: Schema) -> None:
+        """Let DuckDB bind defaults that are expressions."""
+        for column in columns:
+            if column.default is not None and column.default_is_expression:
+                self._check_expression(column.default, columns, column)
 
     def create_table_as(
         self, name: str, data: FrameLike, *, partition_by: Sequence[str] = (), comment: str | None = None, or_replace: bool = False

@@ -38,7 +38,7 @@ def _columns() -> list[Step]:
             ("INSERT INTO t (a, b) SELECT range, 'x' FROM range(12)",),
             lambda tx: tx.append("t", pa.table({"a": pa.array(range(12), pa.int32()), "b": ["x"] * 12})),
         ),
-        (("ALTER TABLE t ALTER a SET DEFAULT now()",), lambda tx: tx.set_default("t", "a", expression="now()")),
+        (("ALTER TABLE t ALTER w SET DEFAULT now()",), lambda tx: tx.set_default("t", "w", expression="now()")),
         (("ALTER TABLE t ADD COLUMN n TINYINT DEFAULT -3",), lambda tx: tx.add_column("t", "n", "TINYINT", default=-3)),
         (("ALTER TABLE t ADD COLUMN IF NOT EXISTS n BIGINT",), lambda tx: tx.add_column("t", "N", "int64", if_not_exists=True)),
         (

@@ -52,10 +52,14 @@ REJECTED: dict[str, tuple[type[DuckLakeError], str, Call]] = {
         "between 1 and 2,147,483,647",
         lambda lake: lake.table("t").set_partitioned_by(["bucket(2147483648, c)"]),
     ),
-    "sorted by a field": (UnsupportedFeatureError, "names a field of a struct", lambda lake: lake.sql("ALTER TABLE t SET SORTED BY (s.a)")),
+    "sorted by a field": (
+        UnsupportedFeatureError,
+        "before a field of a struct",
+        lambda lake: lake.sql("ALTER TABLE t SET SORTED BY (s.a)"),
+    ),
     "sorted by a field, method": (
         UnsupportedFeatureError,
-        "names a field of a struct",
+        "before a field of a struct",
         lambda lake: lake.table("t").set_sorted_by(["s.a"]),
     ),
     "default of a list": (UnsupportedFeatureError, "cannot have a default", lambda lake: lake.sql("CREATE TABLE n (l INT[] DEFAULT [1])")),

@@ -1,0 +1,190 @@
+"""Definitions that DuckDB cannot write to are rejected; with all others DuckDB reads and writes the table afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.data_types import INT32, Field, StructType
+from ducklake_core.format.types.schema import Schema
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+
+REJECTED = (
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET PARTITIONED BY (bucket(2147483648, a))"), UsageError, "between 1 and 2,147,483,647"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET PARTITIONED BY (a, a)"), UsageError, "given twice"),
+    (
+        ("CREATE TABLE t (a INTEGER, s STRUCT(b INTEGER))", "ALTER TABLE t SET SORTED BY (s.b)"),
+        UnsupportedFeatureError,
+        "before a field of a struct",
+    ),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (t.a)"), UnsupportedFeatureError, "sort by a column"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (unnest([a]))"), UsageError, "columns of its row"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (?)"), UsageError, "columns of its row"),
+    (("CREATE TABLE t (a INTEGER[])", "ALTER TABLE t SET SORTED BY (list_transform(a, lambda x: x + 1))"), UsageError, "lambda"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (no_function(a))"), UsageError, "does not exist"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (upper(a))"), UsageError, "No function matches"),
+    (("CREATE TABLE t (a INTEGER, _ducklake_internal_row_id INTEGER)",), SchemaError, "DuckLake uses this name"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t RENAME COLUMN a TO _ducklake_internal_row_id"), SchemaError, "DuckLake uses this name"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER[] DEFAULT [1])",), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (a INTEGER, c STRUCT(x INTEGER) DEFAULT {'x': 1})",), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (a INTEGER, c MAP(INTEGER, INTEGER) DEFAULT MAP {1: 1})",), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (c INTEGER[])", "ALTER TABLE t ALTER c SET DEFAULT [1]"), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t ADD COLUMN c INTEGER[] DEFAULT [1]"), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT sum(1))",), UsageError, "aggregates"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT unnest([1, 2]))",), UsageError, "not one expression"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT no_function())",), UsageError, "column 'c'.*does not exist"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT uuid())",), UsageError, "Unimplemented type for cast"),
+)
+
+ACCEPTED = (
+    ("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET PARTITIONED BY (bucket(2147483647, a))"),
+    ("CREATE TABLE t (a INTEGER, ts TIMESTAMP, year INTEGER)", 'ALTER TABLE t SET PARTITIONED BY (year(ts), "year")'),
+    ('CREATE TABLE t (a INTEGER, "year(a)" INTEGER)', 'ALTER TABLE t SET PARTITIONED BY ("year(a)")'),
+    ("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET SORTED BY (a, a DESC)"),
+    ("CREATE TABLE t (a INTEGER, row_id INTEGER, begin_snapshot INTEGER, end_snapshot INTEGER)",),
+    ("CREATE TABLE t (a INTEGER, filename VARCHAR, snapshot_id INTEGER)",),
+    ("CREATE TABLE t (a INTEGER, c INTEGER[] DEFAULT NULL)",),
+    ("CREATE TABLE t (a INTEGER, c TIMESTAMP DEFAULT now(), u UUID DEFAULT uuid())",),
+    ("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT (1 + 1), i INTERVAL DEFAULT INTERVAL 1 DAY)",),
+)
+
+TYPED_LITERALS = (
+    ("DATE", "DATE '2020-01-01'"),
+    ("INTEGER", "'5'::INTEGER"),
+    ("BIGINT", "CAST(-5 AS INTEGER)"),
+    ("TIMESTAMP", "TIMESTAMP '2020-01-01 00:00:00'"),
+    ("DECIMAL(9,2)", "'1.5'::DECIMAL(9,2)"),
+    ("VARCHAR", "VARCHAR 'x'"),
+    ("TIMESTAMPTZ", "TIMESTAMPTZ '2020-01-01 00:00:00+02'"),
+    ("TIME", "TIME '01:02:03'"),
+    ("UUID", "'00000000-0000-0000-0000-000000000001'::UUID"),
+    ("BOOLEAN", "'true'::BOOLEAN"),
+    ("DOUBLE", "'nan'::DOUBLE"),
+    ("FLOAT", "1.1::FLOAT"),
+    ("INTERVAL", "'1 day'::INTERVAL"),
+    ("SMALLINT", "'  5 '::INTEGER"),
+    ("INTEGER", "'5.5'::INTEGER"),
+    ("INTEGER", "5.5::INTEGER"),
+    ("JSON", "'[1]'::JSON"),
+    ("BLOB", r"'\xAA'::BLOB"),
+)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> LakeAddress:
+    return sqlite_lake(tmp_path)
+
+
+def made(address: LakeAddress) -> DuckLake:
+    return DuckLake.create(address.url, data_path=address.data_path)
+
+
+@pytest.mark.parametrize(("statements", "error", "message"), REJECTED, ids=[case[0][-1] for case in REJECTED])
+def test_definitions_that_break_writes_of_duckdb_are_rejected(
+    address: LakeAddress, statements: tuple[str, ...], error: type[DuckLakeError], message: str
+) -> None:
+    lake = made(address)
+    for statement in statements[:-1]:
+        lake.sql(statement)
+    before = [snapshot.id for snapshot in lake.snapshots()]
+    with pytest.raises(error, match=message):
+        lake.sql(statements[-1])
+    assert [snapshot.id for snapshot in lake.snapshots()] == before
+
+
+@pytest.mark.parametrize("statements", ACCEPTED, ids=[case[-1] for case in ACCEPTED])
+def test_duckdb_writes_to_tables_of_accepted_definitions(address: LakeAddress, statements: tuple[str, ...]) -> None:
+    lake = made(address)
+    for statement in statements:
+        lake.sql(statement)
+    with attached(address) as duck:
+        duck.run("INSERT INTO t (a) VALUES (1), (2)", "INSERT INTO t (a) SELECT range FROM range(10, 40)")
+        duck.run("UPDATE t SET a = a + 100 WHERE a = 1", "DELETE FROM t WHERE a = 2")
+        duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
+        assert duck.value("SELECT sum(a) FROM t") == 101 + sum(range(10, 40))
+    assert lake.sql("SELECT sum(a) AS s FROM t").to_arrow().to_pylist() == [{"s": 101 + sum(range(10, 40))}]
+
+
+@pytest.mark.parametrize(("kind", "literal"), TYPED_LITERALS)
+def test_typed_literals_are_constant_defaults(address: LakeAddress, kind: str, literal: str) -> None:
+    lake = made(address)
+    lake.sql(f"CREATE TABLE t (a INTEGER, c {kind} DEFAULT {literal})")
+    lake.sql("INSERT INTO t (a) VALUES (1)")
+    lake.sql(f"ALTER TABLE t ADD COLUMN d {kind} DEFAULT {literal}")
+    lake.sql(f"ALTER TABLE t ADD COLUMN e {kind}")
+    lake.sql(f"ALTER TABLE t ALTER e SET DEFAULT {literal}")
+    lake.sql("INSERT INTO t (a) VALUES (2)")
+    wanted = f"CAST({literal} AS {kind})"
+    with attached(address) as duck:
+        duck.run("INSERT INTO t (a) VALUES (3)")
+        found = duck.rows(f"SELECT c = {wanted}, d = {wanted}, e = {wanted} FROM t ORDER BY a")
+    assert found == [(True, True, None), (True, True, True), (True, True, True)]
+    assert not any(column.default_is_expression for column in lake.table("t").schema)
+
+
+def test_python_definitions_have_the_checks_of_sql(address: LakeAddress) -> None:
+    lake = made(address)
+    hidden = Field(name="s", type=StructType(fields=(Field(name="x\0y", type=INT32),)))
+    with pytest.raises(SchemaError, match="NUL"):
+        lake.create_table("t", Schema(columns=(hidden,)))
+    nested = Field(name="l", type=StructType(fields=(Field(name="x", type=INT32),)), default="{'x': 1}", default_is_expression=True)
+    with pytest.raises(UnsupportedFeatureError, match="cannot have a default"):
+        lake.create_table("t", Schema(columns=(nested,)))
+    with pytest.raises(UsageError, match="number of buckets"):
+        lake.create_table("t", {"a": "int32"}, partition_by=["bucket(2147483648, a)"])
+    lake.create_table("t", {"a": "int32", "year": "int32", "ts": "timestamp"}, partition_by=["year(ts)", '"year"'])
+
+
+CONDITIONS = (
+    "v::VARCHAR = 'x'",
+    "v::VARCHAR IN ('x', '5')",
+    "v::VARCHAR LIKE 'x%'",
+    "v::VARCHAR IS NULL",
+    "v::VARCHAR <> 'x'",
+    "v::VARCHAR BETWEEN 'a' AND 'z'",
+    "v::VARCHAR IS DISTINCT FROM 'x'",
+    "v::VARCHAR = i::VARCHAR",
+    "lower(v::VARCHAR) = 'x'",
+    "v::VARCHAR = '{''k'': x}'",
+    "v.k::VARCHAR = 'x'",
+    "TRY_CAST(v AS INTEGER) = 5",
+    "TRY_CAST(v AS DATE) = DATE '2020-01-01'",
+    "v::JSON = '5'",
+)
+MERGE = "MERGE INTO t USING (SELECT 1 AS one) AS s ON {} WHEN MATCHED THEN UPDATE SET i = i + 100"
+
+
+@pytest.mark.parametrize("limit", [0, 100], ids=["files", "inlined"])
+def test_conditions_on_cast_variants_are_those_of_duckdb(address: LakeAddress, limit: int) -> None:
+    with attached(address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+        duck.run(
+            "CREATE TABLE t (i INTEGER, v VARIANT)",
+            """INSERT INTO t VALUES (1, 'x'), (2, 5::INTEGER), (3, NULL), (4, {'k': 'x'}), (5, '5'), (6, [1, 2]), (7, DATE '2020-01-01'),
+            (8, 1.50::DECIMAL(5, 2)), (9, true), (10, 1.5::DOUBLE), (11, '2020-01-01')""",
+        )
+        wanted = {where: [i for (i,) in duck.rows(f"SELECT i FROM t WHERE {where} ORDER BY i")] for where in CONDITIONS}
+    lake = DuckLake.open(address.url)
+    loaded = lake.snapshot().id
+    for place, (where, expected) in enumerate(wanted.items()):
+        assert sorted(lake.sql(f"SELECT i FROM t WHERE {where}").to_arrow()["i"].to_pylist()) == expected, where
+        assert sorted(lake.table("t").scan(columns=["i"], where=where).to_arrow()["i"].to_pylist()) == expected, where
+        totals = lake.sql(f"SELECT count(*) AS n, min(i) AS low, max(i) AS high FROM t WHERE {where}").to_arrow().to_pylist()
+        assert totals == [{"n": len(expected), "low": expected[0], "high": expected[-1]}], where
+        lake.create_view("w", f"SELECT i FROM t WHERE {where}", or_replace=True)
+        assert sorted(lake.sql("SELECT i FROM w").to_arrow()["i"].to_pylist()) == expected, where
+        change = (f"DELETE FROM t WHERE {where}", f"UPDATE t SET i = i + 100 WHERE {where}", MERGE.format(where))[place % 3]
+        lake.sql(change)
+        left = sorted(lake.sql("SELECT i FROM t WHERE i < 100").to_arrow()["i"].to_pylist())
+        assert left == [i for i in range(1, 12) if i not in expected], change
+        lake.restore(loaded)
+
+
+def test_variants_that_cannot_be_cast_raise(address: LakeAddress) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (i INTEGER, v VARIANT)")
+    lake.sql("INSERT INTO t VALUES (1, 'x'), (2, 5)")
+    with pytest.raises(UsageError, match="'x' cannot be read as a value of type int32"):
+        lake.sql("SELECT i FROM t WHERE v::INTEGER = 5").to_arrow()
