@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ducklake_core.catalog.inlined.ddl import may_inline
+from ducklake_core.catalog.inlined.ddl import has_inlined_table
 from ducklake_core.commit.definition_actions import AlterTable, PartitionChange, SortChange
 from ducklake_core.format.evolution.promotion import bounds_hold
 from ducklake_core.format.evolution.reconciliation import promotes
@@ -98,7 +98,7 @@ def normalized(committed: TableState | None, wanted: TableState) -> TableState:
 
 def inlining(state: TableState) -> bool:
     """Whether DuckDB would make a table of inlined rows for a table's columns."""
-    return Options.from_mapping(state.options).data_inlining_row_limit > 0 and may_inline(state.schema, state.format_version)
+    return Options.from_mapping(state.options).data_inlining_row_limit > 0 and has_inlined_table(state.schema, state.format_version)
 
 
 def _nodes(schema: Schema) -> Iterator[tuple[int, tuple[Field, int | None]]]:

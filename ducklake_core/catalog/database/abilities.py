@@ -104,6 +104,7 @@ POSTGRESQL = Abilities(
     inlined_sorting=_SORTING | {"float32", "float64", "decimal"},
     has_useful_indexes=True,
     packs_rows=True,
+    inlined_limits=InlinedLimits(most_name_bytes=63),
 )
 
 _VALIDATES_INPUT = (16,)
@@ -145,7 +146,7 @@ MYSQL = Abilities(
     commits_at_ddl=True,
     # A row has to fit into half a page of InnoDB, each text with forty bytes.
     # A statement has to fit into a packet, which is of a megabyte at least.
-    inlined_limits=InlinedLimits(most_columns=180, most_row_bytes=1 << 19, plain_names=True),
+    inlined_limits=InlinedLimits(most_columns=180, most_row_bytes=1 << 19, most_name_bytes=63, plain_names=True),
     has_useful_indexes=True,
 )
 

@@ -33,9 +33,9 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import FormatVersion
 
-_POSTGRESQL_NAME_BYTES = 63
-_RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
-"""Names that DuckDB refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
+_RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
+_SQLITE_ROW_ID = "rowid"
+"""SQLite's own name for the position of a row: DuckDB does not find NULLs in a column of this name."""
 _NEVER_INLINED = frozenset({"geometry"})
 
 _INTEGERS_AMONG_TEXTS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
@@ -83,7 +83,15 @@ _DUCKDB = {
 
 
 def may_inline(schema: Schema, version: FormatVersion) -> bool:
-    """Whether rows of these columns can be inlined in this lake; otherwise there is no table for them."""
+    """Return whether this library inlines rows of these columns in this lake."""
+    return has_inlined_table(schema, version) and schema.find(_SQLITE_ROW_ID) is None
+
+
+def has_inlined_table(schema: Schema, version: FormatVersion) -> bool:
+    """Return whether a table of these columns gets a table of inlined rows, as with DuckDB.
+
+    DuckDB inlines rows into the newest table of inlined rows, and fails if that has other columns.
+    """
     if len(schema) + INLINED_SYSTEM_COLUMNS > version.inlined_limits.most_columns:
         return False
     if version.inlined_limits.plain_names and not _are_plain([column.name for column in schema]):
@@ -92,7 +100,8 @@ def may_inline(schema: Schema, version: FormatVersion) -> bool:
     if any(isinstance(node.type, PrimitiveType) and node.type.name in never for node in schema.walk()):
         return False
     reserved = _RESERVED.union(version.inlined_columns.names)
-    return all(folded(c.name) not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
+    most = version.inlined_limits.most_name_bytes
+    return all(folded(c.name) not in reserved and (most is None or len(c.name.encode()) <= most) for c in schema)
 
 
 def _are_plain(names: Sequence[str]) -> bool:

@@ -126,11 +126,10 @@ _NO_DEFAULTS = (
 
 def _typed_literal(node: object, field: Field) -> str | None:
     """Return the value of a literal with the column's type, or of an integer literal for a number column; None for other expressions."""
-    while isinstance(node, exp.Paren):
-        node = node.this
+    node = _unbracketed(node)
     if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
         return None
-    operand = node.this
+    operand = _unbracketed(node.this)
     sign = "-" if isinstance(operand, exp.Neg) else ""
     operand = operand.this if sign else operand
     if not isinstance(operand, exp.Literal) or (sign and operand.is_string):
@@ -139,6 +138,12 @@ def _typed_literal(node: object, field: Field) -> str | None:
     if own.type == field.type or (own.type in INTEGERS and (field.type in INTEGERS or isinstance(field.type, DecimalType))):
         return _cast_text(f"{sign}{operand.name}", own)
     return None
+
+
+def _unbracketed(node: object) -> object:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
 
 
 def with_initial_default(field: Field) -> Field:

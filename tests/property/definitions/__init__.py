@@ -1,0 +1,1 @@
+"""Random definitions in SQL: DuckDB can read and write every table that this library accepts."""
