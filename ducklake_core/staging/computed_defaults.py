@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.evolution.default_expressions import default_scalar, refusal, statement_tree
+from ducklake_core.format.evolution.defaults import OWN_TEXTS, canonical_default
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.types.data_types import TIMESTAMPTZ
 from ducklake_core.format.types.names import folded
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:
-    """What columns that some rows lack get, by column id, for those whose default depends on the statement: expressions, and
-    instants that name no time zone.
+    """Return values for columns that some rows lack, by column id: of defaults that depend on the statement (expressions, and instants
+    that name no time zone), and of constants that are not in their type's own form, such as ``1.5`` for an integer.
 
     Args:
         schema: The table's columns.
@@ -36,8 +37,8 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
         SchemaError: Its value does not fit the column.
     """
     names = {folded(name) for name in given}
-    wanted = (column for column in schema if column.default is not None and (column.default_is_expression or column.type == TIMESTAMPTZ))
-    return tuple((column.id, _computed(column, moment)) for column in wanted if folded(column.name) not in names)
+    missing = (column for column in schema if column.default is not None and folded(column.name) not in names)
+    return tuple((column.id, _computed(column, moment)) for column in missing if not _is_plain(column))
 
 
 def inserted_columns(request: ChangeRequest) -> list[str]:
@@ -45,6 +46,13 @@ def inserted_columns(request: ChangeRequest) -> list[str]:
     inserts = [{place for place, _ in clause.values} for clause in request.clauses if clause.action == "insert"]
     given = set.intersection(*inserts) if inserts else range(len(request.target.columns))
     return [request.target.columns[place].name for place in given]
+
+
+def _is_plain(column: Field) -> bool:
+    """Return whether the stored default is the value's own text."""
+    if column.default_is_expression or column.type == TIMESTAMPTZ:
+        return False
+    return column.type in OWN_TEXTS or canonical_default(column) == column.default
 
 
 def _computed(column: Field, moment: datetime) -> Scalar:

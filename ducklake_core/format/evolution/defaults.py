@@ -155,7 +155,16 @@ def with_initial_default(field: Field) -> Field:
     """
     if field.default is None or field.default_is_expression or field.initial_default is not None:
         return field
-    return replace(field, initial_default=_cast_text(field.default, field))
+    return replace(field, initial_default=canonical_default(field))
+
+
+def canonical_default(field: Field) -> str:
+    """Return the constant default of a column in its type's own form: ``2`` for ``1.5`` in a column of integers.
+
+    Raises:
+        UsageError: It is not a value of the type.
+    """
+    return _cast_text(field.default or "", field)
 
 
 def with_initial_defaults(schema: Schema) -> Schema:
@@ -164,6 +173,8 @@ def with_initial_defaults(schema: Schema) -> Schema:
 
 
 _MOST_BITS = 256
+OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
+"""Types whose strings have one form only, that of the catalog."""
 
 
 def _check_kind(field: Field) -> None:
@@ -205,7 +216,7 @@ def _cast_text(text: str, field: Field) -> str:
         UsageError: The text is not a value of the type.
     """
     try:
-        if field.type in (TIMETZ, TIME_NS, INTERVAL):
+        if field.type in OWN_TEXTS:
             return to_cast_text(from_cast_text(text, field.type), field.type)
         return to_cast_text(text_literal(text, field.type).value, field.type)
     except (DuckLakeError, ValueError, ArithmeticError) as problem:

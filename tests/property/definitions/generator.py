@@ -31,7 +31,7 @@ EXPRESSIONS = (
 VALID = {
     "FLOAT": ("1.5", "'nan'", "1.1::FLOAT"), "DOUBLE": ("1.5", "'-inf'", "1e3"), "DECIMAL(9,2)": ("1.5", "-1.234", "pi()"),
     "BOOLEAN": ("true", "'f'", "NOT true", "1"), "VARCHAR": ("'it''s'", "upper('x')", "current_user", "5"), "BLOB": ("'\\xAA'", "''"),
-    "DATE": ("'2020-01-01'", "current_date", "today()", "'infinity'"), "TIME": ("'01:02:03'", "'24:00:00'"), "TIMETZ": ("'01:02:03+01'",),
+    "DATE": ("'2020-01-01'", "current_date", "today()", "'infinity'"), "TIME": ("'01:02:03'", "'24:00:00'"), "TIMETZ": ("'01:02:03+00'",),
     "TIMESTAMP": ("'2020-01-01 01:02:03'", "now()", "DATE '2020-01-01'"), "TIMESTAMPTZ": ("'2020-01-01 01:02:03+02'", "now()"),
     "TIMESTAMP_NS": ("'2020-01-01 01:02:03.123456789'",), "INTERVAL": ("'1 day'", "INTERVAL 1 DAY"), "JSON": ("'[1]'",),
     "UUID": ("'00000000-0000-0000-0000-000000000001'", "uuid()"),
