@@ -11,9 +11,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.engines.frame import frame_of
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.time_zones import in_zone
 from ducklake_core.staging.staged_table import ChangeRows, StagedTable
 from ducklake_core.staging.verbs.rows import RowVerbs
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.format.expressions.predicates import Predicate
-    from ducklake_core.format.types.data_types import Field
-    from ducklake_core.format.types.schema import Schema
     from ducklake_core.sql.names import Names, ScanTable
     from ducklake_core.sql.row_changes import ChangeComputed, ComputedChange
     from ducklake_core.staging.arguments import FrameLike, MissingColumns
@@ -137,6 +139,18 @@ class StagedQueries:
         require_duckdb("rows of a query need an engine: give a Spark session (spark)")
         rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
         return rows
+
+    def columns_of(self, query: str) -> Schema | None:
+        """Return the columns of a query with DuckDB's types, some of which Arrow lacks; None if DuckLake lacks one of them."""
+        from ducklake_core.sql.in_process import rows_in_process
+
+        try:
+            described = rows_in_process(self.lake, self.names(), f"DESCRIBE {query}").read_all()
+            found = zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True)
+            return Schema(columns=tuple(Field(name=name, type=data_type_of(kind)) for name, kind in found))
+        except DuckLakeError:
+            # Reading the rows raises what is wrong with the query.
+            return None
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
         from ducklake_core.sql.query import Query
@@ -300,6 +314,13 @@ class _Statement:
         name = table_name(node.this)
         if node.args.get("exists") and self._queries.has(name):
             return
-        rows = self._queries.rows_of(text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1), spark=self._spark)
+        query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
+        columns = self._queries.columns_of(query) if self._spark is None else None
+        target = None if columns is None else [(column.name, column) for column in columns]
+        rows = self._queries.rows_of(query, target, spark=self._spark)
         keys = partition_keys(self._sql, self._tokens, node)
-        self._tx.create_table_as(name, rows, partition_by=keys, or_replace=bool(node.args.get("replace")))
+        or_replace = bool(node.args.get("replace"))
+        if columns is None:
+            self._tx.create_table_as(name, rows, partition_by=keys, or_replace=or_replace)
+        else:
+            self._tx.create_of_frame(name, columns, frame_of(rows), partition_by=keys, or_replace=or_replace)

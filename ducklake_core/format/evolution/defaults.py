@@ -19,6 +19,7 @@ from ducklake_core.format.types.data_types import (
     GEOMETRY,
     INTEGERS,
     INTERVAL,
+    JSON,
     TIME_NS,
     TIMESTAMPTZ,
     TIMETZ,
@@ -29,6 +30,7 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import NO_DEFAULT
 from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.format.values.json_text import json_text
 from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
 
 
@@ -218,6 +220,8 @@ def _cast_text(text: str, field: Field) -> str:
     try:
         if field.type in OWN_TEXTS:
             return to_cast_text(from_cast_text(text, field.type), field.type)
+        if field.type == JSON:
+            return json_text(text)
         return to_cast_text(text_literal(text, field.type).value, field.type)
     except (DuckLakeError, ValueError, ArithmeticError) as problem:
         raise UsageError(f"{text!r} is not a value of type {field.type}, so it cannot be the default of column {field.name!r}") from problem

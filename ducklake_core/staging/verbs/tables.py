@@ -122,11 +122,24 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
             AlreadyExistsError: It exists, or a view has the name.
             NotFoundError: Its schema does not.
         """
+        frame = frame_of(data)
+        if not frame.schema.columns:
+            raise no_columns(frame.kind)
+        self.create_of_frame(name, frame.schema, frame, partition_by=partition_by, comment=comment, or_replace=or_replace)
+
+    def create_of_frame(
+        self,
+        name: str,
+        schema: Schema,
+        frame: Frame,
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+    ) -> None:
+        """Create a table of these columns with the rows of a frame; see :meth:`create_table_as`."""
         with self._catalog.whole_or_nothing():
-            frame = frame_of(data)
-            if not frame.schema.columns:
-                raise no_columns(frame.kind)
-            self.create_table(name, frame.schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            self.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
             self.write_frame(name, frame, create=False)
 
     @abstractmethod

@@ -33,6 +33,8 @@ REJECTED = (
     (("CREATE TABLE t (a INTEGER, c MAP(INTEGER, INTEGER) DEFAULT MAP {1: 1})",), UnsupportedFeatureError, "cannot have a default"),
     (("CREATE TABLE t (c INTEGER[])", "ALTER TABLE t ALTER c SET DEFAULT [1]"), UnsupportedFeatureError, "cannot have a default"),
     (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t ADD COLUMN c INTEGER[] DEFAULT [1]"), UnsupportedFeatureError, "cannot have a default"),
+    (("CREATE TABLE t (a INTEGER, c JSON DEFAULT '01')",), UsageError, "not a value of type json"),
+    (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT 'x'::INTEGER)",), UsageError, "not a value of type int32"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT sum(1))",), UsageError, "aggregates"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT unnest([1, 2]))",), UsageError, "not one expression"),
     (("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT no_function())",), UsageError, "column 'c'.*does not exist"),
@@ -47,6 +49,7 @@ ACCEPTED = (
     ("CREATE TABLE t (a INTEGER, row_id INTEGER, begin_snapshot INTEGER, end_snapshot INTEGER)",),
     ("CREATE TABLE t (a INTEGER, filename VARCHAR, snapshot_id INTEGER)",),
     ("CREATE TABLE t (a INTEGER, c INTEGER[] DEFAULT NULL)",),
+    ("CREATE TABLE t (a INTEGER)", f"ALTER TABLE t ADD COLUMN {'x' * 70} INTEGER"),
     ("CREATE TABLE t (a INTEGER, c TIMESTAMP DEFAULT now(), u UUID DEFAULT uuid())",),
     ("CREATE TABLE t (a INTEGER, c INTEGER DEFAULT (1 + 1), i INTERVAL DEFAULT INTERVAL 1 DAY)",),
 )
@@ -157,7 +160,7 @@ CONDITIONS = (
 MERGE = "MERGE INTO t USING (SELECT 1 AS one) AS s ON {} WHEN MATCHED THEN UPDATE SET i = i + 100"
 
 
-@pytest.mark.parametrize("limit", [0, 100], ids=["files", "inlined"])
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 100], ids=["files", "inlined"])
 def test_conditions_on_cast_variants_are_those_of_duckdb(address: LakeAddress, limit: int) -> None:
     with attached(address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(
@@ -188,3 +191,38 @@ def test_variants_that_cannot_be_cast_raise(address: LakeAddress) -> None:
     lake.sql("INSERT INTO t VALUES (1, 'x'), (2, 5)")
     with pytest.raises(UsageError, match="'x' cannot be read as a value of type int32"):
         lake.sql("SELECT i FROM t WHERE v::INTEGER = 5").to_arrow()
+
+
+QUERY = """SELECT 1::HUGEINT AS h, 2::UHUGEINT AS u, [3::HUGEINT] AS l, {'a': 4::UHUGEINT} AS s, MAP {5::HUGEINT: 6} AS m, sum(1) AS n,
+    '01:02:03+00'::TIMETZ AS t, '[1]'::JSON AS j, '00000000-0000-0000-0000-000000000001'::UUID AS i, 1.5::DECIMAL(38, 0) AS d, NULL AS x,
+    7::VARIANT AS v, 'x' AS c"""
+
+
+def test_tables_of_queries_have_the_types_of_duckdb(address: LakeAddress) -> None:
+    lake = made(address)
+    lake.sql(f"CREATE TABLE ours AS {QUERY}")
+    lake.sql("CREATE OR REPLACE TABLE ours AS SELECT * EXCLUDE (t), '01:02:03+00'::TIMETZ AS t FROM ours")
+    lake.close()
+    with attached(address) as duck:
+        duck.run(f"CREATE TABLE theirs AS {QUERY}")
+        described = "SELECT column_name, column_type FROM (DESCRIBE {}) ORDER BY ALL"
+        assert duck.rows(described.format("ours")) == duck.rows(described.format("theirs"))
+        columns = "h, u, l, s, m, n, t, j, i, d, x, v, c"
+        assert duck.rows(f"SELECT {columns} FROM ours") == duck.rows(f"SELECT {columns} FROM theirs")
+
+
+@pytest.mark.parametrize("default", ["1.5", "'1.5'", "1e0", "'1e0'", "2.5"])
+@pytest.mark.parametrize("creator", ["this library", "DuckDB"])
+def test_defaults_are_rounded_as_by_duckdb(address: LakeAddress, creator: str, default: str) -> None:
+    definition = f"CREATE TABLE t (a INTEGER, b UTINYINT DEFAULT {default}, c DECIMAL(5, 0) DEFAULT {default})"
+    lake = made(address)
+    if creator == "this library":
+        lake.sql(definition)
+        lake.close()
+    with attached(address) as duck:
+        if creator == "DuckDB":
+            duck.run(definition)
+        duck.run("INSERT INTO t (a) VALUES (1)")
+    lake.sql("INSERT INTO t (a) VALUES (1)")
+    one, two = lake.sql("SELECT b, c FROM t").to_arrow().to_pylist()
+    assert one == two

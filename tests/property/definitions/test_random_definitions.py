@@ -26,7 +26,7 @@ def test_duckdb_reads_and_writes_tables_of_accepted_definitions(tmp_path: Path, 
     lake = DuckLake.create(address.url, data_path=address.data_path)
     accepted = {table: take(lake, Definitions(random, table).statements()) for table in (f"t{place}" for place in range(TABLES))}
     accepted = {table: statements for table, statements in accepted.items() if statements}
-    assert len(accepted) > TABLES // 3
+    assert accepted
     inserted = {table for table in accepted if insert_defaults(lake, table)}
     with attached(address) as duck:
         failed = {table: problem for table in accepted if (problem := problem_of(duck, table))}
