@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
+from typing import Any
 from uuid import UUID as Uuid
 
 import sqlglot
@@ -142,7 +143,7 @@ def _typed_literal(node: object, field: Field) -> str | None:
     return None
 
 
-def _unbracketed(node: object) -> object:
+def _unbracketed(node: Any) -> Any:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
