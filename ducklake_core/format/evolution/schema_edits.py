@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, UsageError
+from ducklake_core.format.evolution.defaults import canonical_default
 from ducklake_core.format.evolution.reconciliation import promotes
-from ducklake_core.format.types.data_types import DataType, Field, ListType, MapType, StructType
+from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS, DataType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.names import dotted, folded, split_path
 from ducklake_core.format.types.schema import Schema, with_ids
@@ -117,8 +118,19 @@ def retype_node(schema: Schema, path: Sequence[str], data_type: DataType, next_i
         SchemaError: The type is not one that its values can become.
     """
     work = _Retyping(next_id=next_id)
-    changed = edit_node(schema, path, lambda field: replace(field, type=work.retyped(field, data_type, tuple(path))))
+    changed = edit_node(
+        schema, path, lambda field: replace(_with_number(field, data_type), type=work.retyped(field, data_type, tuple(path)))
+    )
     return changed, work.next_id
+
+
+def _with_number(field: Field, wanted: DataType) -> Field:
+    """Return a boolean column that becomes integers with 1 or 0 as its constant default: DuckDB does not read ``true`` as an integer."""
+    if field.type != BOOLEAN or wanted not in INTEGERS or field.default_is_expression:
+        return field
+    numbers = {"true": "1", "false": "0", None: None}
+    default = None if field.default is None else canonical_default(field)
+    return replace(field, default=numbers[default], initial_default=numbers[field.initial_default])
 
 
 class _Retyping:

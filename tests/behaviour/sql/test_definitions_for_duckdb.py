@@ -226,3 +226,16 @@ def test_defaults_are_rounded_as_by_duckdb(address: LakeAddress, creator: str, d
     lake.sql("INSERT INTO t (a) VALUES (1)")
     one, two = lake.sql("SELECT b, c FROM t").to_arrow().to_pylist()
     assert one == two
+
+
+def test_defaults_of_booleans_that_become_integers_are_read_by_duckdb(address: LakeAddress) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (a INTEGER)")
+    lake.sql("INSERT INTO t VALUES (1)")
+    lake.sql("ALTER TABLE t ADD COLUMN c BOOLEAN DEFAULT 't'")
+    lake.sql("ALTER TABLE t ALTER c SET DATA TYPE UINTEGER")
+    lake.sql("INSERT INTO t (a) VALUES (2)")
+    lake.close()
+    with attached(address) as duck:
+        duck.run("INSERT INTO t (a) VALUES (3)")
+        assert duck.rows("SELECT c FROM t") == [(1,)] * 3
