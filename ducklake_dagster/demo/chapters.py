@@ -23,7 +23,12 @@ def audits(demo: Demo) -> None:
     demo.materialize([fleet.fleet], "fleet, with audits")
     planes = demo.lake.table("planes")
     before = demo.lake.table("fleet").snapshot_id, demo.lake.table_info("fleet").row_count
-    planes.append(pa.table({"tailnum": ["N00000"], "seats": pa.array([-1], pa.int64())}), author="somebody", message="a plane of no seats")
+    planes.append(
+        pa.table({"tailnum": ["N00000"], "seats": pa.array([-1], pa.int64())}),
+        missing_columns="null",
+        author="somebody",
+        message="a plane of no seats",
+    )
     failed = demo.run([fleet.fleet])
     failure = failed.failure_data_for_node("fleet")
     told = failure.user_failure_data.description if failure is not None and failure.user_failure_data is not None else None
