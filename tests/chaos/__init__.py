@@ -1,0 +1,1 @@
+"""Writers that are killed, frozen and cut off from the catalog."""
