@@ -1,1 +1,1 @@
-"""Writers that are killed, frozen and cut off from the catalog."""
+"""Chaos test: processes that write to one lake are killed, paused and disconnected, and a model replays every commit."""
