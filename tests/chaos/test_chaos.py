@@ -43,4 +43,4 @@ def test_disturbed_writers_lose_and_repeat_nothing(catalog: str, duckdb_writers:
     finally:
         end(process)
     print(report)
-    assert process.returncode == 0, f"The run failed. Repeat it with: python {command}\n{report}"
+    assert process.returncode == 0, f"The run failed; its report is the captured output. Repeat it with: python {command}"

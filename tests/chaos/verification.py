@@ -36,7 +36,7 @@ _MAX_SECONDS = 30
 
 @dataclass(slots=True)
 class Findings:
-    """Result of the verification. Only ``violations`` fail a run; the other lists are differences that DuckDB or isolation explain."""
+    """Result of the verification. Only ``violations`` fail a run; DuckDB or isolation explain the other differences."""
 
     violations: list[str] = field(default_factory=list)
     duckdb: list[str] = field(default_factory=list)
@@ -82,6 +82,9 @@ def verify(run: Run, kills: list[tuple[str, float]]) -> Findings:
     _check_duckdb_reads(history, model, findings)
     _check_unchanged(history, model, findings)
     _check_observations(observations, model, findings)
+    if not run.duckdb_writers:
+        # All files that DuckDB read are those of the library.
+        findings.violations += findings.duckdb + findings.time_travel
     _check_files(run, history, kills, findings)
     _check_catalog(run, findings)
     for kind, seconds in findings.longest.items():
@@ -295,9 +298,11 @@ class _Span:
     start: float
     end: float
     may_leave_files: bool
+    tables: frozenset[str]
+    """Tables that the operation changes; all tables if empty."""
 
-    def contains(self, moment: float) -> bool:
-        return self.start <= moment <= self.end
+    def may_have_written(self, table: str, moment: float) -> bool:
+        return self.start <= moment <= self.end and (not self.tables or table in self.tables)
 
 
 def _spans(history: History, kills: list[tuple[str, float]]) -> list[_Span]:
@@ -305,19 +310,15 @@ def _spans(history: History, kills: list[tuple[str, float]]) -> list[_Span]:
     for name, moment in kills:
         killed[name].append(moment)
 
-    def until_kill(operation: str, start: float) -> _Span:
+    def span(operation: str, start: float, outcome: Success | Failure | None) -> _Span:
+        tables = frozenset(change.table for change in history.changes(operation))
+        if outcome is not None:
+            return _Span(operation, start, start + outcome.seconds + 1, _is_unknown(outcome), tables)
         end = min((moment for moment in killed[writer_of(operation)] if moment >= start), default=time.time())
-        return _Span(operation, start, end + 1, True)
+        return _Span(operation, start, end + 1, True, tables)
 
-    spans = []
-    for operation, intent in history.intents.items():
-        outcome = history.outcomes.get(operation)
-        if outcome is None:
-            spans.append(until_kill(operation, intent.time))
-        else:
-            spans.append(_Span(operation, intent.time, intent.time + outcome.seconds + 1, _is_unknown(outcome)))
-    spans += [until_kill(rerun.operation, rerun.time) for rerun in history.rerun_intents]
-    return spans
+    spans = [span(operation, intent.time, history.outcomes.get(operation)) for operation, intent in history.intents.items()]
+    return spans + [span(rerun.operation, rerun.time, None) for rerun in history.rerun_intents]
 
 
 def _is_unknown(outcome: Success | Failure) -> bool:
@@ -337,9 +338,9 @@ def _check_files(run: Run, history: History, kills: list[tuple[str, float]], fin
     spans = _spans(history, kills)
     for name in sorted(files.keys() - live - scheduled):
         path = files[name]
-        written = path.stat().st_mtime
-        engine = _engine(path)
-        running = [span for span in spans if span.contains(written) and engine in {None, uses_duckdb(span.operation)}]
+        written, engine = path.stat().st_mtime, _engine(path)
+        _schema, table, *_ = path.relative_to(run.address.data_path).parts
+        running = [span for span in spans if span.may_have_written(table, written) and engine in {None, uses_duckdb(span.operation)}]
         explained = any(span.may_leave_files for span in running)
         label = {True: "DuckDB", False: "library", None: "cut off"}[engine]
         findings.orphans[f"{label} {'interrupted' if explained else 'not interrupted'}"] += 1
