@@ -60,7 +60,8 @@ class Assignment(NamedTuple):
                 return {"v": f"v + {self.value}"}
             case "p":
                 return {"p": f"(p + {self.value}) % {PARTITIONS}"}
-        return {"note": f"'{self.value}'"}
+            case _:
+                return {"note": f"'{self.value}'"}
 
     def apply(self, row: Row) -> Row:
         """Return the updated row."""
@@ -69,7 +70,8 @@ class Assignment(NamedTuple):
                 return row._replace(v=row.v + self.value)
             case "p":
                 return row._replace(p=(row.p + self.value) % PARTITIONS)
-        return row._replace(note=self.value)
+            case _:
+                return row._replace(note=self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ def _term_sql(term: Term) -> str:
             return f"{term.column} % {divisor} = {remainder}"
         case "in":
             return f"{term.column} IN ({', '.join(repr(value) for value in term.value)})"
-    return f"{term.column} {term.operator} {term.value!r}"
+        case operator:
+            return f"{term.column} {operator} {term.value!r}"
 
 
 def matches(condition: Condition, uid: str, row: Row) -> bool:
@@ -226,4 +229,5 @@ def _term_matches(term: Term, value: Any) -> bool:
             return bool(value >= term.value)
         case "starts with":  # In the model only.
             return bool(value.startswith(term.value))
-    raise AssertionError(term)
+        case _:
+            raise AssertionError(term)

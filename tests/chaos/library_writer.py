@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, DuckLakeError
@@ -146,7 +146,7 @@ class LibraryWriter:
 
     def _write(self, insert: Insert, options: dict[str, Any]) -> Result:
         data = frame(insert.rows)
-        evolution = "additive" if next(iter(insert.rows.values())).extra else "strict"
+        evolution: Literal["additive", "strict"] = "additive" if next(iter(insert.rows.values())).extra else "strict"
         return _result(self.lake.write(insert.table, data, create=False, schema_evolution=evolution, missing_columns="null", **options))
 
     def overwrite(self, name: str) -> Operation:
@@ -241,7 +241,7 @@ class LibraryWriter:
         def call(options: dict[str, Any]) -> Result:
             with self.lake.transaction(**options) as tx:
                 data = tx.table("accounts").scan(columns=["uid", "v"]).to_arrow().to_pydict()
-                balances = dict(zip(data["uid"], data["v"], strict=True))
+                balances: dict[str, int] = dict(zip(data["uid"], data["v"], strict=True))
                 written = {source: balances[source] - amount}
                 written[target] = written.get(target, balances[target]) + amount
                 read = {uid: balances[uid] for uid in (source, target)}

@@ -34,13 +34,11 @@ def test_disturbed_writers_lose_and_repeat_nothing(catalog: str, duckdb_writers:
         cwd=_ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
         start_new_session=True,
     )
     try:
-        report, _ = process.communicate(timeout=seconds + _MAX_SECONDS_AROUND)
+        output, _ = process.communicate(timeout=seconds + _MAX_SECONDS_AROUND)
     finally:
         end(process)
-    print(report)
+    print(output.decode(errors="replace"))
     assert process.returncode == 0, f"The run failed; its report is the captured output. Repeat it with: python {command}"

@@ -30,8 +30,8 @@ _EXPECTED_ERRORS = {
 _EXPECTED_ERRORS_OF = {"add_column": {"SchemaError", "AlreadyExistsError"}}
 _STABLE_ROW_IDS = ("accounts", "savings", "sorted")
 """Tables whose rows no operation replaces."""
-_MAX_SECONDS = 30
-"""Maximum duration of an operation."""
+_MAX_SECONDS = 60
+"""Maximum duration of an operation, with pauses and on a loaded machine."""
 
 
 @dataclass(slots=True)
@@ -226,7 +226,8 @@ def _changed_by_duckdb(change: Change) -> list[str]:
             return [uid for uid, _ in read]
         case Update(condition=(Term(value=uid),)):
             return [uid]
-    return []
+        case _:
+            return []
 
 
 def _check_duckdb_reads(history: History, model: Model, findings: Findings) -> None:
