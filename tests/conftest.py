@@ -189,6 +189,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="1.0",
         help="of the lakes that tests make without saying which; for a DuckDB that does not know it they get the form of the one before",
     )
+    parser.addoption("--chaos-seconds", metavar="SECONDS", type=float, default=30, help="duration of each run of tests/chaos")
+    parser.addoption("--chaos-seeds", metavar="SEEDS", default="1", help="seeds of the runs of tests/chaos, separated by commas")
     parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
 
 

@@ -14,7 +14,7 @@ SERVERS = frozenset({"spark", "connect", "postgres", "mysql", "s3", "azure", "gc
 ASKED_FOR_BY = {"postgresql": "postgres", "mysql": "mysql", "s3": "s3", "azure": "azure", "gcs": "gcs"}
 
 CATALOGS = ("sqlite", "postgresql", "duckdb")
-NOT_FAST = ("property", "faults", "concurrency", "spark")
+NOT_FAST = ("property", "faults", "concurrency", "chaos", "spark")
 """Folders without fast tests: they start Spark, or prove by number (random histories, faults, races)."""
 _REPETITIVE = ("tests/behaviour/", "tests/property/hostile_catalogs/", "tests/spark/")
 

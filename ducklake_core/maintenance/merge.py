@@ -29,7 +29,7 @@ from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import Change, FailedTable, commit_together, name_of, plan_tables
+from ducklake_core.maintenance.tables import Change, FailedTable, commit_together, discard_made, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
@@ -322,8 +322,13 @@ class _Merger:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
     def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, WrittenFile]]) -> Snapshot:
-        # The names of all files are read once, not for each commit.
-        shared = self.shared | _shared(self.database, self.info, [group for _, group, _ in done], after=plans[0].base.id)
+        try:
+            # The names of all files are read once, not for each commit.
+            shared = self.shared | _shared(self.database, self.info, [group for _, group, _ in done], after=plans[0].base.id)
+        except BaseException as error:
+            made = [plans[place].table.path + file.path for place, _, file in done]
+            discard_made(self.storage, made, error, tables=len({place for place, _, _ in done}))
+            raise
         changes = [
             self._change(plans[place], [(group, file) for _, group, file in of_table], shared)
             for place, of_table in groupby(done, key=lambda one: one[0])

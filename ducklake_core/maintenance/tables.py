@@ -224,10 +224,21 @@ def commit_together(
     except BaseException as error:
         # Interrupted: nobody needs the files, unless their snapshot may be there.
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
-            apart = len(changes) > 1 and isinstance(error, DuckLakeError) and may_commit_apart(error)
-            if not apart:
-                storage.discard([path for path, _ in files])
+            discard_made(storage, [path for path, _ in files], error, tables=len(changes))
         raise
+
+
+def discard_made(storage: Storage, files: Sequence[str], error: BaseException, *, tables: int) -> None:
+    """Delete files of changes that surely were not committed, unless the changes may be committed table by table.
+
+    Args:
+        storage: How to reach the files.
+        files: Full paths.
+        error: Why the changes were not committed.
+        tables: Number of tables that the changes are of.
+    """
+    if tables == 1 or not isinstance(error, DuckLakeError) or not may_commit_apart(error):
+        storage.discard(files)
 
 
 def may_commit_apart(error: DuckLakeError) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from ducklake_core.engines.arrow import read
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import CatalogUnavailableError, NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.request import TableRequest, TableScope
@@ -227,6 +227,36 @@ def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> 
     assert bad.files_created == 1
     lost.write_bytes(kept)
     assert {k: v for k, v in readings(lake_address, ['"main"."t"']).items() if k in before} == before
+    lake.close()
+
+
+@pytest.mark.takes_seconds
+@pytest.mark.parametrize("tables", [None, "t"])
+def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commit(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, tables: str | None
+) -> None:
+    from ducklake_core.maintenance import merge
+
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.set_option("data_inlining_row_limit", 0)
+    for table in ("t", "u"):
+        for _ in range(2):
+            lake.write(table, pa.table({"x": [1]}))
+    on_disk = files_on_disk(sqlite_address)
+    real = merge.named_elsewhere
+
+    def unavailable_before_the_commit(*arguments: Any, after: int | None) -> Any:
+        if after is not None:
+            raise CatalogUnavailableError("the server was shut down")
+        return real(*arguments, after=after)
+
+    monkeypatch.setattr(merge, "named_elsewhere", unavailable_before_the_commit)
+    result = lake.merge_adjacent_files(tables)
+    assert result.files_created == 0
+    assert [failure.rpartition("[")[2] for failure in result.failures] == ["catalog-unavailable]"] * len(result.tables)
+    assert files_on_disk(sqlite_address) == on_disk
+    monkeypatch.undo()
+    assert lake.merge_adjacent_files(tables).files_created == len(result.tables)
     lake.close()
 
 
