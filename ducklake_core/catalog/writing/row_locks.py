@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, literal, select, tuple_
+from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.changes import CatalogChange, DeleteRows, EndInlinedRows, RemoveInlinedRows, UpdateEach, UpdateRows
 from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.database.failures import is_about_missing_table
 from ducklake_core.catalog.writing.head import chunks
 from ducklake_core.errors import CatalogError
 
@@ -42,6 +44,9 @@ def _all_free(database: Database, queries: Sequence[Select[Any]]) -> bool:
             for query in queries:
                 connection.execute(query)
     except CatalogError as error:
+        if isinstance(error.__cause__, DBAPIError) and is_about_missing_table(error.__cause__):
+            # Another writer flushed inlined rows and dropped their table: the next attempt plans without them.
+            return True
         if classify(error) != "retry":
             raise
         return False
