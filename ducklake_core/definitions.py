@@ -99,6 +99,7 @@ class Definitions(Listings, SqlVerbs):
         name: str,
         data: FrameLike,
         *,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike | None = None,
         partition_by: Sequence[str] = (),
         comment: str | None = None,
         or_replace: bool = False,
@@ -107,6 +108,7 @@ class Definitions(Listings, SqlVerbs):
         """Create a table of the columns and rows of a frame, in one snapshot.
 
         Args:
+            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
             data: Rows as :meth:`DuckLake.write` takes them, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
             or_replace: Whether to drop a table of that name in the same snapshot; the frame may still read from it.
 
@@ -115,7 +117,7 @@ class Definitions(Listings, SqlVerbs):
             NotFoundError: Its schema does not.
         """
         with self.transaction(**commit) as tx:
-            tx.create_table_as(name, data, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            tx.create_table_as(name, data, schema=schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
         return single_result(tx.result, name, 0)
 
     def rename_table(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:

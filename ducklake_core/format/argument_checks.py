@@ -391,7 +391,7 @@ _WITH_MESSAGE = (*_ON_TABLES, "checkpoint", "check")
 _OF_METHOD: Mapping[tuple[str, str], Check] = {
     # A branch of a merge sees two tables.
     **{(branch, "where"): _or_none(_sql_condition) for branch in _BRANCHES},
-    **{(method, "schema"): _columns_of_table for method in ("create_table",)},
+    **{(method, "schema"): _columns_of_table for method in ("create_table", "create_table_as")},
     **{(method, "schema"): _or_none(_text) for method in ("tables", "register", "set_option", "unset_option", *_ON_TABLES)},
     **{(method, "table"): _or_none(_text) for method in ("options", "set_option", "unset_option", *_ON_TABLES)},
     **{(method, "commit"): _commit_message for method in _WITH_MESSAGE},

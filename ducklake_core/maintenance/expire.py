@@ -6,6 +6,7 @@ Files that nothing reads any more are not deleted here; they are scheduled, and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -13,8 +14,17 @@ from typing import TypeAlias
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.holds import read_holds
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.writing.expiry import DeadTable, Unneeded, UnneededFile, expire, lock_snapshots, unneeded
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.catalog.writing.expiry import (
+    DeadTable,
+    Unneeded,
+    UnneededFile,
+    drop_superseded,
+    expire,
+    lock_snapshots,
+    superseded_tables,
+    unneeded,
+)
+from ducklake_core.errors import CatalogError, NotFoundError, UsageError
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
@@ -175,7 +185,21 @@ def expire_snapshots(
     meter.begin("expire_snapshots", "forget snapshots", "snapshots", len(chosen))
     done = run_write(attempt, "expire snapshots")
     meter.advance(len(chosen), size=done.bytes_scheduled)
+    _drop_superseded(database)
     return done
+
+
+def _drop_superseded(database: Database) -> None:
+    """Drop tables of inlined rows that no snapshot needs. A table that another transaction uses stays until the next expiry."""
+    if database.abilities.commits_at_ddl:
+        return
+    names: list[str] = []
+    # The expiry itself has been committed.
+    with suppress(CatalogError), database.read() as connection:
+        names = superseded_tables(connection, database)
+    for name in names:
+        with suppress(CatalogError), database.write() as connection:
+            drop_superseded(connection, database, name)
 
 
 def check_keep_last(keep_last: int | None) -> None:

@@ -113,7 +113,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
     outcome: StepOutcome = "planned" if dry_run else "done"
     reason = f"{table.rows} rows and {table.deletes} deletes of files are inlined"
     if table.superseded:
-        reason += f", {table.superseded} tables of inlined rows are for earlier columns"
+        reason += f", and tables of inlined rows for earlier columns: {table.superseded}"
     if table.failure is not None:
         outcome, reason = "failed", table.failure
     elif table.skipped is not None:

@@ -28,9 +28,9 @@ _ALL_COLUMNS = (exp.Columns, exp.Pivot, exp.Summarize, exp.Describe, exp.Command
 
 
 def rows_in_process(
-    lake: LakeContext, names: Names, sql: str, *, target: Target | None = None, by_name: bool = False
+    lake: LakeContext, names: Names, sql: str, *, target: Target | None = None, by_name: bool = False, describe: bool = False
 ) -> pa.RecordBatchReader:
-    """The rows of a query, as a stream.
+    """Return the rows of a query, or DuckDB's description of its columns, as a stream.
 
     DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
     beside the tables' own, unless it shows all columns of anything, or whole rows.
@@ -40,14 +40,16 @@ def rows_in_process(
         names: What the query may name.
         sql: The query.
         target: See :func:`ducklake_core.engines.duckdb.query.run`, as for ``by_name``.
+        describe: Return the names and types of the columns instead, as ``DESCRIBE`` does.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
         UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns or whole rows.
     """
     text, found = sources(lake, names, sql)
+    statement = f"DESCRIBE {text}" if describe else text
     try:
-        return run(text, found, target=target, by_name=by_name)
+        return run(statement, found, target=target, by_name=by_name)
     except (UsageError, NotFoundError) as problem:
         texts = [text, *found.texts]
         extended = with_virtual_columns(found, texts)
@@ -55,7 +57,7 @@ def rows_in_process(
         if not missing or extended == found:
             raise
         check_named_alone(texts, extended, missing, problem)
-        return run(text, extended, target=target, by_name=by_name)
+        return run(statement, extended, target=target, by_name=by_name)
 
 
 def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:

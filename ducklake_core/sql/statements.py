@@ -11,9 +11,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.engines.frame import frame_of
-from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.data_types import Field
+from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.data_types import NULL, Field
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
@@ -140,17 +139,25 @@ class StagedQueries:
         rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
         return rows
 
-    def columns_of(self, query: str) -> Schema | None:
-        """Return the columns of a query with DuckDB's types, some of which Arrow lacks; None if DuckLake lacks one of them."""
+    def columns_of(self, query: str) -> Schema:
+        """Return the columns of a query with DuckDB's types, some of which Arrow lacks.
+
+        Raises:
+            SchemaError: A type that no column of a lake has, or a name given twice.
+        """
+        from ducklake_core.engines.duckdb.instance import require_duckdb
         from ducklake_core.sql.in_process import rows_in_process
 
-        try:
-            described = rows_in_process(self.lake, self.names(), f"DESCRIBE {query}").read_all()
-            found = zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True)
-            return Schema(columns=tuple(Field(name=name, type=data_type_of(kind)) for name, kind in found))
-        except DuckLakeError:
-            # Reading the rows raises what is wrong with the query.
-            return None
+        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
+        described = rows_in_process(self.lake, self.names(), query, describe=True).read_all()
+        columns: list[Field] = []
+        for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
+            try:
+                columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
+            except DuckLakeError as problem:
+                message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
+                raise SchemaError(message, column=name) from problem
+        return Schema(columns=tuple(columns))
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
         from ducklake_core.sql.query import Query
@@ -315,12 +322,9 @@ class _Statement:
         if node.args.get("exists") and self._queries.has(name):
             return
         query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
+        # Spark's types are those of its frame.
         columns = self._queries.columns_of(query) if self._spark is None else None
         target = None if columns is None else [(column.name, column) for column in columns]
         rows = self._queries.rows_of(query, target, spark=self._spark)
         keys = partition_keys(self._sql, self._tokens, node)
-        or_replace = bool(node.args.get("replace"))
-        if columns is None:
-            self._tx.create_table_as(name, rows, partition_by=keys, or_replace=or_replace)
-        else:
-            self._tx.create_of_frame(name, columns, frame_of(rows), partition_by=keys, or_replace=or_replace)
+        self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=bool(node.args.get("replace")))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files import paths
-from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.filesystems import Storage, protocol_of
 from ducklake_core.storage.unfinished import abort_upload, unfinished_uploads
 from ducklake_core.storage.uploads import wait_briefly
 
@@ -52,8 +52,12 @@ def sweep(
 def sweep_after_error(
     storage: Storage, directory: str, write_id: str, *, named: NamedFiles | None = None, keep: Iterable[str] = ()
 ) -> None:
-    """Sweep the files of a write that failed or was interrupted, and wait for the store at most 10 seconds."""
-    wait_briefly(partial(sweep, storage, directory, write_id, named=named, keep=tuple(keep)))
+    """Sweep the files of a write that failed or was interrupted, and wait for an object store at most 10 seconds."""
+    work = partial(sweep, storage, directory, write_id, named=named, keep=tuple(keep))
+    if protocol_of(directory) == "file":
+        work()
+    else:
+        wait_briefly(work)
 
 
 def _name(path: str) -> str:

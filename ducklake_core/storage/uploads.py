@@ -15,20 +15,23 @@ from typing import Any
 import pyarrow as pa
 
 _MAX_WAIT = 10.0  # seconds
+_MAX_THREADS = 64
 
 _unfinished: list[threading.Thread] = []
 
 
 def wait_briefly(*work: Callable[[], object]) -> None:
-    """Run clean-up in daemon threads and wait for it at most 10 seconds, so that a store that does not answer holds up nobody.
+    """Run clean-up in daemon threads and wait for it at most 10 seconds: a store that does not answer must not block the caller.
 
-    Clean-up that takes longer goes on in the background; until it has ended, other clean-up is started without waiting for it. A process
-    that ends before leaves files that ``delete_orphaned_files`` finds.
+    Clean-up that takes longer continues in the background, and until it has ended, later calls do not wait at all, and do nothing once 64
+    threads are running. Files that remain are orphans, which ``delete_orphaned_files`` deletes.
 
     Args:
         work: Functions whose errors do not matter to the caller, who has an error to report already.
     """
     _unfinished[:] = [thread for thread in _unfinished if thread.is_alive()]
+    if len(_unfinished) + len(work) > _MAX_THREADS:
+        return
     wait = 0.0 if _unfinished else _MAX_WAIT
     threads = [threading.Thread(target=_suppressing, args=(one,), name="clean-up", daemon=True) for one in work]
     for thread in threads:

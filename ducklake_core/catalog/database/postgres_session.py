@@ -7,7 +7,10 @@ transaction alone.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
+
+from sqlalchemy import Connection, text
 
 SETTINGS = {
     # How values are sent and read as text.
@@ -96,3 +99,15 @@ def set_in_transaction(connection: Any, pipeline: Any = None) -> None:
     known = (connection.pgconn.parameter_status(name) for name in (b"client_encoding", b"DateStyle", b"IntervalStyle"))
     if pipeline is not None and tuple(known) != (b"UTF8", b"ISO, MDY", b"postgres"):
         pipeline.sync()
+
+
+def has_older_transactions(connection: Connection, since: datetime) -> bool:
+    """Return whether another session of the database may have a transaction that began before a time.
+
+    Transactions of other roles count as older if this role may not see when they began.
+    """
+    query = text(
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+        "AND backend_type = 'client backend' AND (xact_start < :since OR query = '<insufficient privilege>'))"
+    )
+    return bool(connection.execute(query, {"since": since}).scalar())

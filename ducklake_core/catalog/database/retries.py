@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 READERS_SECONDS = 10.0
-"""How long a write to a SQLite file waits, in all of its attempts, for transactions that only read; DuckDB waits 5 seconds, once."""
+"""Maximum seconds for which a write to a SQLite file waits for open read transactions, in all of its attempts. DuckDB waits 5 seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

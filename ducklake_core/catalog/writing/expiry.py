@@ -19,10 +19,11 @@ from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import DeleteRows
 from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.postgres_session import has_older_transactions
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
 from ducklake_core.catalog.reading.complete import complete_rows
-from ducklake_core.catalog.reading.inlined_tables import names_with_rows, registered_names
+from ducklake_core.catalog.reading.inlined_tables import names_with_rows, registered_names, tables_that_may_go
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import named_elsewhere
@@ -186,13 +187,15 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
 
 
 def _schemas_with_live_objects(connection: Connection, tables: CatalogTables) -> frozenset[int]:
-    """Ids of schemas that contain live tables, views or macros, and of their parents: a check can repair such a schema by its row."""
+    """Return the ids of schemas that are live or contain live objects, and of their parents: a check repairs such a schema by its row."""
     sources = [tables[name] for name in ("table", "view", "macro") if name in tables]
     queries = [select(source.c.schema_id).where(source.c.end_snapshot.is_(None)) for source in sources]
     found = set(connection.execute(union(*queries)).scalars())
     schema = tables["schema"]
-    parents = select(schema.c.schema_id, tables.optional("schema", "parent_schema_id").label("parent"))
-    above = {row.schema_id: row.parent for row in connection.execute(parents)}
+    parents = select(schema.c.schema_id, schema.c.end_snapshot, tables.optional("schema", "parent_schema_id").label("parent"))
+    rows = connection.execute(parents).all()
+    above = {row.schema_id: row.parent for row in rows}
+    found.update(row.schema_id for row in rows if row.end_snapshot is None)
     pending = [above.get(number) for number in found]
     while pending:
         parent = pending.pop()
@@ -254,8 +257,6 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     apply_changes(PlainStatements(connection, {}), database, _deletions((), strays.ids("delete"), ()))
     found = found.with_files(strays)
     _schedule(connection, database, info, found.files)
-    if gone and not database.abilities.commits_at_ddl:
-        _drop_superseded(connection, database)
     return gone, found
 
 
@@ -418,27 +419,38 @@ def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[
         database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=database.abilities.commits_at_ddl))
 
 
-def _drop_superseded(connection: Connection, database: Database) -> None:
-    """Drop empty tables of inlined rows that flushes took out of the catalog before the oldest surviving snapshot.
+def superseded_tables(connection: Connection, database: Database) -> list[str]:
+    """Find tables of inlined rows that flushes took out of the catalog before the oldest surviving snapshot.
 
-    A session of DuckDB that reads a snapshot from before such a flush queries the table, though it is empty, and fails without it.
+    A session of DuckDB that reads a snapshot from before such a flush queries the table, though it is empty, and fails without it. So does
+    a transaction on a server that began before the flush.
     """
     tables = database.tables
+    if database.abilities.concurrent_writers:
+        oldest = connection.execute(select(func.min(tables["snapshot"].c.snapshot_time))).scalar()
+        if oldest is None or has_older_transactions(connection, oldest):
+            return []
+    # Before the registered names: a commit creates a table and registers it in one transaction.
+    present = inspect(connection).get_table_names(schema=tables.schema)
     registered = registered_names(connection, tables)
-    left: dict[str, int] = {}
-    for name in inspect(connection).get_table_names(schema=tables.schema):
-        owner = inlined_owner(name)
-        if owner is not None and name not in registered:
-            left[name] = owner
-    if not left:
-        return
-    flushed = _flushed_lately(connection, tables)
-    if flushed is None:
-        return
-    unread = sorted(name for name, owner in left.items() if owner not in flushed)
-    for name in sorted({*unread} - names_with_rows(connection, tables, unread)):
-        # Another expiry may have dropped it meanwhile.
-        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))
+    left = {name: owner for name in present if name not in registered and (owner := inlined_owner(name)) is not None}
+    flushed = _flushed_lately(connection, tables) if left else None
+    return [] if flushed is None else sorted(name for name, owner in left.items() if owner not in flushed)
+
+
+def drop_superseded(connection: Connection, database: Database, name: str) -> None:
+    """Drop a table of :func:`superseded_tables` if it is empty, without waiting for transactions that use it.
+
+    Raises:
+        CatalogError: Another transaction uses the table.
+    """
+    table = database.tables.inlined_data(name)
+    with tables_that_may_go():
+        if database.abilities.concurrent_writers:
+            quoted = connection.dialect.identifier_preparer.format_table(table)
+            connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
+        if not names_with_rows(connection, database.tables, [name]):
+            database.definitions.drop(connection, DropTable(table, if_exists=True))
 
 
 def _flushed_lately(connection: Connection, tables: CatalogTables) -> AbstractSet[int] | None:

@@ -118,7 +118,8 @@ class ArrowFrame:
 
     def _holds(self, column: Field, known: Field) -> bool:
         """Return whether all values of a column are values of the table's."""
-        if not isinstance(self.data, pa.Table):
+        # A name given twice is rejected later, with the other differences.
+        if not isinstance(self.data, pa.Table) or len(self.data.schema.get_all_field_indices(column.name)) != 1:
             return False
         values = self.data.column(column.name)
         if all(map(_is_missing, values.chunks)):

@@ -8,16 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ducklake_core.engines.duckdb.instance import new_instance, require_duckdb
+from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance, require_duckdb
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.nested_sql import nested_sql
 from ducklake_core.format.expressions.predicates import VariantComparison
-from ducklake_core.format.types.data_types import INT128, INTERVAL, TIME_NS, TIMETZ, UINT128, VARCHAR, DataType, Field
+from ducklake_core.format.types.data_types import VARCHAR, DataType, Field
 from ducklake_core.format.types.type_names import duckdb_type
 from ducklake_core.format.values.arrow_cast import cast_array
-
-_AS_STRINGS = (INT128, UINT128, INTERVAL, TIMETZ, TIME_NS)
-"""Types that DuckDB's Arrow export changes."""
 
 
 def is_available() -> bool:
@@ -54,7 +51,7 @@ def cast_variants(array: Any, wanted: DataType, *, lenient: bool) -> Any:
         SchemaError: A value cannot be cast; the message contains DuckDB's reason.
     """
     sql = f"{'TRY_CAST' if lenient else 'CAST'}(v AS {duckdb_type(wanted)})"
-    if wanted in _AS_STRINGS:
+    if wanted in INEXACT_IN_ARROW:
         sql = f"CAST({sql} AS VARCHAR)"
     found = _computed(sql, array)
     return found.cast(pa.string()) if wanted == VARCHAR else cast_array(found, Field(id=0, name="value", type=wanted))

@@ -7,10 +7,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.types.data_types import INT128, INTERVAL, TIME_NS, TIMETZ, UINT128
 from ducklake_core.format.values.time_zones import is_utc, session_zone
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+INEXACT_IN_ARROW = (INT128, UINT128, INTERVAL, TIMETZ, TIME_NS)
+"""Types whose values DuckDB changes when it exports them to Arrow; they are exported as strings."""
 
 _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.geometries import make_functions
-from ducklake_core.engines.duckdb.instance import new_instance
+from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance
 from ducklake_core.engines.duckdb.interruption import run_interruptibly
 from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, not_taken, ways
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
@@ -22,9 +22,6 @@ from ducklake_core.engines.duckdb.variants import query_needs_conversion, read_q
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.types.data_types import (
-    INT128,
-    INTERVAL,
-    TIMETZ,
     UINT128,
     VARCHAR,
     VARIANT,
@@ -225,8 +222,8 @@ def cast_text(text: str, column: Field) -> str:
 
 
 def _exact(data_type: DataType) -> DataType:
-    """Texts in place of types of which what DuckDB gives Arrow has lost digits or the offset; writers take them."""
-    if data_type in (TIMETZ, INTERVAL, INT128, UINT128):
+    """Return the type with strings in place of :data:`INEXACT_IN_ARROW`; writers parse them."""
+    if data_type in INEXACT_IN_ARROW:
         return VARCHAR
     return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 

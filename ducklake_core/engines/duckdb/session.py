@@ -103,12 +103,13 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
             raise told from problem
 
 
-def check_expression(text: str, columns: Schema, target: Field | None = None) -> None:
+def check_expression(table: str, text: str, columns: Schema, target: Field | None = None) -> None:
     """Let DuckDB bind an expression that a table will store, because it cannot insert into tables with expressions that it rejects.
 
     Checks nothing where DuckDB is not installed, and accepts functions of its extensions that are not loaded.
 
     Args:
+        table: Name of the table.
         text: The expression.
         columns: The columns that it may name.
         target: The column whose default it is, None for a sort key.
@@ -121,21 +122,26 @@ def check_expression(text: str, columns: Schema, target: Field | None = None) ->
     except ImportError:
         return
     with new_instance() as connection:
+        # DuckDB reports some casts that it does not have only when it computes a row.
         try:
             if target is None:
                 named = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in columns]
                 connection.execute(f"CREATE TABLE rows_ ({', '.join(named)})")
-                connection.execute(f"EXPLAIN SELECT {text} FROM rows_")  # noqa: S608 - it is the caller's own SQL
+                connection.execute("INSERT INTO rows_ DEFAULT VALUES")
+                # Next to a column, DuckDB rejects aggregate functions.
+                connection.execute(f"SELECT {text}, rowid FROM rows_").fetchall()  # noqa: S608 - it is the caller's own SQL
             else:
                 connection.execute(f"CREATE TABLE rows_ (c {duckdb_type(target.type)} DEFAULT ({text}))")
-                # DuckDB reports some casts that it does not have only when it computes a row.
                 connection.execute("INSERT INTO rows_ DEFAULT VALUES")
         except duckdb.Error as problem:
-            reason = line_of(problem)
+            reason = line_of(problem).rstrip(".")
             if "exists in the" in reason:
                 return
+            if "GROUP BY" in reason:
+                reason = "it has an aggregate function"
             what = f"the sort key {text}" if target is None else f"the default {text} of column {target.name!r}"
-            raise UsageError(f"{what} cannot be stored, because DuckDB rejects it: {reason}", expression=text) from problem
+            message = f"{what} of table {table} is rejected by DuckDB, which could not write to the table: {reason}. Use another expression"
+            raise UsageError(message, expression=text, table=table) from problem
 
 
 def check_statement(sql: str, sources: Sources) -> None:

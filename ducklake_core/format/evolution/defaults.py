@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.types.data_types import (
     BLOB,
@@ -137,7 +137,11 @@ def _typed_literal(node: object, field: Field) -> str | None:
     operand = operand.this if sign else operand
     if not isinstance(operand, exp.Literal) or (sign and operand.is_string):
         return None
-    own = replace(field, type=data_type_of(node.to.sql("duckdb")))
+    try:
+        own = replace(field, type=data_type_of(node.to.sql("duckdb")))
+    except (SchemaError, UnsupportedFeatureError, UsageError):
+        # A type of DuckDB that DuckLake lacks: DuckDB computes the default.
+        return None
     if own.type == field.type or (own.type in INTEGERS and (field.type in INTEGERS or isinstance(field.type, DecimalType))):
         return _cast_text(f"{sign}{operand.name}", own)
     return None

@@ -25,6 +25,7 @@ from ducklake_core.format.types.data_types import (
     NULL,
     SIGNED_INTEGERS,
     TIME,
+    TIME_NS,
     TIMESTAMP,
     TIMESTAMP_MS,
     TIMESTAMP_NS,
@@ -87,6 +88,7 @@ _EXACT_CARRIERS: dict[DataType, DataType] = {
     UINT128: VARCHAR,
     TIME: VARCHAR,
     TIMETZ: VARCHAR,
+    TIME_NS: VARCHAR,
     TIMESTAMP_NS: INT64,
 }
 

@@ -125,12 +125,14 @@ def retype_node(schema: Schema, path: Sequence[str], data_type: DataType, next_i
 
 
 def _with_number(field: Field, wanted: DataType) -> Field:
-    """Return a boolean column that becomes integers with 1 or 0 as its constant default: DuckDB does not read ``true`` as an integer."""
-    if field.type != BOOLEAN or wanted not in INTEGERS or field.default_is_expression:
+    """Return a boolean column that becomes integers with 1 or 0 as its constant defaults: DuckDB does not read ``true`` as an integer."""
+    if field.type != BOOLEAN or wanted not in INTEGERS:
         return field
     numbers = {"true": "1", "false": "0", None: None}
-    default = None if field.default is None else canonical_default(field)
-    return replace(field, default=numbers[default], initial_default=numbers[field.initial_default])
+    field = replace(field, initial_default=numbers[field.initial_default])
+    if field.default is None or field.default_is_expression:
+        return field
+    return replace(field, default=numbers[canonical_default(field)])
 
 
 class _Retyping:

@@ -62,6 +62,11 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     )
 
 
+def is_column(key: SortKey) -> bool:
+    """Return whether a sort key is only the name of a column."""
+    return isinstance(_parsed(key), exp.Column)
+
+
 def sort_columns(key: SortKey) -> frozenset[str]:
     """Names of the columns that a key reads, in lower case.
 

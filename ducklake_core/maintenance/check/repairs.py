@@ -1,4 +1,4 @@
-"""What a repair changes, as values. Each of them leaves every row of every table at every snapshot as it is."""
+"""Repairs of a catalog, as values. No repair changes a row of a table at any snapshot."""
 
 from __future__ import annotations
 

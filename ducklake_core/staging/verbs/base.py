@@ -63,13 +63,13 @@ class OpenTransaction(ABC):
         with self._lake.reader() as reader:
             return without_macro_calls(reader, given, self._catalog.base.id)
 
-    def _check_expression(self, text: str, columns: Schema, target: Field | None = None) -> None:
+    def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
         """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
         from ducklake_core.engines.duckdb.session import check_expression
 
         # Macros that this transaction makes are known to no reader.
         if not any(isinstance(action, CreateMacro) for action in self._catalog.definitions):
-            check_expression(self._without_macros(text), columns, target)
+            check_expression(table, self._without_macros(text), columns, target)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
         self._coordinator.stage(staged, step, self._catalog.base)

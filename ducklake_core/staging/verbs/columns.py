@@ -10,6 +10,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.commit.alterations import Alteration
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.evolution.schema_edits import column_path, find_node
+from ducklake_core.format.layout.sort_parser import is_column
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.staging.verbs.base import OpenTransaction
@@ -114,7 +115,7 @@ class AlterationVerbs(OpenTransaction):
             if not self.repeated:
                 column_now = find_node(self._catalog.table(table).state.schema, path)
                 if column_now.default is not None and column_now.default_is_expression:
-                    self._check_expression(column_now.default, Schema(columns=()), column_now)
+                    self._check_expression(table, column_now.default, Schema(columns=()), column_now)
 
     def drop_default(self, table: str, column: ColumnName) -> None:
         """Take away a column's default: rows that lack it get NULL from now on."""
@@ -171,8 +172,8 @@ class AlterationVerbs(OpenTransaction):
             if not self.repeated:
                 state = self._catalog.table(table).state
                 for key in state.sort_keys:
-                    if _is_computed(key.expression):
-                        self._check_expression(key.expression, state.schema)
+                    if not is_column(key):
+                        self._check_expression(table, key.expression, state.schema)
 
     def reset_sorted_by(self, table: str) -> None:
         """No longer sort new files."""
@@ -189,11 +190,6 @@ class AlterationVerbs(OpenTransaction):
 def _told(alteration: Alteration) -> tuple[object, ...]:
     """Which alteration it is, as a value that is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()
-
-
-def _is_computed(expression: str) -> bool:
-    """Whether a sort key is more than a column's name."""
-    return "(" in expression or "[" in expression
 
 
 def _listed(keys: Sequence[str]) -> Sequence[str]:

@@ -98,48 +98,51 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
             if not or_replace:
                 raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
             with self._catalog.whole_or_nothing():
-                self._check_computed(columns)
+                self._check_computed(name, columns)
                 self._catalog.drop_table(name)
                 self._catalog.create_table(owner, table_name, columns, partition_by, comment)
             return
         if if_not_exists and self._catalog.find_view(name) is not None:
             return
-        self._check_computed(columns)
+        self._check_computed(name, columns)
         self._catalog.create_table(owner, table_name, columns, partition_by, comment)
 
-    def _check_computed(self, columns: Schema) -> None:
+    def _check_computed(self, table: str, columns: Schema) -> None:
         """Let DuckDB bind defaults that are expressions."""
         for column in columns:
             if column.default is not None and column.default_is_expression:
-                self._check_expression(column.default, columns, column)
+                self._check_expression(table, column.default, columns, column)
 
     def create_table_as(
-        self, name: str, data: FrameLike, *, partition_by: Sequence[str] = (), comment: str | None = None, or_replace: bool = False
-    ) -> None:
-        """Create a table of the columns and rows of a frame, or of a scan (``scan.to_reader()``).
-
-        Raises:
-            AlreadyExistsError: It exists, or a view has the name.
-            NotFoundError: Its schema does not.
-        """
-        frame = frame_of(data)
-        if not frame.schema.columns:
-            raise no_columns(frame.kind)
-        self.create_of_frame(name, frame.schema, frame, partition_by=partition_by, comment=comment, or_replace=or_replace)
-
-    def create_of_frame(
         self,
         name: str,
-        schema: Schema,
-        frame: Frame,
+        data: FrameLike,
         *,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike | None = None,
         partition_by: Sequence[str] = (),
         comment: str | None = None,
         or_replace: bool = False,
     ) -> None:
-        """Create a table of these columns with the rows of a frame; see :meth:`create_table_as`."""
+        """Create a table of the columns and rows of a frame, which may read from a table of that name (``scan.to_reader()``).
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows as :meth:`DuckLake.write` takes them.
+            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
+            partition_by: Partition keys of the table.
+            comment: Comment of the table.
+            or_replace: Drop a table of that name in the same snapshot.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not exist.
+        """
         with self._catalog.whole_or_nothing():
-            self.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            frame = frame_of(data)
+            if not frame.schema.columns:
+                raise no_columns(frame.kind)
+            columns = frame.schema if schema is None else schema
+            self.create_table(name, columns, partition_by=partition_by, comment=comment, or_replace=or_replace)
             self.write_frame(name, frame, create=False)
 
     @abstractmethod

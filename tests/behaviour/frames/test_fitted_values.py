@@ -104,6 +104,16 @@ def test_times_without_a_zone_are_utc_in_timestamptz_columns(sqlite_address: Lak
         lake.table("z").append(pd.DataFrame({"at": pd.Series([1], dtype="datetime64[ns]")}), schema_evolution=mode)
 
 
+@pytest.mark.parametrize("verb", ["append", "overwrite", "upsert"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
+def test_names_given_twice_are_rejected(sqlite_address: LakeAddress, verb: str, kind: pa.DataType) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"id": "int64"})
+    twice = pa.Table.from_arrays([pa.array([None], kind)] * 2, names=["id", "id"])
+    with pytest.raises(SchemaError, match="'id' twice"):
+        getattr(lake.table("t"), verb)(twice, **({"on": "id"} if verb == "upsert" else {}))
+
+
 def test_a_column_widens_only_to_a_type_with_all_of_its_values(lake: DuckLake) -> None:
     table = lake.table("t")
     table.append(_pandas(f=[1e300]), schema_evolution="additive")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import inspect, select
 
 from ducklake_core.catalog.database.tables import inlined_owner
+from ducklake_core.catalog.writing import expiry
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import NOW, opened
 from tests.support.oracle import LakeAddress
@@ -146,3 +148,43 @@ def test_no_session_of_duckdb_misses_a_table(sqlite_address: LakeAddress, oracle
                 found = duck.rows(f"SELECT a FROM t AT (VERSION => {snapshot.id}) ORDER BY a") if snapshot.id > 1 else []
                 assert seen.setdefault(snapshot.id, found) == found
     assert dropped
+
+
+@pytest.mark.parametrize("every_lake_address", ["postgresql"], indirect=True)
+def test_tables_of_other_writers_stay_during_an_expiry(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+        alter(lake, 2)
+        lake.flush_inlined_data()
+        real = expiry.registered_names
+
+        def after_another_commit(*arguments: Any) -> Any:
+            with DuckLake.connect(every_lake_address.url) as other:
+                other.write("made", pa.table({"a": [1]}), inline=True)
+                other.table("t").add_column("late", "int32")
+            return real(*arguments)
+
+        monkeypatch.setattr(expiry, "registered_names", after_another_commit)
+        lake.expire_snapshots(**_ALL)
+        monkeypatch.undo()
+        assert lake.check().findings == ()
+        assert lake.table("made").to_arrow().to_pylist() == [{"a": 1}]
+        assert set(registered(every_lake_address)) <= set(physical(every_lake_address))
+
+
+@pytest.mark.parametrize("every_lake_address", ["postgresql"], indirect=True)
+def test_tables_that_a_transaction_reads_stay_during_an_expiry(every_lake_address: LakeAddress) -> None:
+    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+        alter(lake, 2)
+        oldest = physical(every_lake_address)[0]
+        database, _ = opened(every_lake_address)
+        with database.read() as connection:
+            connection.execute(select(database.tables.inlined_data(oldest).c.row_id)).all()
+            lake.flush_inlined_data()
+            began = time.monotonic()
+            assert lake.expire_snapshots(**_ALL).snapshots
+            assert time.monotonic() - began < 5
+            assert len(physical(every_lake_address)) == 3
+        lake.table("t").append(pa.table({"a": [5]}), missing_columns="null")
+        lake.expire_snapshots(**_ALL)
+        assert physical(every_lake_address) == registered(every_lake_address)
+        database.close()

@@ -211,6 +211,52 @@ def test_tables_of_queries_have_the_types_of_duckdb(address: LakeAddress) -> Non
         assert duck.rows(f"SELECT {columns} FROM ours") == duck.rows(f"SELECT {columns} FROM theirs")
 
 
+@pytest.mark.parametrize(
+    ("query", "types"),
+    [
+        ("SELECT 5::HUGEINT AS h, rowid AS r FROM t WHERE rowid = 0", ["HUGEINT", "BIGINT"]),
+        ("SELECT '01:02:03.000000001'::TIME_NS AS n, ['01:02:03'::TIME_NS] AS l", ["TIME_NS", "TIME_NS[]"]),
+        ("SELECT uuid() AS u, '[1]'::JSON AS j FROM t WHERE false", ["UUID", "JSON"]),
+        ("FROM t", ["INTEGER"]),
+    ],
+)
+def test_create_table_as_keeps_types(address: LakeAddress, query: str, types: list[str]) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (a INTEGER)")
+    lake.sql("INSERT INTO t VALUES (1), (2)")
+    lake.sql(f"CREATE TABLE made AS {query}")
+    lake.close()
+    with attached(address) as duck:
+        assert [kind for (kind,) in duck.rows("SELECT column_type FROM (DESCRIBE made)")] == types
+
+
+@pytest.mark.parametrize(
+    ("query", "message"), [("SELECT 'a'::ENUM('a') AS e", "column 'e' of the query"), ("SELECT 1 AS a, 2 AS a", "'a'")]
+)
+def test_create_table_as_rejects_columns_that_no_lake_has(address: LakeAddress, query: str, message: str) -> None:
+    lake = made(address)
+    with pytest.raises(SchemaError, match=message):
+        lake.sql(f"CREATE TABLE made AS {query}")
+
+
+def test_a_default_of_a_type_that_lakes_lack_is_computed(address: LakeAddress) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (i INTEGER, c VARCHAR DEFAULT '101'::BIT)")
+    lake.sql("INSERT INTO t (i) VALUES (1)")
+    lake.close()
+    with attached(address) as duck:
+        duck.run("INSERT INTO t (i) VALUES (2)")
+        assert duck.rows("SELECT c FROM t ORDER BY i") == [("101",), ("101",)]
+
+
+@pytest.mark.parametrize("key", ["product(a)", "histogram(a)", "-s", "no_function(a)"])
+def test_sort_keys_that_duckdb_cannot_compute_are_rejected(address: LakeAddress, key: str) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (a INTEGER, s VARCHAR)")
+    with pytest.raises(UsageError, match=r"table main\.t is rejected by DuckDB"):
+        lake.sql(f"ALTER TABLE t SET SORTED BY ({key})")
+
+
 @pytest.mark.parametrize("default", ["1.5", "'1.5'", "1e0", "'1e0'", "2.5"])
 @pytest.mark.parametrize("creator", ["this library", "DuckDB"])
 def test_defaults_are_rounded_as_by_duckdb(address: LakeAddress, creator: str, default: str) -> None:
@@ -233,7 +279,10 @@ def test_defaults_of_booleans_that_become_integers_are_read_by_duckdb(address: L
     lake.sql("CREATE TABLE t (a INTEGER)")
     lake.sql("INSERT INTO t VALUES (1)")
     lake.sql("ALTER TABLE t ADD COLUMN c BOOLEAN DEFAULT 't'")
+    lake.sql("ALTER TABLE t ADD COLUMN d BOOLEAN DEFAULT true")
+    lake.sql("ALTER TABLE t ALTER d SET DEFAULT (random() > 2)")
     lake.sql("ALTER TABLE t ALTER c SET DATA TYPE UINTEGER")
+    lake.sql("ALTER TABLE t ALTER d SET DATA TYPE INTEGER")
     lake.sql("INSERT INTO t (a) VALUES (2)")
     lake.close()
     with attached(address) as duck:
