@@ -51,7 +51,7 @@ CODES: dict[str, Code] = {
     "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
     "schema-missing": Code(
         "error",
-        "a table, view, macro or schema is in a schema that is not there, so that DuckDB cannot attach the lake",
+        "a table, view, macro or schema is in a schema that does not exist, so that DuckDB cannot attach the lake",
         f"if the schema was dropped, {_REPAIR}; otherwise {_BACKUP}",
     ),
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
