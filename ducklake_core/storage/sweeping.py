@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files import paths
-from ducklake_core.storage.filesystems import Storage, protocol_of
+from ducklake_core.format.files.locations import protocol_of
+from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import abort_upload, unfinished_uploads
 from ducklake_core.storage.uploads import wait_briefly
 

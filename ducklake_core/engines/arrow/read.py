@@ -20,12 +20,13 @@ from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader, read
 from ducklake_core.engines.arrow.in_order import in_order
 from ducklake_core.errors import CorruptFileError, NotFoundError
 from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.files.locations import printable, protocol_of
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.delete_files import deleted_positions
-from ducklake_core.storage.filesystems import Storage, printable, protocol_of
+from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.recent_deletes import process_memory
 from ducklake_core.storage.second_look import read_twice
