@@ -54,7 +54,7 @@ $(MARIADB): $(READY) .ci/mariadb.py
 install: $(READY) $(AZURITE) $(MARIADB)  ## Make .venv with everything in it
 
 demo: $(READY)  ## Run the demo: flights from raw files to tables, backfills, checks and maintenance, in this terminal
-	@$(JAVA) "$(BIN)/python" -m ducklake_dagster.demo
+	@$(JAVA) "$(BIN)/python" -m examples.flights
 
 ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.0.1:3000)
 	@mkdir -p .demo/dagster_home

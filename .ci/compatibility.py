@@ -78,7 +78,7 @@ _OPTIONS = "behaviour/lake/test_listings.py::test_options_and_settings"
 _COMMIT = "behaviour/lake/test_face.py::test_commit_messages_can_be_required"
 _OPEN = "behaviour/lake/test_opening.py::test_open_creates_once"
 
-_DATA_PATH = "unit/catalog/test_bootstrap.py::test_data_path_must_be_the_stored_one_unless_overridden"
+_DATA_PATH = "unit/catalog/database/test_bootstrap.py::test_data_path_must_be_the_stored_one_unless_overridden"
 
 FUNCTIONS: dict[str, list[Row]] = {
     "ducklake_snapshots": [_CATALOG, Row("", "DuckLake.snapshots", _LIST)],
@@ -202,7 +202,7 @@ ATTACH: list[Row] = [
     Row("METADATA_PARAMETERS", "parameters of the database's address"),
 ]
 
-_URL = "unit/catalog/test_url.py::test_spellings"
+_URL = "unit/catalog/database/test_url.py::test_spellings"
 _SHREDDED = "behaviour/types/test_shredded_variants.py::test_files_are_left_out"
 _IN_SQL = "behaviour/sql/test_variants_and_geometries.py"
 
@@ -217,7 +217,9 @@ CATALOGS: list[Row] = [
         is_new=True,
     ),
     Row(
-        "ducklake:md:", "not offered: only DuckDB reaches MotherDuck", "unit/catalog/test_url.py::test_other_databases_are_refused_by_name"
+        "ducklake:md:",
+        "not offered: only DuckDB reaches MotherDuck",
+        "unit/catalog/database/test_url.py::test_other_databases_are_refused_by_name",
     ),
 ]
 

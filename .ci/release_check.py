@@ -24,9 +24,9 @@ VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "ducklake_core" / "__init
 EXECUTORS = ("pyarrow", "numpy", "fsspec", "mmh3", "sqlglot", "pyspark")
 ON_EXECUTORS = """
 import sys
-import ducklake_core.engines.arrow.changed_rows, ducklake_core.engines.arrow.read, ducklake_core.engines.arrow.rewrite
-import ducklake_core.engines.arrow.write, ducklake_core.engines.spark.read
-import ducklake_core.spark_source.batch_write, ducklake_core.spark_source.reading, ducklake_core.spark_source.stream_write
+import ducklake_core.engines.arrow.changes, ducklake_core.engines.arrow.read, ducklake_core.engines.arrow.compaction
+import ducklake_core.engines.arrow.writer, ducklake_core.engines.spark.read
+import ducklake_core.spark_source.reading, ducklake_core.spark_source.writers
 assert not {"sqlalchemy", "psycopg", "dagster"} & set(sys.modules)
 """
 IN_PROCESS = """
@@ -129,7 +129,7 @@ def check_lowest(folder: Path) -> None:
     bounds = folder / "lowest.txt"
     bounds.write_text("".join(f"{name}=={version}\n" for name, version in lowest().items()))
     # Spark 4.0 has no writers of streams that take Arrow: format("ducklake") refuses to write streams there.
-    check_tests(folder, "lowest", "--constraint", str(bounds), ignore=("ducklake_core/spark_source/stream_write.py",))
+    check_tests(folder, "lowest", "--constraint", str(bounds), ignore=("ducklake_core/spark_source/writers.py",))
 
 
 def main(folder: Path, parts: list[str]) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ducklake_core.catalog.feed import Bound as Bound
-    from ducklake_core.catalog.reading.holds import Hold as Hold
-    from ducklake_core.catalog.reading.macros import Macro as Macro
-    from ducklake_core.catalog.reading.option_rows import ScopedOption as ScopedOption
-    from ducklake_core.catalog.reading.views import ViewState as ViewState
+    from ducklake_core.catalog.reading.definitions import Macro as Macro
+    from ducklake_core.catalog.reading.definitions import ViewState as ViewState
+    from ducklake_core.catalog.reading.options import Hold as Hold
+    from ducklake_core.catalog.reading.options import ScopedOption as ScopedOption
     from ducklake_core.catalog.writing.expiry import DeadTable as DeadTable
     from ducklake_core.catalog.writing.expiry import FileKind as FileKind
     from ducklake_core.catalog.writing.expiry import UnneededFile as UnneededFile
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from ducklake_core.conditions import InIntervals as InIntervals
     from ducklake_core.conditions import OneOf as OneOf
     from ducklake_core.conditions import matching_rows as matching_rows
-    from ducklake_core.engines.arrow.frame_input import ArrowData as ArrowData
-    from ducklake_core.engines.arrow.frame_input import arrow_data as arrow_data
+    from ducklake_core.engines.arrow.frame import ArrowData as ArrowData
+    from ducklake_core.engines.arrow.frame import arrow_data as arrow_data
     from ducklake_core.engines.arrow.readable import DtypeBackend as DtypeBackend
     from ducklake_core.engines.arrow.readable import Readable as Readable
     from ducklake_core.engines.frame import columns_of as columns_of
     from ducklake_core.format.changes import Changes as Changes
     from ducklake_core.format.changes import QualifiedName as QualifiedName
     from ducklake_core.format.evolution.schema_edits import ColumnName as ColumnName
-    from ducklake_core.format.expressions.columns import Column as Column
-    from ducklake_core.format.expressions.columns import col as col
+    from ducklake_core.format.expressions.conditions import Column as Column
     from ducklake_core.format.expressions.conditions import ColumnPath as ColumnPath
     from ducklake_core.format.expressions.conditions import Condition as Condition
+    from ducklake_core.format.expressions.conditions import col as col
     from ducklake_core.format.expressions.predicates import Predicate as Predicate
-    from ducklake_core.format.expressions.value_range import ValueRange as ValueRange
+    from ducklake_core.format.expressions.pruning import ValueRange as ValueRange
     from ducklake_core.format.files.data_files import DataFile as DataFile
     from ducklake_core.format.files.data_files import DeleteFile as DeleteFile
-    from ducklake_core.format.files.encryption_key import EncryptionKey as EncryptionKey
+    from ducklake_core.format.files.data_files import EncryptionKey as EncryptionKey
     from ducklake_core.format.files.partitioning import PartitionField as PartitionField
     from ducklake_core.format.files.partitioning import PartitionSpec as PartitionSpec
     from ducklake_core.format.files.partitioning import TransformName as TransformName
     from ducklake_core.format.layout.sorting import SortKey as SortKey
-    from ducklake_core.format.macro_text import MacroImplementation as MacroImplementation
-    from ducklake_core.format.macro_text import MacroKind as MacroKind
-    from ducklake_core.format.macro_text import MacroParameter as MacroParameter
+    from ducklake_core.format.macros import MacroImplementation as MacroImplementation
+    from ducklake_core.format.macros import MacroKind as MacroKind
+    from ducklake_core.format.macros import MacroParameter as MacroParameter
     from ducklake_core.format.options import Compression as Compression
     from ducklake_core.format.options import Options as Options
     from ducklake_core.format.state import InlinedTable as InlinedTable
@@ -54,11 +54,10 @@ if TYPE_CHECKING:
     from ducklake_core.format.state import SchemaState as SchemaState
     from ducklake_core.format.state import Snapshot as Snapshot
     from ducklake_core.format.state import TableState as TableState
-    from ducklake_core.format.types.ages import parse_age as parse_age
     from ducklake_core.format.types.data_types import DataType as DataType
     from ducklake_core.format.types.data_types import Field as Field
-    from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
+    from ducklake_core.format.types.names import TablePattern as TablePattern
     from ducklake_core.format.types.names import dotted as dotted
     from ducklake_core.format.types.names import folded as folded
     from ducklake_core.format.types.names import join_name as join_name
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.names import split_name as split_name
     from ducklake_core.format.types.names import split_path as split_path
     from ducklake_core.format.types.schema import Schema as Schema
+    from ducklake_core.format.types.text import parse_age as parse_age
     from ducklake_core.format.types.type_parser import TypeLike as TypeLike
     from ducklake_core.format.types.type_parser import data_type_of as data_type_of
     from ducklake_core.format.versions import FormatVersion as FormatVersion
@@ -75,10 +75,10 @@ if TYPE_CHECKING:
     from ducklake_core.inspection import LakeAtSnapshot as LakeAtSnapshot
     from ducklake_core.lake import DuckLake as DuckLake
     from ducklake_core.lake import load_lake as load_lake
-    from ducklake_core.maintenance.check.codes import Severity as Severity
     from ducklake_core.maintenance.check.findings import CheckLevel as CheckLevel
     from ducklake_core.maintenance.check.findings import CheckResult as CheckResult
     from ducklake_core.maintenance.check.findings import Finding as Finding
+    from ducklake_core.maintenance.check.findings import Severity as Severity
     from ducklake_core.maintenance.checkpoint import CheckpointResult as CheckpointResult
     from ducklake_core.maintenance.checkpoint import CheckpointVerb as CheckpointVerb
     from ducklake_core.maintenance.cleanup import CleanupResult as CleanupResult
@@ -88,32 +88,32 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.expire import ExpiringSnapshot as ExpiringSnapshot
     from ducklake_core.maintenance.expire import ExpiryResult as ExpiryResult
     from ducklake_core.maintenance.expire import HeldSnapshot as HeldSnapshot
+    from ducklake_core.maintenance.expire import Holds as Holds
     from ducklake_core.maintenance.flush import FlushResult as FlushResult
     from ducklake_core.maintenance.flush import TableFlush as TableFlush
     from ducklake_core.maintenance.health import LakeHealth as LakeHealth
     from ducklake_core.maintenance.health import TableHealth as TableHealth
-    from ducklake_core.maintenance.holds import Holds as Holds
     from ducklake_core.maintenance.merge import MergeResult as MergeResult
     from ducklake_core.maintenance.merge import TableMerge as TableMerge
     from ducklake_core.maintenance.migrate import MigrationResult as MigrationResult
     from ducklake_core.maintenance.orphans import OrphanedFile as OrphanedFile
     from ducklake_core.maintenance.orphans import OrphansResult as OrphansResult
-    from ducklake_core.maintenance.progress import Progress as Progress
-    from ducklake_core.maintenance.progress import ProgressCallback as ProgressCallback
-    from ducklake_core.maintenance.progress import ProgressUnit as ProgressUnit
+    from ducklake_core.maintenance.request import MaintenanceResult as MaintenanceResult
+    from ducklake_core.maintenance.request import MaintenanceStep as MaintenanceStep
+    from ducklake_core.maintenance.request import Progress as Progress
+    from ducklake_core.maintenance.request import ProgressCallback as ProgressCallback
+    from ducklake_core.maintenance.request import ProgressUnit as ProgressUnit
+    from ducklake_core.maintenance.request import StepOutcome as StepOutcome
     from ducklake_core.maintenance.rewrite import RewriteResult as RewriteResult
     from ducklake_core.maintenance.rewrite import RewrittenGroup as RewrittenGroup
     from ducklake_core.maintenance.rewrite import TableRewrite as TableRewrite
-    from ducklake_core.maintenance.steps import MaintenanceResult as MaintenanceResult
-    from ducklake_core.maintenance.steps import MaintenanceStep as MaintenanceStep
-    from ducklake_core.maintenance.steps import StepOutcome as StepOutcome
     from ducklake_core.merge_builder import Merge as Merge
     from ducklake_core.merge_builder import Result as Result
     from ducklake_core.merge_builder import Values as Values
-    from ducklake_core.planning.change_plan import FeedKind as FeedKind
     from ducklake_core.planning.explanation import ExplainedFile as ExplainedFile
     from ducklake_core.planning.explanation import Explanation as Explanation
     from ducklake_core.planning.explanation import PrunedBy as PrunedBy
+    from ducklake_core.planning.plan import FeedKind as FeedKind
     from ducklake_core.results import ChangedRows as ChangedRows
     from ducklake_core.results import ChangedTable as ChangedTable
     from ducklake_core.results import ColumnSummary as ColumnSummary
@@ -150,8 +150,8 @@ if TYPE_CHECKING:
     from ducklake_core.storage.filesystems import Deletion as Deletion
     from ducklake_core.storage.filesystems import Storage as Storage
     from ducklake_core.storage.filesystems import StorageOptions as StorageOptions
-    from ducklake_core.storage.listing import StoredFile as StoredFile
     from ducklake_core.storage.unfinished import UnfinishedUpload as UnfinishedUpload
+    from ducklake_core.storage.uploads import StoredFile as StoredFile
     from ducklake_core.table import Table as Table
     from ducklake_core.transaction import Transaction as Transaction
     from ducklake_core.view import View as View
@@ -163,7 +163,7 @@ _EXPORTS = {
     "AnyOf": "ducklake_core.conditions",
     "ArrowArrayable": "ducklake_core.staging.arguments",
     "ArrowStreamable": "ducklake_core.staging.arguments",
-    "ArrowData": "ducklake_core.engines.arrow.frame_input",
+    "ArrowData": "ducklake_core.engines.arrow.frame",
     "At": "ducklake_core.staging.arguments",
     "Bound": "ducklake_core.catalog.feed",
     "ChangeFeed": "ducklake_core.scan",
@@ -176,7 +176,7 @@ _EXPORTS = {
     "CheckpointVerb": "ducklake_core.maintenance.checkpoint",
     "CleanupResult": "ducklake_core.maintenance.cleanup",
     "ClusteringGain": "ducklake_core.maintenance.clustering",
-    "Column": "ducklake_core.format.expressions.columns",
+    "Column": "ducklake_core.format.expressions.conditions",
     "ColumnName": "ducklake_core.format.evolution.schema_edits",
     "ColumnPath": "ducklake_core.format.expressions.conditions",
     "ColumnSummary": "ducklake_core.results",
@@ -192,20 +192,20 @@ _EXPORTS = {
     "Deletion": "ducklake_core.storage.filesystems",
     "DtypeBackend": "ducklake_core.engines.arrow.readable",
     "DuckLake": "ducklake_core.lake",
-    "EncryptionKey": "ducklake_core.format.files.encryption_key",
+    "EncryptionKey": "ducklake_core.format.files.data_files",
     "ExpiringSnapshot": "ducklake_core.maintenance.expire",
     "ExpiryResult": "ducklake_core.maintenance.expire",
     "ExplainedFile": "ducklake_core.planning.explanation",
     "Explanation": "ducklake_core.planning.explanation",
-    "FeedKind": "ducklake_core.planning.change_plan",
+    "FeedKind": "ducklake_core.planning.plan",
     "Field": "ducklake_core.format.types.data_types",
     "FileKind": "ducklake_core.catalog.writing.expiry",
     "Finding": "ducklake_core.maintenance.check.findings",
     "FlushResult": "ducklake_core.maintenance.flush",
     "FrameLike": "ducklake_core.staging.arguments",
     "HeldSnapshot": "ducklake_core.maintenance.expire",
-    "Hold": "ducklake_core.catalog.reading.holds",
-    "Holds": "ducklake_core.maintenance.holds",
+    "Hold": "ducklake_core.catalog.reading.options",
+    "Holds": "ducklake_core.maintenance.expire",
     "InIntervals": "ducklake_core.conditions",
     "InlinedTable": "ducklake_core.format.state",
     "Inspection": "ducklake_core.inspection",
@@ -222,12 +222,12 @@ _EXPORTS = {
     "StoredDeletes": "ducklake_core.results",
     "LakeStatistics": "ducklake_core.results",
     "LeftFile": "ducklake_core.maintenance.cleanup",
-    "Macro": "ducklake_core.catalog.reading.macros",
-    "MacroImplementation": "ducklake_core.format.macro_text",
-    "MacroKind": "ducklake_core.format.macro_text",
-    "MacroParameter": "ducklake_core.format.macro_text",
-    "MaintenanceResult": "ducklake_core.maintenance.steps",
-    "MaintenanceStep": "ducklake_core.maintenance.steps",
+    "Macro": "ducklake_core.catalog.reading.definitions",
+    "MacroImplementation": "ducklake_core.format.macros",
+    "MacroKind": "ducklake_core.format.macros",
+    "MacroParameter": "ducklake_core.format.macros",
+    "MaintenanceResult": "ducklake_core.maintenance.request",
+    "MaintenanceStep": "ducklake_core.maintenance.request",
     "Merge": "ducklake_core.merge_builder",
     "MergeResult": "ducklake_core.maintenance.merge",
     "MigrationResult": "ducklake_core.maintenance.migrate",
@@ -243,9 +243,9 @@ _EXPORTS = {
     "PlannedFeed": "ducklake_core.scan",
     "PlannedScan": "ducklake_core.scan",
     "Predicate": "ducklake_core.format.expressions.predicates",
-    "Progress": "ducklake_core.maintenance.progress",
-    "ProgressCallback": "ducklake_core.maintenance.progress",
-    "ProgressUnit": "ducklake_core.maintenance.progress",
+    "Progress": "ducklake_core.maintenance.request",
+    "ProgressCallback": "ducklake_core.maintenance.request",
+    "ProgressUnit": "ducklake_core.maintenance.request",
     "PrunedBy": "ducklake_core.planning.explanation",
     "QualifiedName": "ducklake_core.format.changes",
     "Query": "ducklake_core.sql.query",
@@ -261,20 +261,20 @@ _EXPORTS = {
     "MissingColumns": "ducklake_core.staging.arguments",
     "SchemaEvolution": "ducklake_core.staging.arguments",
     "SchemaState": "ducklake_core.format.state",
-    "ScopedOption": "ducklake_core.catalog.reading.option_rows",
-    "Severity": "ducklake_core.maintenance.check.codes",
+    "ScopedOption": "ducklake_core.catalog.reading.options",
+    "Severity": "ducklake_core.maintenance.check.findings",
     "Snapshot": "ducklake_core.format.state",
     "SortKey": "ducklake_core.format.layout.sorting",
-    "StepOutcome": "ducklake_core.maintenance.steps",
+    "StepOutcome": "ducklake_core.maintenance.request",
     "Storage": "ducklake_core.storage.filesystems",
     "StorageOptions": "ducklake_core.storage.filesystems",
-    "StoredFile": "ducklake_core.storage.listing",
+    "StoredFile": "ducklake_core.storage.uploads",
     "Table": "ducklake_core.table",
     "TableChange": "ducklake_core.results",
     "TableHealth": "ducklake_core.maintenance.health",
     "TableFlush": "ducklake_core.maintenance.flush",
     "TableInfo": "ducklake_core.results",
-    "TablePattern": "ducklake_core.format.types.name_patterns",
+    "TablePattern": "ducklake_core.format.types.names",
     "TableMerge": "ducklake_core.maintenance.merge",
     "TableRewrite": "ducklake_core.maintenance.rewrite",
     "TableState": "ducklake_core.format.state",
@@ -285,15 +285,15 @@ _EXPORTS = {
     "TypeLike": "ducklake_core.format.types.type_parser",
     "UnfinishedUpload": "ducklake_core.storage.unfinished",
     "UnneededFile": "ducklake_core.catalog.writing.expiry",
-    "ValueRange": "ducklake_core.format.expressions.value_range",
+    "ValueRange": "ducklake_core.format.expressions.pruning",
     "Values": "ducklake_core.merge_builder",
     "View": "ducklake_core.view",
-    "ViewState": "ducklake_core.catalog.reading.views",
+    "ViewState": "ducklake_core.catalog.reading.definitions",
     "Where": "ducklake_core.staging.arguments",
     "WriteMode": "ducklake_core.staging.arguments",
     "WriteResult": "ducklake_core.results",
-    "col": "ducklake_core.format.expressions.columns",
-    "arrow_data": "ducklake_core.engines.arrow.frame_input",
+    "col": "ducklake_core.format.expressions.conditions",
+    "arrow_data": "ducklake_core.engines.arrow.frame",
     "columns_of": "ducklake_core.engines.frame",
     "data_type_of": "ducklake_core.format.types.type_parser",
     "dotted": "ducklake_core.format.types.names",
@@ -304,7 +304,7 @@ _EXPORTS = {
     "schema_path": "ducklake_core.format.types.names",
     "split_name": "ducklake_core.format.types.names",
     "split_path": "ducklake_core.format.types.names",
-    "parse_age": "ducklake_core.format.types.ages",
+    "parse_age": "ducklake_core.format.types.text",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__"])

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ducklake_core.format.expressions.columns import Column, col
 from ducklake_core.format.expressions.conditions import (
     AllOf,
     AnyOf,
+    Column,
     Comparison,
     Condition,
     InIntervals,
@@ -26,6 +26,7 @@ from ducklake_core.format.expressions.conditions import (
     OneOf,
     OtherColumn,
     StartsWith,
+    col,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ def matching_rows(data: pa.Table, condition: Condition | Column | str) -> pa.Tab
         UnsupportedFeatureError: SQL that Arrow cannot evaluate.
     """
     from ducklake_core.engines.arrow.evaluate import evaluate
-    from ducklake_core.format.expressions.predicate_parser import parse_predicate
+    from ducklake_core.format.expressions.conditions import bind
     from ducklake_core.format.expressions.predicates import as_filter
-    from ducklake_core.format.types.arrow_types import from_arrow_schema
-    from ducklake_core.format.types.schema import with_ids
+    from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 
-    predicate = as_filter(parse_predicate(condition, with_ids(from_arrow_schema(data.schema))))
+    predicate = as_filter(bind(condition, with_ids(from_arrow_schema(data.schema))))
     matching: pa.Table = data.filter(evaluate(predicate, data, filtering=True))
     return matching

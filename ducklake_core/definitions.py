@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.format.evolution.schema_edits import ColumnName
-    from ducklake_core.format.macro_text import MacroKind
+    from ducklake_core.format.macros import MacroKind
     from ducklake_core.format.state import Snapshot
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.format.types.type_parser import TypeLike

@@ -8,18 +8,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.macros import Macro, macros
-from ducklake_core.catalog.reading.option_rows import ScopedOption, scoped_options
+from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
+from ducklake_core.catalog.reading.options import ScopedOption, scoped_options
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.reading.views import find_view, view, views
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import checked_commit_id
 from ducklake_core.errors import NotFoundError
-from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.arguments import checked
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.format.types.names import join_name, split_name
-from ducklake_core.planning.catalog_tables import (
+from ducklake_core.planning.table_info import (
     FILES,
     OPTIONS,
     PARTITIONS,
@@ -31,12 +30,12 @@ from ducklake_core.planning.catalog_tables import (
     partition_rows,
     snapshot_row,
     table_rows,
+    table_size,
+    table_sizes,
 )
-from ducklake_core.planning.table_info import table_size, table_sizes
 from ducklake_core.results import LakeChanges, LakeSettings, LakeStatistics, TableInfo
 from ducklake_core.staging.arguments import At, resolve_at
-from ducklake_core.staging.context import LakeContext
-from ducklake_core.staging.table_cache import TableStateCache
+from ducklake_core.staging.context import LakeContext, TableStateCache
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.table import Table
 from ducklake_core.view import View
@@ -125,7 +124,7 @@ class Listings(ABC):
             NotFoundError: There is no snapshot ``until``.
             UsageError: A name that cannot be read.
         """
-        from ducklake_core.planning.lake_change_planner import plan_lake_changes
+        from ducklake_core.planning.lake_changes import plan_lake_changes
 
         with self.reader() as reader:
             return plan_lake_changes(reader, after, until, tables=tables, most=most_snapshots)
@@ -139,7 +138,7 @@ class Listings(ABC):
         Args:
             tables: Names of tables, each with the columns whose bounds and NULLs are wanted. Names that are not there are left out.
         """
-        from ducklake_core.planning.lake_statistics import read_statistics
+        from ducklake_core.planning.table_info import read_statistics
 
         with self.reader() as reader:
             return read_statistics(reader, tables)

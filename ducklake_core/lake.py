@@ -12,13 +12,12 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.definitions import Definitions
 from ducklake_core.errors import CatalogVersionError, NotFoundError, UsageError
-from ducklake_core.format.argument_checks import given_text
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.files.locations import check_allowed, printable
+from ducklake_core.format.arguments import checked, given_text
+from ducklake_core.format.files.paths import check_allowed, printable
 from ducklake_core.format.state import LakeInfo, TableState
 from ducklake_core.format.types.names import split_name
 from ducklake_core.format.versions import writable_version
-from ducklake_core.maintenance.holds import Holds
+from ducklake_core.maintenance.expire import Holds
 from ducklake_core.maintenance.verbs import MaintenanceVerbs
 from ducklake_core.results import WriteResult
 from ducklake_core.staging.arguments import (
@@ -33,8 +32,8 @@ from ducklake_core.staging.arguments import (
     WriteMode,
     resolve_at,
 )
+from ducklake_core.staging.context import TableStateCache
 from ducklake_core.staging.lake_files import find_lake
-from ducklake_core.staging.table_cache import TableStateCache
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
 from ducklake_core.transaction import Transaction, write

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from ducklake_core.engines.arrow.row_change import Action, When
+from ducklake_core.engines.arrow.merge import Action, When
 from ducklake_core.errors import UsageError
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.arguments import checked
+from ducklake_core.format.types.text import visible
 
 MergeClause: TypeAlias = tuple[When, Action, Any, str | None]
 """One branch: kind of rows, action, values and condition."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from ducklake_core.format.expressions.value_range import ValueRange
+from ducklake_core.format.expressions.pruning import ValueRange
 from ducklake_core.format.state import Snapshot
-from ducklake_core.format.types.message_text import short_repr, visible
 from ducklake_core.format.types.names import folded, join_name, split_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import short_repr, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

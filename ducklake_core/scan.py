@@ -14,26 +14,30 @@ from ducklake_core.catalog.feed import Bound
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.readable import Readable, first_rows
 from ducklake_core.errors import UsageError
-from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.arguments import checked
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
-from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import folded
-from ducklake_core.planning.change_plan import ChangePlan, DeletedRows, FeedKind, InsertedRows, feed_arrow_schema
-from ducklake_core.planning.change_planner import feed_columns, plan_changes
-from ducklake_core.planning.explanation import Explanation, explanation, pruned_files
-from ducklake_core.planning.limit import limited_plan
+from ducklake_core.format.types.text import visible
+from ducklake_core.planning.explanation import Explanation, condition_text, explanation, pruned_files, scan_html, scan_text
 from ducklake_core.planning.native import prefers_arrow
-from ducklake_core.planning.plan import ScanPlan, ScanProjection
-from ducklake_core.planning.planner import plan_scan, scan_columns
-from ducklake_core.planning.scan_text import condition_text, scan_html, scan_text
+from ducklake_core.planning.plan import (
+    ChangePlan,
+    DeletedRows,
+    FeedKind,
+    InsertedRows,
+    ScanPlan,
+    ScanProjection,
+    feed_arrow_schema,
+    limited_plan,
+)
+from ducklake_core.planning.planner import feed_columns, plan_changes, plan_scan, scan_columns
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ducklake_core.format.expressions.columns import Column
-    from ducklake_core.format.expressions.conditions import Condition
+    from ducklake_core.format.expressions.conditions import Column, Condition
 
 
 @checked
@@ -178,7 +182,7 @@ class Scan(Readable):
                 ``spark.ducklake.read.types`` says when None.
         """
         from ducklake_core.engines.spark.read import read_plan
-        from ducklake_core.engines.spark.session_settings import in_session_zone
+        from ducklake_core.engines.spark.session import in_session_zone
 
         with in_session_zone(session):
             plan = self.plan().plan
@@ -332,8 +336,8 @@ class ChangeFeed(Readable):
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The changes as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
-        from ducklake_core.engines.spark.feed import read_changes
-        from ducklake_core.engines.spark.session_settings import in_session_zone
+        from ducklake_core.engines.spark.read import read_changes
+        from ducklake_core.engines.spark.session import in_session_zone
 
         with in_session_zone(session):
             plan = self.plan().plan

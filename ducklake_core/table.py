@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.files import data_files
-from ducklake_core.catalog.reading.last_change import last_row_change, row_changes, snapshots_about
-from ducklake_core.catalog.reading.tags import column_tags, object_tags
+from ducklake_core.catalog.reading.reader import column_tags, object_tags
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.arguments import checked
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.text import visible
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.staging.arguments import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.files.partitioning import PartitionSpec
     from ducklake_core.format.layout.sorting import SortKey
     from ducklake_core.format.types.schema import Schema
-    from ducklake_core.planning.change_plan import FeedKind
+    from ducklake_core.planning.plan import FeedKind
     from ducklake_core.scan import ChangeFeed, Scan
     from ducklake_core.staging.adding import Paths
 
@@ -65,7 +65,7 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         return f"<Table {visible(self.name)} at snapshot {self.snapshot_id}>"
 
     def _repr_html_(self) -> str:
-        from ducklake_core.planning.scan_text import table_html
+        from ducklake_core.planning.explanation import table_html
 
         try:
             with self._lake.reader() as reader:

@@ -10,18 +10,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ducklake_core.commit.committer import Committer
-from ducklake_core.engines.arrow.frame_input import no_columns
+from ducklake_core.engines.arrow.frame import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
-from ducklake_core.engines.spark.session_settings import in_session_zone
+from ducklake_core.engines.spark.session import in_session_zone
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.expressions.columns import Column
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.arguments import checked
+from ducklake_core.format.expressions.conditions import Column, bind
 from ducklake_core.format.layout.chosen_partitions import partition_predicate
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
-from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import dotted, join_name, split_name
+from ducklake_core.format.types.text import visible
 from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
 from ducklake_core.sql.statements import StatementVerbs
 from ducklake_core.staging.arguments import (
@@ -37,21 +36,30 @@ from ducklake_core.staging.arguments import (
     missing_columns_of,
 )
 from ducklake_core.staging.context import LakeContext
-from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
-from ducklake_core.staging.new_objects import check_whole_structs, evolve, evolved, is_key
 from ducklake_core.staging.publish import CommitCoordinator
 from ducklake_core.staging.reads import TransactionTable
-from ducklake_core.staging.staged_table import AddRows, DeleteByKeys, DeleteWhere, StagedTable
+from ducklake_core.staging.staged_rows import inlined_part
+from ducklake_core.staging.staged_table import (
+    AddRows,
+    DeleteByKeys,
+    DeleteWhere,
+    StagedTable,
+    Target,
+    check_replaceable,
+    check_whole_structs,
+    evolve,
+    evolved,
+    is_key,
+)
 from ducklake_core.staging.verbs.files import AdditionVerb
 from ducklake_core.staging.verbs.versions import VersionVerbs
 from ducklake_core.staging.verbs.written import WrittenFilesVerbs
-from ducklake_core.staging.write_target import Target, check_replaceable
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.types.data_types import Field
-    from ducklake_core.staging.table_cache import Base
+    from ducklake_core.staging.context import Base
 
 
 @checked
@@ -301,7 +309,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                 check_keys(on, staged.state)
                 check_whole_structs(staged.state, frame.schema)
                 frame = frame.replayable()
-            predicate = None if where is None else parse_predicate(where, staged.state.schema)
+            predicate = None if where is None else bind(where, staged.state.schema)
             in_data = partitions == "in_data"
             if in_data:
                 check_replaceable(staged.state, inline)

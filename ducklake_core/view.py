@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.tags import object_tags
-from ducklake_core.catalog.reading.views import ViewState
+from ducklake_core.catalog.reading.definitions import ViewState
+from ducklake_core.catalog.reading.reader import object_tags
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.arguments import checked
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class View(Readable):
         Raises:
             UnsupportedFeatureError: The query cannot be parsed, or names what is no table or view of the lake.
         """
-        from ducklake_core.view_sql.references import referenced
+        from ducklake_core.view_sql.translation import referenced
 
         with self._lake.reader() as reader:
             return referenced(reader, self._state)
@@ -90,7 +90,7 @@ class View(Readable):
         Raises:
             UnsupportedFeatureError: Something in the query is not understood; the message names it.
         """
-        from ducklake_core.view_sql.references import view_schema
+        from ducklake_core.view_sql.translation import view_schema
 
         with self._lake.reader() as reader:
             return view_schema(reader, self._state)
@@ -110,8 +110,7 @@ class View(Readable):
             UnsupportedFeatureError: The query needs an engine, and DuckDB is not installed; :meth:`to_spark` does without it.
             UsageError: DuckDB refuses the query, or fails while it runs.
         """
-        from ducklake_core.sql.query import renamed
-        from ducklake_core.sql.spark_query import selected_scan
+        from ducklake_core.sql.query import renamed, selected_scan
         from ducklake_core.view_sql.selection import selection
 
         try:
@@ -125,8 +124,8 @@ class View(Readable):
         """The rows as DuckDB computes them."""
         from ducklake_core.engines.duckdb.instance import require_duckdb
         from ducklake_core.engines.duckdb.query import name_in_instance
-        from ducklake_core.sql.in_process import rows_in_process
         from ducklake_core.sql.names import lake_names
+        from ducklake_core.sql.query import rows_in_process
 
         require_duckdb(f"{problem.message}; view.to_spark(session) reads more")
         with self._lake.reader() as reader:
@@ -144,7 +143,7 @@ class View(Readable):
             UnsupportedFeatureError: Something in the query is not translated; the message names it.
             UsageError: The session does not follow ANSI SQL.
         """
-        from ducklake_core.sql.spark_query import selected_frame, translated_frame
+        from ducklake_core.sql.query import selected_frame, translated_frame
         from ducklake_core.view_sql.selection import selection
         from ducklake_core.view_sql.translation import translate
 

@@ -11,22 +11,19 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_dagster.audits import refuse_failed
-from ducklake_dagster.branches import Branch, branch_holds
-from ducklake_dagster.failures import shown_failures
-from ducklake_dagster.metadata import commit_metadata, partition_metadata
-from ducklake_dagster.output_commit import WrittenOutput
-from ducklake_dagster.ownership import REPLACED_MEANWHILE
-from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
-from ducklake_dagster.provenance import output_subject
-from ducklake_dagster.read_points import BRANCH, lake_identity
-from ducklake_dagster.resources import DuckLakeResource
-from ducklake_dagster.run_overrides import overridden_lakes
-from ducklake_dagster.setting_values import refuse_no_text, refuse_unknown_fields
-from ducklake_dagster.slice_predicate import SlicePredicate
-from ducklake_dagster.table_input import TableInput, plan_input
-from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
-from ducklake_dagster.write_settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
+from ducklake_dagster.assets.provenance import output_subject
+from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
+from ducklake_dagster.config.errors import shown_failures
+from ducklake_dagster.config.resources import DuckLakeResource, overridden_lakes
+from ducklake_dagster.config.values import refuse_no_text, refuse_unknown_fields
+from ducklake_dagster.io.audits import refuse_failed
+from ducklake_dagster.io.branches import Branch, branch_holds
+from ducklake_dagster.io.commit import REPLACED_MEANWHILE, WrittenOutput
+from ducklake_dagster.io.inputs import TableInput, plan_input
+from ducklake_dagster.io.outputs import TableOutput, plan_output, without_keys
+from ducklake_dagster.io.read_points import BRANCH, lake_identity
+from ducklake_dagster.partitions.predicates import SlicePredicate
+from ducklake_dagster.statistics.commit_metadata import PartitionNumbers, commit_metadata, partition_metadata, partition_numbers
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, WriteResult

@@ -1,17 +1,18 @@
-"""Metadata that Dagster shows about a table: that of the very snapshot that an output became, and of an asset's definition."""
+"""Metadata that assets and inputs declare: tables, write settings, what to read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import dagster as dg
 
-from ducklake_core.errors import NotFoundError
-from ducklake_dagster.audits import Audit, stored_audits
-from ducklake_dagster.naming import KEY_PREFIX, MAPPING_KEY, name_list, table_address
-from ducklake_dagster.write_settings import (
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.naming import KEY_PREFIX, MAPPING_KEY, name_list, table_address
+from ducklake_dagster.assets.settings import (
+    ChangesFrom,
     ConcurrentAppends,
     MissingColumns,
     OutOfSlice,
@@ -20,14 +21,17 @@ from ducklake_dagster.write_settings import (
     WhenNotMatched,
     WhenNotMatchedBySource,
     WriteMode,
+    input_settings,
+    plain_metadata,
     refuse_wrong_choices,
 )
+from ducklake_dagster.io.audits import Audit, stored_audits
+from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, lake_of_outputs
+from ducklake_dagster.validation import manager_of
 
-if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Schema, Table, TableInfo, WriteResult
-    from ducklake_dagster.partition_numbers import PartitionNumbers
-    from ducklake_dagster.slice_predicate import SlicePredicate
-    from ducklake_dagster.table_output import TableOutput
+_KIND = "ducklake"
+# Dagster refuses an asset of more kinds.
+_MOST_KINDS = 10
 
 
 def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one asset
@@ -108,114 +112,96 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
     return found
 
 
-def commit_metadata(
-    lake: DuckLake, output: TableOutput, predicate: SlicePredicate | None, result: WriteResult, *, seconds: float
+def ducklake_input(
+    *,
+    columns: str | Sequence[str] = (),
+    where: str | None = None,
+    snapshot: int | None = None,
+    as_of: datetime | str | None = None,
+    run_id: str | None = None,
+    changes: ChangesFrom | None = None,
+    production: bool | None = None,
 ) -> dict[str, Any]:
-    """Metadata of one output, all of it about the very snapshot that it became.
+    """Metadata of an input, ``AssetIn(metadata=ducklake_input(...))``, spelled as :class:`DuckLakeIOManager` reads it.
+
+    At most one of ``snapshot``, ``as_of``, ``run_id`` and ``changes`` may be given; the newest rows are read without them.
 
     Args:
-        lake: The lake.
-        output: What was written; ``predicate`` is its slice.
-        result: The commit.
-        seconds: From planning to the end of the commit.
+        columns: Columns to load; all when empty.
+        where: Condition on rows, SQL in DuckDB's dialect; beside the partitions at hand.
+        snapshot: Snapshot to read.
+        as_of: Time with a zone, or its text in ISO 8601: the last snapshot at or before it is read.
+        run_id: Run of this Dagster instance that materialised the upstream asset: its table is read as that run left it.
+        changes: Load changes in place of rows, with the columns ``snapshot_id``, ``rowid`` and ``change_type`` before the table's:
+            ``last_materialization`` for those since what the last materialisation of this asset read (all rows, as inserts, the first
+            time), ``beginning`` for all rows as inserts.
+        production: Read production, whatever the manager's branch has.
+
+    Raises:
+        UsageError: Two moments, or a time without a zone.
     """
-    metadata = {
-        "dagster/storage_kind": "ducklake",
-        "Query": _query(result, predicate),
-        "ducklake/write_mode": output.settings.write_mode,
-        "ducklake/write_seconds": round(seconds, 3),
-        **_commit_numbers(result, of_several=len(output.partition_keys) > 1),
-        **_table_facts(lake, result),
+    settings = {
+        "columns": list(name_list("columns", columns)) or None,
+        "ducklake/where": where,
+        "ducklake/snapshot": snapshot,
+        "ducklake/as_of": as_of.isoformat() if isinstance(as_of, datetime) else as_of,
+        "ducklake/run_id": run_id,
+        "ducklake/changes": changes,
+        "ducklake/production": production,
     }
-    if len(output.partition_keys) == 1 and output.settings.write_mode == "overwrite" and not result.repeated:
-        metadata["dagster/partition_row_count"] = result.rows_added
-    return metadata
+    found = {name: value for name, value in settings.items() if value is not None}
+    input_settings(found, "ducklake_input")
+    return found
 
 
-def _table_facts(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
-    """Metadata of the table at the snapshot, under the name that it has there; none when the snapshot was expired in the meantime.
+def with_table_metadata(defs: dg.Definitions) -> dg.Definitions:
+    """The same definitions, in which every asset that a :class:`DuckLakeIOManager` stores says which table it is.
 
-    The commit is made: a run must not fail any more because others go on with the lake.
-    """
-    try:
-        table = lake.table(result.table, at=result.snapshot_id)
-        info = table.info()
-    except NotFoundError:
-        return {}
-    facts: dict[str, Any] = {
-        "dagster/row_count": info.row_count,
-        "dagster/size_bytes": info.file_size_bytes,
-        "dagster/column_schema": column_schema(table, info),
-        "dagster/table_name": table.name,
-        "dagster/uri": table.state.path,
-        "ducklake/table_files": info.file_count,
-        "ducklake/inlined_rows": info.inlined_row_count,
-    }
-    if info.file_count:
-        facts["ducklake/avg_file_bytes"] = info.file_size_bytes // info.file_count
-    return facts
-
-
-def partition_metadata(output: TableOutput, numbers: PartitionNumbers) -> dict[str, Any]:
-    """Metadata of one partition of a run that had several."""
-    facts: dict[str, Any] = {"ducklake/rows_added": numbers.rows}
-    if numbers.bytes is not None:
-        facts["ducklake/bytes_added"] = numbers.bytes
-    if output.settings.write_mode == "overwrite":
-        facts["dagster/partition_row_count"] = numbers.rows
-    return facts
-
-
-def _commit_numbers(result: WriteResult, *, of_several: bool) -> dict[str, Any]:
-    """Numbers of a commit. Dagster shows them on each partition of the run, so those of several are named as the commit's."""
-    rows = "ducklake/commit_" if of_several else "ducklake/"
-    numbers: dict[str, Any] = {
-        "ducklake/snapshot_id": result.snapshot_id,
-        "ducklake/schema_version": result.snapshot.schema_version,
-        f"{rows}rows_added": result.rows_added,
-        f"{rows}rows_deleted": result.rows_deleted,
-        **({f"{rows}rows_updated": result.rows_updated} if result.rows_updated else {}),
-        "ducklake/files_added": result.files_added,
-        "ducklake/files_removed": result.files_removed,
-        "ducklake/delete_files_added": result.delete_files_added,
-        f"{rows}bytes_added": result.bytes_added,
-        "ducklake/commit_attempts": result.attempts,
-    }
-    if result.schema_changes:
-        numbers["ducklake/schema_changes"] = "\n".join(result.schema_changes)
-    if result.repeated:
-        numbers["ducklake/repeated"] = True
-    return numbers
-
-
-def _query(result: WriteResult, predicate: SlicePredicate | None) -> str:
-    condition = f" WHERE {predicate.shown()}" if predicate else ""
-    return f"FROM {result.table} AT (VERSION => {result.snapshot_id}){condition}"
-
-
-def column_schema(table: Table, info: TableInfo) -> dg.TableSchema:
-    """The table's columns with the catalog's types, nullability and comments; partition keys as a table constraint."""
-    return table_schema(table.schema, table.state.column_comments, info.partition_by)
-
-
-def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequence[str]) -> dg.TableSchema:
-    """The same, of a table that is not open.
+    Dagster shows that as the asset's storage. Added are ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
+    nothing, where a ``dg.EnvVar`` decides), ``dagster/uri`` (the folder that a new table gets, if the data path is part of the
+    definitions), ``dagster/storage_kind`` and the kind ``ducklake``; what an asset says itself is left alone.
 
     Args:
-        schema: Its columns.
-        comments: Comments by column id.
-        partition_by: Partition keys as a user writes them.
+        defs: The project's definitions; nothing is connected to.
     """
-    columns = tuple((column.name, str(column.type), column.nullable, comments.get(column.id)) for column in schema)
-    return _table_schema(columns, tuple(partition_by))
+    managers = {
+        spec.key: manager
+        for assets in defs.resolve_asset_graph().assets_defs
+        for spec in assets.specs
+        if (manager := manager_of(defs, assets, spec.key)) is not None
+    }
+    with warnings.catch_warnings():
+        # Dagster says that this may change, which is for this library to follow.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return defs.map_asset_specs(func=_describer(managers))
 
 
-@lru_cache(maxsize=4096)
-def _table_schema(columns: tuple[tuple[str, str, bool, str | None], ...], partition_by: tuple[str, ...]) -> dg.TableSchema:
-    """Made once for all tables with these columns, and all events of a table: Dagster takes a while to look at each column."""
-    layout = [f"partitioned by {', '.join(partition_by)}"] if partition_by else []
-    shown = [
-        dg.TableColumn(name=name, type=kind, description=comment, constraints=dg.TableColumnConstraints(nullable=nullable))
-        for name, kind, nullable, comment in columns
-    ]
-    return dg.TableSchema(columns=shown, constraints=dg.TableConstraints(other=layout))
+def _describer(managers: dict[dg.AssetKey, DuckLakeIOManager]) -> Callable[[dg.AssetSpec], dg.AssetSpec]:
+    def describe(spec: dg.AssetSpec) -> dg.AssetSpec:
+        manager = managers.get(spec.key)
+        if manager is None:
+            return spec
+        try:
+            metadata = {**_storage(spec, manager), **spec.metadata}
+        except UsageError:
+            # A run says what is wrong with its name, and so does validate.
+            return spec
+        kinds = {*spec.kinds, _KIND} if len(spec.kinds) < _MOST_KINDS else spec.kinds
+        return spec.replace_attributes(metadata=metadata, kinds=kinds)
+
+    return describe
+
+
+def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
+    if any(isinstance(setting, dg.EnvVar) for setting in (manager.schema_, manager.branch)):
+        # Only a run knows which table it is.
+        return {"dagster/storage_kind": _KIND}
+    address = table_address(spec.key.path, plain_metadata(spec.metadata), manager.schema_)
+    branch = branch_settings(manager)
+    address = branch.address(address) if branch is not None else address
+    found = {"dagster/table_name": str(address), "dagster/storage_kind": _KIND}
+    storage = getattr(lake_of_outputs(manager), "storage", None)
+    path = storage.data_path if storage is not None else None
+    if path and not isinstance(path, dg.EnvVar) and not path.startswith("*"):
+        found["dagster/uri"] = f"{path.rstrip('/')}/{address.schema}/{address.table}/"
+    return found

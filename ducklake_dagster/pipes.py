@@ -28,7 +28,7 @@ def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> d
     """
     from dagster import AssetExecutionContext, OpExecutionContext
 
-    from ducklake_dagster.provenance import materialising_run
+    from ducklake_dagster.assets.provenance import materialising_run
 
     if not isinstance(context, (AssetExecutionContext, OpExecutionContext)):
         raise _wrong("context", "the context of the asset or op that starts the process", context)

@@ -10,21 +10,22 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_dagster.audits import audits_of
-from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
-from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings, lake_of_outputs
-from ducklake_dagster.naming import TableAddress, table_address
-from ducklake_dagster.resources import DuckLakeResource
-from ducklake_dagster.slice_predicate import reject_equal_keys
-from ducklake_dagster.table_slice import PartitionDimension, partition_dimensions
-from ducklake_dagster.write_settings import (
+from ducklake_dagster.assets.naming import TableAddress, table_address
+from ducklake_dagster.assets.settings import (
+    INPUT_KEYS,
     OUTPUT_KEYS,
     WriteSettings,
+    input_settings,
     plain_metadata,
     refuse_replaced_columns,
     refuse_unknown_keys,
     resolve_settings,
 )
+from ducklake_dagster.config.resources import DuckLakeResource
+from ducklake_dagster.io.audits import audits_of
+from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings, lake_of_outputs
+from ducklake_dagster.partitions.predicates import reject_equal_keys
+from ducklake_dagster.partitions.slices import PartitionDimension, partition_dimensions
 
 
 def validate(defs: dg.Definitions) -> None:

@@ -1,4 +1,9 @@
-"""The command ``ducklake``: what is in a lake, and what keeps it small, fast and sound, for people, cron and orchestrators."""
+"""The command ``ducklake``: inspect a lake, query it and maintain it from a shell.
+
+In: arguments and environment variables. Out: tables, lines or JSON, and an exit code. ``app`` lists the subcommands; ``reading`` and
+``maintaining`` implement them with the methods of :class:`~ducklake_core.DuckLake`, and ``doctor`` tests a setup step by step.
+``session`` opens the lake of a command and turns errors into messages, ``output`` prints results.
+"""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import checking, doctor, maintaining, planning, reading
-from ducklake_core.cli.group import CommandGroup
+from ducklake_core.cli import doctor, maintaining, reading
 from ducklake_core.cli.output import write
-from ducklake_core.cli.session import LakeOptions
+from ducklake_core.cli.session import CommandGroup, LakeOptions
 
 app = typer.Typer(
     name="ducklake",
@@ -27,7 +26,7 @@ app = typer.Typer(
 )
 
 _READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
-_MAINTAINING = (*planning.PLANNED, maintaining.restore, checking.check, checking.health)
+_MAINTAINING = (*maintaining.PLANNED, maintaining.restore, maintaining.check, maintaining.health)
 
 for _command in (*_READING, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)
@@ -35,8 +34,8 @@ for _command in (*_READING, *_MAINTAINING, doctor.doctor):
 plans = typer.Typer(
     name="plan", cls=CommandGroup, help="Print what a verb would do, and change nothing: its very plan.", rich_markup_mode=None
 )
-for _command in planning.PLANNED:
-    plans.command(_command.__name__)(planning.planned(_command))
+for _command in maintaining.PLANNED:
+    plans.command(_command.__name__)(maintaining.planned(_command))
 app.add_typer(plans)
 
 

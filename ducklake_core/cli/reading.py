@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ducklake_core.cli.options import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where
 from ducklake_core.cli.output import Parts, Size, is_terminal, plain, print_json, print_lines, print_rows, print_table, write
-from ducklake_core.cli.session import column_names, opened, snapshot_at
+from ducklake_core.cli.session import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where, column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.sql.query import Query

@@ -1,1 +1,13 @@
-"""Staged changes, and how they become a snapshot."""
+"""Turn staged changes into a snapshot.
+
+In: a :class:`~ducklake_core.commit.request.CommitRequest` with frozen actions and the base snapshot that they were planned on.
+Out: a committed snapshot, or one of two other endings (failed, unknown).
+
+One attempt of a commit runs in one short database transaction::
+
+    actions + head --conflicts--> conflict? --resolution--> catalog rows --committer--> COMMIT
+                                     | yes: the transaction rebases and tries again
+
+``actions`` holds the staged changes, ``conflicts`` the rules that compare them with commits of other writers, ``resolution`` the pure
+function from actions to catalog rows, ``snapshot_builder`` the counters and totals of the new snapshot, and ``committer`` the attempts.
+"""

@@ -1,41 +1,42 @@
-"""Committing a staged transaction: short attempts, each one database transaction, until one of three endings.
-
-Committed; surely failed (an error, and the caller may delete its files); or unknown
-(:class:`CommitOutcomeUnknownError`: the connection was lost at COMMIT, so nothing may be deleted).
-"""
+"""Commit a staged transaction in short attempts, each one database transaction, with three possible endings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.failures import is_about_length, is_blocked_by_readers, waited_in_vain
-from ducklake_core.catalog.database.retries import COMMIT_RETRIES, READERS_SECONDS, RetryPolicy
-from ducklake_core.catalog.database.statements import PlainStatements
+from ducklake_core.catalog.database.failures import (
+    COMMIT_RETRIES,
+    READERS_SECONDS,
+    RetryPolicy,
+    is_about_length,
+    is_blocked_by_readers,
+    waited_in_vain,
+)
+from ducklake_core.catalog.database.statements import PlainStatements, Statements
 from ducklake_core.catalog.database.writer_queue import Turn
-from ducklake_core.catalog.reading.commit_search import expired_among, search_log, snapshots_mentioning
+from ducklake_core.catalog.reading.snapshots import expired_among, search_log, snapshots_mentioning
 from ducklake_core.catalog.writing.head import Head, HeadRequest, read_head
-from ducklake_core.catalog.writing.row_locks import wait_for_rows
-from ducklake_core.catalog.writing.writer import apply_changes, longest_value
+from ducklake_core.catalog.writing.writer import apply_changes, longest_value, sweep_mark, wait_for_rows
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
     AddFiles,
     AppendFiles,
+    CumulativeDeletes,
     EndFiles,
+    FlushInlined,
     InlineDeletes,
     InsertInlined,
     MergeFiles,
+    RewriteFiles,
     StagedDeleteFile,
 )
-from ducklake_core.commit.base_proof import find_stale
-from ducklake_core.commit.conflicts import find_conflict
-from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
+from ducklake_core.commit.conflicts import Conflict, find_conflict
 from ducklake_core.commit.request import CommitRequest, commit_id_of, search_text, writer_of
 from ducklake_core.commit.resolution import Resolution, resolve
-from ducklake_core.commit.sweep_guard import SweepGuard
 from ducklake_core.errors import (
     CatalogError,
     CatalogUnavailableError,
@@ -46,7 +47,8 @@ from ducklake_core.errors import (
     DuckLakeError,
     UsageError,
 )
-from ducklake_core.format.state import Snapshot
+from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.format.state import Snapshot, is_same_snapshot
 
 RewriteDeleteFile = Callable[[int, StagedDeleteFile, int], StagedDeleteFile]
 """Write a cumulative delete file again for another snapshot id: (table id, staged file, snapshot id) -> staged file."""
@@ -382,3 +384,123 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
         gathered_for=frozenset(gathered),
         added_paths=frozenset(added),
     )
+
+
+def find_stale(transaction: CommitRequest, head: Head) -> Conflict | None:
+    """The first reason why the base cannot be built on, None when it can.
+
+    Of a base that is older than the call, everything that the call has used must be as it was: names, columns and keys by the schema
+    version, and the options.
+    """
+    base = transaction.base
+    if head.base is None or not is_same_snapshot(head.base, base):
+        reason = "has been expired" if head.base is None else "is another commit now: the catalog was replaced, by a backup or a new lake"
+        return Conflict(
+            rule="base-gone",
+            message=f"Transaction conflict - snapshot {base.id}, on which this transaction was planned, {reason}. "
+            "Nothing was changed; run the write again on the newest snapshot",
+            snapshot_id=base.id,
+        )
+    if transaction.assumed_options is None:
+        return None
+    if head.snapshot.schema_version != base.schema_version:
+        return _older("definitions of tables or views were changed", head)
+    if head.options is None or not head.options.is_same(transaction.assumed_options):
+        return _older("options were changed", head)
+    return None
+
+
+def _older(what: str, head: Head) -> Conflict:
+    return Conflict(
+        rule="base-older-than-call",
+        message=f"Transaction conflict - {what} since the snapshot that was seen last. Nothing was changed; run the write again",
+        snapshot_id=head.snapshot.id,
+    )
+
+
+def check_encrypted(actions: Iterable[Action]) -> None:
+    """Refuse files that were written in plain.
+
+    Raises:
+        CommitError: There is one.
+    """
+    for action in actions:
+        for file in _files(action):
+            if file.encryption_key is None:
+                raise CommitError(f"{file.path} is not encrypted, but the lake is; nothing was committed", path=file.path)
+
+
+def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | CumulativeDeletes]:
+    match action:
+        case AppendFiles(files=files):
+            return files
+        case AddFiles(files=added):
+            return [file.file for file, _ in added]
+        case AddDeleteFiles(files=deletes):
+            return deletes
+        case MergeFiles(merges=merges):
+            return [merge.output for merge in merges]
+        case FlushInlined(files=flushed, gathered=gathered):
+            return [
+                *(file.output for file in flushed),
+                *(file.deletes for file in flushed if file.deletes is not None),
+                *(deletes.file for deletes in gathered),
+            ]
+        case RewriteFiles(sources=sources, outputs=outputs):
+            return [*(file for file, _ in outputs), *(source.gathered.file for source in sources if source.gathered is not None)]
+        case _:
+            return ()
+
+
+class SweepGuard:
+    """Compares the mark of sweeps before the files are read with the mark in the transaction that commits them.
+
+    Args:
+        database: The catalog.
+        check_there: Raises an error when one of some files is missing.
+    """
+
+    def __init__(self, database: Database, check_there: Callable[[Sequence[str]], None]) -> None:
+        self._database = database
+        self._check_there = check_there
+        self._is_open = False
+        self._mark: str | None = None
+        self._is_stale = False
+
+    def begin(self) -> None:
+        """Note the mark, before the first file is read."""
+        if not self._is_open:
+            self._mark, self._is_open = self._read(), True
+
+    def _read(self) -> str | None:
+        with self._database.read() as connection:
+            found: str | None = connection.execute(sweep_mark(self._database.tables)).scalar()
+            return found
+
+    def before_attempt(self, actions: Sequence[Action]) -> None:
+        """After a changed mark, check the store for the files. Called while no transaction is open.
+
+        Raises:
+            NotFoundError: A file was deleted.
+        """
+        if self._is_stale:
+            self._mark = self._read()
+            self._check_there(_paths(actions))
+            self._is_stale = False
+
+    def check(self, statements: Statements, actions: Sequence[Action]) -> None:
+        """Compare the marks in the transaction that adds the files, after its first change: no sweep runs from there to its end.
+
+        Raises:
+            CatalogUnavailableError: They differ; the next attempt checks the store first.
+        """
+        if not self._is_open or not _paths(actions):
+            return
+        found = statements.ask("sweep mark", lambda: sweep_mark(self._database.tables))()
+        if (found[0].value if found else None) != self._mark:
+            self._is_stale = True
+            raise CatalogUnavailableError("another operation deleted files while files were being added", failure="retry")
+
+
+def _paths(actions: Sequence[Action]) -> list[str]:
+    return [file.full_path for action in actions if isinstance(action, AddFiles) for file, _ in action.files]

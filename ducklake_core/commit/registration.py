@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
+from ducklake_core.catalog.writing.writer import forget_running_writes, store_running_writes
 from ducklake_core.errors import DuckLakeError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.ages import bare_age, parse_age
+from ducklake_core.format.types.text import bare_age, parse_age
 
 _AGES = frozenset({"delete_older_than", "expire_older_than"})
 _OF_THE_LAKE = _AGES | {"require_commit_message"}

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ducklake_core.format.changes import Changes, parse_changes
-from ducklake_core.format.files.locations import check_location, without_credentials
 from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.files.paths import check_location, without_credentials
 from ducklake_core.format.layout.sorting import SortKey
-from ducklake_core.format.types.message_text import one_line
 from ducklake_core.format.types.names import split_path
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import one_line
 from ducklake_core.format.versions import DEFAULT_VERSION, USUAL_LIMITS, FormatVersion, InlinedLimits, format_version
 
 
@@ -80,7 +80,7 @@ class LakeInfo:
         created_by: What created the catalog.
         stored_data_path: The data path as the catalog has it, None when that does not matter.
         inlined_limits: Which tables of inlined rows the catalog's database takes.
-        allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/files/locations.py).
+        allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/files/paths.py).
     """
 
     version: str

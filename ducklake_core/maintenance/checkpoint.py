@@ -7,24 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.many_tables import SharedReading
-from ducklake_core.catalog.reading.option_rows import stored_options
+from ducklake_core.catalog.reading.bulk_reader import SharedReading
+from ducklake_core.catalog.reading.options import stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.maintenance.age import AGE_FLOOR
-from ducklake_core.maintenance.budget import OUT_OF_TIME
-from ducklake_core.maintenance.cleanup import cleanup_old_files
+from ducklake_core.maintenance.cleanup import AGE_FLOOR, cleanup_old_files
 from ducklake_core.maintenance.expire import check_keep_last, expire_snapshots
 from ducklake_core.maintenance.flush import flush_inlined_data
-from ducklake_core.maintenance.groups import Execution
+from ducklake_core.maintenance.groups import Execution, is_about_lake
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.orphans import delete_orphaned_files
-from ducklake_core.maintenance.request import TableRequest
+from ducklake_core.maintenance.request import OUT_OF_TIME, MaintenanceResult, MaintenanceStep, TableRequest
 from ducklake_core.maintenance.rewrite import rewrite_data_files
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
-from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.storage.filesystems import Storage
 
 

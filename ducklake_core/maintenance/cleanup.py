@@ -1,35 +1,45 @@
-"""Delete files that were scheduled for deletion long enough ago (specification: Cleanup Of Files).
-
-Each batch is deleted in a transaction that keeps commits out. Storage first, catalog second: a file that is gone while its row remains is
-simply missing next time, whereas a row that is gone while its file remains would be forgotten for ever.
-"""
+"""Delete files that were scheduled for deletion and have reached the minimum age (specification: Cleanup Of Files)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
+from ducklake_core.catalog.reading.options import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.writing.scheduled import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
-from ducklake_core.catalog.writing.sweep_mark import change_sweep_mark
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.catalog.writing.expiry import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
+from ducklake_core.catalog.writing.writer import change_sweep_mark
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files import paths
-from ducklake_core.format.files.locations import file_key, is_below
-from ducklake_core.format.options import Options
+from ducklake_core.format.files.paths import file_key, is_below
+from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
-from ducklake_core.maintenance.attempts import run_write
-from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
-from ducklake_core.maintenance.listing import listed, more_files
-from ducklake_core.maintenance.progress import ProgressMeter
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.format.types.text import BEGINNING, END, in_utc, parse_age
+from ducklake_core.maintenance.groups import run_write
+from ducklake_core.maintenance.request import (
+    OUT_OF_FILES,
+    OUT_OF_TIME,
+    BudgetMeter,
+    MaintenanceResult,
+    MaintenanceStep,
+    ProgressMeter,
+    StepOutcome,
+    also_left,
+    left_text,
+    listed,
+    more_files,
+)
 from ducklake_core.storage.filesystems import Deletion, Storage, printable
 
 _BATCH = 250
 LOST = "it was deleted while another program was adding it to a table, and the catalog names it by now: restore it from a backup"
+
+Age: TypeAlias = timedelta | str | datetime
+AGE_FLOOR = timedelta(hours=1)
+"""The smallest age; a younger file may be in use by a query or a write that is still running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,3 +293,88 @@ def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) 
 
 def _old(file: ScheduledFile) -> OldFile:
     return OldFile(path=printable(file.path), scheduled=file.scheduled)
+
+
+def threshold(older_than: Age, now: datetime) -> datetime:
+    """The point in time before which things are old enough, in UTC.
+
+    Raises:
+        UsageError: A time without a zone, a negative age, or a text that is not a duration.
+    """
+    if isinstance(older_than, datetime):
+        return in_utc(older_than)
+    return before(now, older_than, "older_than")
+
+
+def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
+    """The point in time before which files may be deleted; the end of the calendar for all of them.
+
+    Args:
+        older_than: As the user says it.
+        option: The option ``delete_older_than``, for when nothing is said.
+
+    Raises:
+        UsageError: It is nearer than the floor, or ``older_than`` is given beside ``cleanup_all``; the option is no age.
+    """
+    if not cleanup_all:
+        limit = threshold(option_age("delete_older_than", option, now) if older_than is None else older_than, now)
+        check_floor(option_text("delete_older_than", option) if older_than is None else "older_than", limit, now, min_age)
+        return limit
+    if older_than is not None:
+        raise UsageError("give either older_than or cleanup_all", parameter="cleanup_all")
+    check_floor("cleanup_all", now, now, min_age)
+    return END
+
+
+def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
+    """The point in time that is an age before another; the beginning of the calendar when that is before it.
+
+    Raises:
+        UsageError: A negative age, or a text that is not a duration.
+    """
+    span = parse_age(age, now) if isinstance(age, str) else age
+    if span < timedelta(0):
+        raise UsageError(f"{argument} must not be negative, not {span}", parameter=argument)
+    try:
+        return now - span
+    except OverflowError:
+        return BEGINNING
+
+
+def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta | str) -> None:
+    """Refuse a threshold that is nearer than the floor.
+
+    Args:
+        argument: What the threshold is from, for the error.
+
+    Raises:
+        UsageError: It is, or the floor is no age.
+    """
+    if limit > before(now, min_age, "min_age"):
+        raise UsageError(
+            f"{argument} would take what is younger than {age_text(min_age)}, which running queries and writes may still use; "
+            "give a longer age, or a smaller min_age when you know that nothing runs",
+            parameter="min_age",
+        )
+
+
+def option_text(name: str, age: str) -> str:
+    """An option of the lake with its age, for the error about an age that was not given with the call."""
+    return f"the option {name} ({age})"
+
+
+def age_text(age: timedelta | str) -> str:
+    """An age as options are written.
+
+    >>> age_text(timedelta(hours=1)), age_text(timedelta(days=2, seconds=90)), age_text(timedelta(0)), age_text("7d")
+    ('1 hour', '2 days 1 minute 30 seconds', '0 seconds', '7d')
+    """
+    if isinstance(age, str):
+        return age
+    seconds = age.total_seconds()
+    parts = []
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count, seconds = divmod(seconds, length)
+        parts += [f"{count:.0f} {unit}{'s' if count > 1 else ''}"] if count else []
+    parts += [f"{seconds:g} second{'' if seconds == 1 else 's'}"] if seconds or not parts else []
+    return " ".join(parts)

@@ -1,15 +1,17 @@
-"""How well the files of a table tell values of some columns apart, from their bounds in the catalog."""
+"""Measure how well files separate the values of columns, from the bounds in the catalog."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ducklake_core.engines.arrow.sorting import is_sortable
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import ColumnStatistics
+from ducklake_core.format.layout.sorting import SortOrder, sort_orders
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import (
     BLOB,
@@ -26,16 +28,15 @@ from ducklake_core.format.types.data_types import (
     DecimalType,
     Field,
 )
+from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.value_text import from_text, order_key
 
 MOST_COLUMNS = 8
 """Columns of a curve: each further one leaves less of what the others gain."""
-
 WORTH = 1.5
 """Files are clustered where a range touches this many times the files that it would touch afterwards."""
-
 _CLUSTERED = (*(one for one in INTEGERS if one not in (INT128, UINT128)), *FLOATS, DATE, TIME, *TIMESTAMPS, VARCHAR, UUID, BOOLEAN, BLOB)
-
 Statistics = Mapping[int, ColumnStatistics]
 
 
@@ -162,3 +163,34 @@ def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | 
         return order_key(from_text(found.min_value, column.type)), order_key(from_text(found.max_value, column.type))
     except DuckLakeError:
         return None
+
+
+def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
+    """The table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
+
+    It ends before the first key that is no plain column: a sort order makes reading faster, and promises nothing.
+    """
+    names = {column.id: column.name for column in schema}
+    found: list[SortOrder] = []
+    for order in _orders(table):
+        if order.column is None:
+            break
+        then = names.get(table.schema.column(order.column).id)
+        # A column that the rows lack is the same in all of them.
+        if then is not None:
+            found.append(replace(order, column=then, columns=(then,)))
+    return tuple(found)
+
+
+def can_follow_order(table: TableState) -> bool:
+    """Whether every key of the table's sort order is a plain column of a type that Arrow can sort by."""
+    orders = _orders(table)
+    columns = [table.schema.column(order.column) for order in orders if order.column is not None]
+    return len(orders) == len(columns) == len(table.sort_keys) and all(is_sortable(column) for column in columns)
+
+
+def _orders(table: TableState) -> tuple[SortOrder, ...]:
+    try:
+        return sort_orders(table.sort_keys, table.schema, join_name(table.schema_name, table.name))
+    except UnsupportedFeatureError:
+        return ()

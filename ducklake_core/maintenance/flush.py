@@ -1,8 +1,4 @@
-"""Flush inlined data to files (specification: Data Inlining): plan all tables, then write and commit table by table.
-
-Rows keep their ids and the snapshots that added and ended them, so that every snapshot and the change feed show what they showed. They are
-read in batches, of which many wait on the local disk: no connection is held while files are written.
-"""
+"""Flush inlined rows to Parquet files, table by table (specification: Data Inlining)."""
 
 from __future__ import annotations
 
@@ -11,42 +7,52 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import numpy as np
+import pyarrow as pa
+
+from ducklake_core.catalog.changed import Definition, definitions
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
-from ducklake_core.catalog.reading.complete import check_complete
-from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.inlined.rows import ROW_ID, stored_batches
+from ducklake_core.catalog.reading.completeness import check_complete
+from ducklake_core.catalog.reading.maintenance import delete_histories, inlined_deletes_of, inlined_row_counts, named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
+from ducklake_core.commit.actions import FlushedFile, FlushInlined, GatheredDeletes
 from ducklake_core.commit.registration import registered
-from ducklake_core.engines.arrow.flush import FlushedFiles, FlushTask, flush_files
+from ducklake_core.engines.arrow.compaction import FlushedFiles, FlushTask, flush_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
 from ducklake_core.format.files import paths
-from ducklake_core.format.files.delete_history import DeleteHistory
+from ducklake_core.format.files.data_files import DeleteHistory
+from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
-from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
-from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter
-from ducklake_core.maintenance.groups import Execution
-from ducklake_core.maintenance.inlined_sources import InlinedSource, hold_rows, inlined_sources, task_parts
-from ducklake_core.maintenance.order import followed_order
-from ducklake_core.maintenance.request import TableRequest
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
+from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState, is_same_snapshot
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.clustering import followed_order
+from ducklake_core.maintenance.groups import REPLANS, Change, Execution, FailedTable, commit_table, is_about_lake, name_of, plan_tables
+from ducklake_core.maintenance.request import (
+    OUT_OF_TIME,
+    BudgetMeter,
+    MaintenanceResult,
+    MaintenanceStep,
+    StepOutcome,
+    TableRequest,
+    unmatched_steps,
+)
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.held_batches import HeldBatches
-from ducklake_core.storage.sweeping import sweep, sweep_after_error
+from ducklake_core.storage.spill import HeldBatches
+from ducklake_core.storage.unfinished import sweep, sweep_after_error
 
 _VERB = "flush_inlined_data"
-
 EXECUTOR_ROWS = 100_000
 """Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
-
 _TASKS_AT_ONCE = 32
 """Parts of a table that are sent to executors at a time."""
-
 _TASK_FILES = 64
 """Data files of which one executor gathers the deletes."""
+
+TASK_ROWS = 65_536
+"""Most rows that one executor makes files of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,3 +388,98 @@ class _Flusher:
     def _named(self, files: Sequence[str]) -> frozenset[str]:
         with self.database.read() as connection:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedSource:
+    """A physical table of inlined rows, with the columns and keys that its rows follow."""
+
+    inlined: InlinedTable
+    schema: Schema
+    spec: PartitionSpec | None
+
+
+def inlined_sources(reader: CatalogReader, table: TableState) -> list[InlinedSource]:
+    """The physical tables that are registered for a table, in the order of their schema versions."""
+    if not table.inlined_tables:
+        return []
+    defined: Definition = definitions(reader, [table.id])[table.id]
+    return [
+        InlinedSource(
+            inlined=inlined,
+            schema=defined.versions.schema_at(inlined.schema_version),
+            spec=defined.spec_at(defined.versions.snapshot_of(inlined.schema_version)),
+        )
+        for inlined in table.inlined_tables
+    ]
+
+
+def hold_rows(
+    reader: CatalogReader,
+    table: TableState,
+    source: InlinedSource,
+    *,
+    row_count: int,
+    encrypted: bool,
+    may_be_in_order: bool,
+    any_ended: bool,
+) -> HeldBatches:
+    """All rows of a physical table, by row id and snapshot; whoever gets them closes them.
+
+    Args:
+        row_count: About how many rows there are.
+        encrypted: Whether what goes to the local disk is encrypted.
+        may_be_in_order: Whether the database likely finds them in order, as files do where no row was updated: sorting them takes half as
+            long as reading them. Where they are not, they are read once more.
+        any_ended: Whether any row may have ended.
+    """
+    if may_be_in_order:
+        held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=False, any_ended=any_ended)
+        if held is not None:
+            return held
+    held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=True, any_ended=any_ended)
+    assert held is not None
+    return held
+
+
+def _held(
+    reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
+) -> HeldBatches | None:
+    """The rows, None as soon as they are found not to be in order."""
+    held = HeldBatches(encrypted=encrypted)
+    last = -1
+    try:
+        batches = stored_batches(reader, table, source.inlined, source.schema, row_count=row_count, ordered=ordered, any_ended=any_ended)
+        with closing(batches) as parts:
+            for part in parts:
+                row_ids = part[ROW_ID].to_numpy()
+                if not ordered and (row_ids[0] <= last or bool((np.diff(row_ids) <= 0).any())):
+                    held.close()
+                    return None
+                last = row_ids[-1]
+                for batch in part.to_batches():
+                    held.add(batch)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def task_parts(rows: HeldBatches) -> Iterator[pa.Table]:
+    """The rows in parts for executors."""
+    part: list[pa.RecordBatch] = []
+    for piece in _pieces(rows):
+        if part and sum(one.num_rows for one in part) + piece.num_rows > TASK_ROWS:
+            yield pa.Table.from_batches(part)
+            part = []
+        part.append(piece)
+    if part:
+        yield pa.Table.from_batches(part)
+
+
+def _pieces(rows: HeldBatches) -> Iterator[pa.RecordBatch]:
+    for batch in rows.to_batches():
+        for start in range(0, batch.num_rows, TASK_ROWS):
+            # Taken, not cut: what is pickled of a slice is all of the batch.
+            places = pa.array(range(start, min(start + TASK_ROWS, batch.num_rows)), pa.int64())
+            yield batch if batch.num_rows <= TASK_ROWS else batch.take(places)

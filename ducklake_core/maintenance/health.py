@@ -1,4 +1,4 @@
-"""The state of a lake as numbers: what grows, what slows reads down, and what maintenance would mend."""
+"""Gauges of a lake's state: what grows, what slows reads, and what maintenance would improve."""
 
 from __future__ import annotations
 
@@ -11,17 +11,38 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.gauges import FILE_SIZE_BANDS, LakeGauges, read_gauges
-from ducklake_core.catalog.reading.inlined_tables import registered_names
+from ducklake_core.catalog.reading.integrity_scan import registered_names
+from ducklake_core.catalog.reading.maintenance import FILE_SIZE_BANDS, LakeGauges, read_gauges
 from ducklake_core.errors import CatalogCorruptError, UsageError
-from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import join_name
-from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 SMALL_FILE_BYTES = 16 << 20
+_RATIOS = ("delete_ratio", "average_file_bytes")
+_OWN_LABELS = ("schema", "table", "table_id", "below")
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_TABLE_METRICS = {
+    "file_count": "Live data files.",
+    "file_size_bytes": "Bytes of live data files.",
+    "record_count": "Rows in live data files, deleted ones too.",
+    "small_file_count": "Live data files that count as small.",
+    "small_file_bytes": "Bytes of live data files that count as small.",
+    "ended_file_count": "Data files that only earlier snapshots read.",
+    "ended_file_bytes": "Bytes of data files that only earlier snapshots read.",
+    "delete_file_count": "Live delete files.",
+    "delete_file_bytes": "Bytes of live delete files.",
+    "deleted_row_count": "Rows of live data files that are deleted.",
+    "delete_ratio": "Deleted rows among the rows of live data files.",
+    "inlined_row_count": "Visible rows that the catalog holds.",
+    "inlined_ended_row_count": "Rows that the catalog holds for earlier snapshots only.",
+    "inlined_delete_count": "Deletes of rows of live data files that the catalog holds.",
+}
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,25 +239,6 @@ class LakeHealth:
 
 
 _FAULTS = tuple(item.name for item in fields(LakeHealth))[-10:]
-_RATIOS = ("delete_ratio", "average_file_bytes")
-_OWN_LABELS = ("schema", "table", "table_id", "below")
-_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_TABLE_METRICS = {
-    "file_count": "Live data files.",
-    "file_size_bytes": "Bytes of live data files.",
-    "record_count": "Rows in live data files, deleted ones too.",
-    "small_file_count": "Live data files that count as small.",
-    "small_file_bytes": "Bytes of live data files that count as small.",
-    "ended_file_count": "Data files that only earlier snapshots read.",
-    "ended_file_bytes": "Bytes of data files that only earlier snapshots read.",
-    "delete_file_count": "Live delete files.",
-    "delete_file_bytes": "Bytes of live delete files.",
-    "deleted_row_count": "Rows of live data files that are deleted.",
-    "delete_ratio": "Deleted rows among the rows of live data files.",
-    "inlined_row_count": "Visible rows that the catalog holds.",
-    "inlined_ended_row_count": "Rows that the catalog holds for earlier snapshots only.",
-    "inlined_delete_count": "Deletes of rows of live data files that the catalog holds.",
-}
 
 
 def measure_health(database: Database, *, small_file_size: int = SMALL_FILE_BYTES) -> LakeHealth:
@@ -341,3 +343,15 @@ def _escaped(text: str) -> str:
 
 def _decimal(number: float) -> str:
     return str(number) if isinstance(number, int) else format(number, ".6f") if math.isfinite(number) else "NaN"
+
+
+def format_bytes(size: int) -> str:
+    """Bytes for people.
+
+    >>> format_bytes(999), format_bytes(1536), format_bytes(3 * 1024**3)
+    ('999 B', '1.5 KiB', '3.0 GiB')
+    """
+    if size < 1024:
+        return f"{size} B"
+    steps = min((size.bit_length() - 1) // 10, len(_UNITS))
+    return f"{size / 1024**steps:.1f} {_UNITS[steps - 1]}"

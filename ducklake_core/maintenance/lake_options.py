@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.option_rows import delete_option, store_option
+from ducklake_core.catalog.reading.options import delete_option, store_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UsageError
 from ducklake_core.format.options import check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import schemas_meant, split_name
-from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.groups import run_write
 
 _Scope: TypeAlias = tuple[Literal["schema", "table"] | None, int | None]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
     from ducklake_core.maintenance.health import LakeHealth
     from ducklake_core.maintenance.migrate import MigrationResult
-    from ducklake_core.maintenance.progress import ProgressCallback
+    from ducklake_core.maintenance.request import ProgressCallback
 
 
 class LakeVerbs:
@@ -42,8 +42,8 @@ class LakeVerbs:
         Raises:
             CatalogError: The database refused, for lack of a privilege perhaps.
         """
-        from ducklake_core.catalog.database.indexes import create_indexes
-        from ducklake_core.maintenance.attempts import run_write
+        from ducklake_core.catalog.database.tables import create_indexes
+        from ducklake_core.maintenance.groups import run_write
 
         self._database.check_not_read_only()
         if not self._database.abilities.has_useful_indexes:
@@ -135,7 +135,7 @@ class LakeVerbs:
             UsageError: No such level, a repair of a lake that was opened to be read only, or ``commit`` without a repair.
         """
         from ducklake_core.maintenance.check.run import check_lake
-        from ducklake_core.maintenance.progress import ProgressMeter
+        from ducklake_core.maintenance.request import ProgressMeter
 
         meter = ProgressMeter(progress)
         return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)

@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.migrations.counted_files import CountedFile, counted_files
 from ducklake_core.catalog.migrations.run import migrate_catalog, present_layout, stored_version
-from ducklake_core.catalog.migrations.steps import Step, steps_between
-from ducklake_core.engines.arrow.conform import field_id
+from ducklake_core.catalog.migrations.steps import CountedFile, Step, counted_files, steps_between
+from ducklake_core.engines.arrow.file_reader import field_id
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.message_text import short_repr
+from ducklake_core.format.types.text import short_repr
 from ducklake_core.format.versions import FormatVersion
-from ducklake_core.maintenance.attempts import run_write
-from ducklake_core.maintenance.listing import MOST_LINES, listed, more_files
+from ducklake_core.maintenance.groups import run_write
+from ducklake_core.maintenance.request import MOST_LINES, listed, more_files
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_footer import read_footer
+from ducklake_core.storage.parquet_files import read_footer
 
 _PARALLEL_FOOTERS = 16
 _PLANS = 5

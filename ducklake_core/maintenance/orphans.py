@@ -12,28 +12,35 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
+from ducklake_core.catalog.reading.options import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import FilesOfWrites, read_running_writes
-from ducklake_core.catalog.writing.running_writes import forget_lost_writes
-from ducklake_core.catalog.writing.scheduled import every_file_name
-from ducklake_core.catalog.writing.sweep_mark import change_sweep_mark
+from ducklake_core.catalog.writing.expiry import every_file_name
+from ducklake_core.catalog.writing.writer import change_sweep_mark, forget_lost_writes
 from ducklake_core.errors import DuckLakeError, StorageError
-from ducklake_core.format.files.locations import is_below
-from ducklake_core.format.files.paths import file_name, has_writers_name
+from ducklake_core.format.files.paths import file_name, has_writers_name, is_below
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
-from ducklake_core.maintenance.attempts import run_write
-from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
-from ducklake_core.maintenance.cleanup import LOST, LeftFile
-from ducklake_core.maintenance.listing import listed, more_files
-from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
-from ducklake_core.maintenance.sizes import format_bytes
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.cleanup import AGE_FLOOR, LOST, Age, LeftFile, deletion_limit
+from ducklake_core.maintenance.groups import run_write
+from ducklake_core.maintenance.health import format_bytes
+from ducklake_core.maintenance.request import (
+    OUT_OF_FILES,
+    OUT_OF_TIME,
+    BudgetMeter,
+    MaintenanceResult,
+    MaintenanceStep,
+    ProgressMeter,
+    StepOutcome,
+    also_left,
+    left_text,
+    listed,
+    listed_with_progress,
+    more_files,
+)
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.listing import StoredFile
 from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
+from ducklake_core.storage.uploads import StoredFile
 
 _BATCH = 250
 _VERB = "delete_orphaned_files"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.cleanup import CleanupResult
     from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.orphans import OrphansResult
-    from ducklake_core.maintenance.progress import ProgressCallback
+    from ducklake_core.maintenance.request import ProgressCallback
 
 
 class RemovalVerbs(LakeVerbs):
@@ -48,7 +48,7 @@ class RemovalVerbs(LakeVerbs):
             NotFoundError: A snapshot of ``versions`` does not exist.
         """
         from ducklake_core.maintenance.expire import expire_snapshots
-        from ducklake_core.maintenance.progress import ProgressMeter
+        from ducklake_core.maintenance.request import ProgressMeter
 
         self._database.check_writable(dry_run=dry_run)
         return expire_snapshots(
@@ -94,9 +94,8 @@ class RemovalVerbs(LakeVerbs):
         Raises:
             UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
         """
-        from ducklake_core.maintenance.budget import Budget, BudgetMeter
         from ducklake_core.maintenance.cleanup import cleanup_old_files
-        from ducklake_core.maintenance.progress import ProgressMeter
+        from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
 
         self._database.check_writable(dry_run=dry_run)
         return cleanup_old_files(
@@ -150,9 +149,8 @@ class RemovalVerbs(LakeVerbs):
             UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """
-        from ducklake_core.maintenance.budget import Budget, BudgetMeter
         from ducklake_core.maintenance.orphans import delete_orphaned_files
-        from ducklake_core.maintenance.progress import ProgressMeter
+        from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
 
         self._database.check_writable(dry_run=dry_run)
         return delete_orphaned_files(

@@ -1,20 +1,424 @@
-"""What every verb about tables is told, whatever it does to them."""
+"""Requests, budgets, progress and steps that all maintenance operations share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Literal, NoReturn, TypeAlias, TypeVar, get_args
 
-from ducklake_core.catalog.reading.many_tables import SharedReading
+from ducklake_core.catalog.reading.bulk_reader import SharedReading
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.types.name_patterns import TablePattern
-from ducklake_core.format.types.names import join_name, schema_path, schemas_meant, split_name
-from ducklake_core.maintenance.budget import BudgetMeter
-from ducklake_core.maintenance.progress import ProgressMeter
+from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.types.names import TablePattern, join_name, schema_path, schemas_meant, split_name
+from ducklake_core.format.types.text import short_repr
+from ducklake_core.maintenance.health import format_bytes
+from ducklake_core.storage.uploads import StoredFile
+
+OUT_OF_TIME = "beyond max_seconds"
+OUT_OF_FILES = "beyond max_files"
+T = TypeVar("T")
+
+_LISTED_AT_ONCE = 1000
+ProgressUnit: TypeAlias = Literal["files", "groups", "tables", "snapshots"]
+
+StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
+
+MOST_LINES = 6
+"""Lines of a brief list about things of one kind, such as snapshots or files, of which there may be any number."""
+_MOST_RANGES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceStep:
+    """One thing that a verb does, or leaves alone.
+
+    Attributes:
+        verb: The verb, as it is called.
+        target: What it is about: ``schema.table``, a snapshot or a file.
+        action: What is done, in words.
+        reason: Why it is done, left alone, or failed.
+        outcome: ``planned`` in a dry run, ``done`` in a run, or ``skipped`` or ``failed`` in either.
+        files: Files that it reads, deletes or schedules.
+        rows: Rows that it moves.
+        bytes: Bytes of the files, as far as the catalog knows them.
+    """
+
+    verb: str
+    target: str
+    action: str
+    reason: str
+    outcome: StepOutcome
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        sizes = _sizes(self.files, self.rows, self.bytes)
+        return f"{self.outcome} {self.verb} {self.target}: {self.action}{sizes}: {self.reason}"
+
+
+def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
+    """Steps that say which patterns of tables are about none."""
+    return tuple(
+        MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
+        for pattern in patterns
+    )
+
+
+def _listed(steps: Sequence[MaintenanceStep], most: int | None) -> list[str]:
+    if most is None or len(steps) <= most:
+        return list(map(str, steps))
+    kinds: dict[tuple[str, str, str], list[MaintenanceStep]] = {}
+    for step in steps:
+        kinds.setdefault((step.verb, step.outcome, step.action), []).append(step)
+    return [line for kind in kinds.values() for line in listed(kind, str, most, _left_out)]
+
+
+def _left_out(steps: Sequence[MaintenanceStep]) -> str:
+    files, rows, size = (sum(getattr(step, name) for step in steps) for name in ("files", "rows", "bytes"))
+    return f"{len(steps):,} more: {steps[0].outcome} {steps[0].verb}: {steps[0].action}{_sizes(files, rows, size)}"
+
+
+def _sizes(files: int, rows: int, size: int) -> str:
+    sizes = [f"{count} {unit}" for count, unit in ((files, "files"), (rows, "rows")) if count]
+    sizes += [format_bytes(size)] if size else []
+    return f" ({', '.join(sizes)})" if sizes else ""
+
+
+class MaintenanceResult:
+    """What all results of maintenance verbs have in common: the steps, and what became of them."""
+
+    __slots__ = ()
+
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """Every step, in the order in which they are carried out."""
+        raise NotImplementedError
+
+    @property
+    def skipped_steps(self) -> tuple[MaintenanceStep, ...]:
+        """The steps that leave something alone, each with its reason."""
+        return tuple(step for step in self.steps if step.outcome == "skipped")
+
+    @property
+    def failed_steps(self) -> tuple[MaintenanceStep, ...]:
+        """The steps that failed, each with its reason; the others were carried out all the same."""
+        return tuple(step for step in self.steps if step.outcome == "failed")
+
+    def lines(self) -> list[str]:
+        """The plan or outcome in words: a line for each step, then how many of them there are by outcome."""
+        return self._lines(None)
+
+    def brief_lines(self) -> list[str]:
+        """What :meth:`lines` gives, but of many things of one kind the first and the last three, and how many lie between them."""
+        return self._lines(MOST_LINES)
+
+    def _lines(self, most: int | None) -> list[str]:
+        steps = self.steps
+        counts = Counter(step.outcome for step in steps)
+        parts = [f"{counts[outcome]} {outcome}" for outcome in get_args(StepOutcome) if counts[outcome]]
+        return [*_listed(steps, most), f"steps: {', '.join(parts)}" if parts else "nothing to do"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = short_repr
+
+
+def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_out: Callable[[Sequence[T]], str]) -> list[str]:
+    """A line for each item, or for about so many of them at most.
+
+    Args:
+        items: What is listed.
+        line: The line of an item.
+        most: Number of lines; None for a line for each item.
+        left_out: What is said of the items between the first and the last ones.
+
+    >>> listed("abcdefg", str.upper, 4, lambda rest: f"{len(rest)} more")
+    ['A', 'B', '... 3 more', 'F', 'G']
+    """
+    first, middle, last = ends(items, most)
+    return [*map(line, first), *([f"... {left_out(middle)}"] if middle else []), *map(line, last)]
+
+
+def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
+    """The first items, those in the middle, and the last ones; first and last ones are so many at most, and few are all among the first."""
+    if most is None or len(items) <= most + 1:
+        return items, (), ()
+    kept = most // 2
+    return items[:kept], items[kept : len(items) - kept], items[len(items) - kept :]
+
+
+def more_files(left_out: Sequence[object]) -> str:
+    """How many files are left out of a list."""
+    return f"{len(left_out):,} more files"
+
+
+def id_ranges(ids: Iterable[int]) -> str:
+    """Numbers as ranges; when they are many, only the first and the last number.
+
+    >>> id_ranges([4, 1, 2, 3, 7]), id_ranges([8]), id_ranges(range(0, 100, 2))
+    ('1 to 4, 7', '8', '50 between 0 and 98')
+    """
+    known = sorted(ids)
+    starts = [one for place, one in enumerate(known) if place == 0 or known[place - 1] != one - 1]
+    if len(starts) > _MOST_RANGES:
+        return f"{len(known):,} between {known[0]} and {known[-1]}"
+    stops = [one for place, one in enumerate(known) if place == len(known) - 1 or known[place + 1] != one + 1]
+    return ", ".join(f"{start}" if start == stop else f"{start} to {stop}" for start, stop in zip(starts, stops, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds of one call over all of its tables; None for no bound.
+
+    Attributes:
+        max_input_bytes: Most bytes of data files to read.
+        max_files: Most data files to read, or files to delete.
+        max_rows: Inlined rows and deletes after which no further table is begun.
+        max_seconds: Seconds after which nothing further is begun.
+    """
+
+    max_input_bytes: int | None = None
+    max_files: int | None = None
+    max_rows: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_input_bytes", "max_files", "max_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}", parameter=name)
+
+
+class BudgetMeter:
+    """What is left of a budget while a verb plans and runs. The clock runs from the beginning on."""
+
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.budget = budget or Budget()
+        self._bytes = _or_all(self.budget.max_input_bytes)
+        self._files = _or_all(self.budget.max_files)
+        self._rows = _or_all(self.budget.max_rows)
+        self._deadline = time.monotonic() + _or_all(self.budget.max_seconds)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether nothing further may be begun."""
+        return time.monotonic() >= self._deadline
+
+    def of_time(self) -> BudgetMeter:
+        """A meter with the same end, and no other bound."""
+        other = BudgetMeter()
+        other._deadline = self._deadline
+        return other
+
+    def begin_rows(self, count: int) -> bool:
+        """Whether work on so many rows may begin, which are counted then."""
+        if self._rows <= 0:
+            return False
+        self._rows -= count
+        return True
+
+    def spend(self, files: Sequence[DataFile]) -> None:
+        """Count files that are read."""
+        self._files -= len(files)
+        self._bytes -= _size(files)
+
+    def refund(self, files: Sequence[DataFile]) -> None:
+        """Count files no more, of a plan that another one replaces."""
+        self._files += len(files)
+        self._bytes += _size(files)
+
+    def first(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
+        """As many files from the beginning on as fit."""
+        size = 0
+        for place, file in enumerate(files):
+            size += file.file_size_bytes
+            if place >= self._files or size > self._bytes:
+                return files[:place]
+        return files
+
+    def most(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
+        """The longest run of neighbours that fits, and of equally long ones the smallest in bytes.
+
+        So that a small budget, call after call, takes the files that are still small before the one that it made of others.
+        """
+        best: tuple[int, float] = (0, 0)
+        chosen: Sequence[DataFile] = ()
+        start, size = 0, 0
+        for end, file in enumerate(files, 1):
+            size += file.file_size_bytes
+            while end - start > self._files or size > self._bytes:
+                size -= files[start].file_size_bytes
+                start += 1
+            if (end - start, -size) > best:
+                best, chosen = (end - start, -size), files[start:end]
+        return chosen
+
+    def first_deletions(self, files: Sequence[T]) -> Sequence[T]:
+        """As many files to delete, from the beginning on, as one call may; their bytes are not read."""
+        return files if self.budget.max_files is None else files[: self.budget.max_files]
+
+    def beyond(self, files: Sequence[DataFile], least: int = 1) -> str:
+        """The reason why files are left that did not fit, when those that did are counted.
+
+        Args:
+            files: Neighbours, in order.
+            least: How many of them it takes at once.
+        """
+        most_files, most_bytes = _or_all(self.budget.max_files), _or_all(self.budget.max_input_bytes)
+        if least > most_files:
+            return f"a run with max_files={self.budget.max_files} never takes the {least} files that it needs"
+        smallest = min(_size(files[start : start + least]) for start in range(max(1, len(files) - least + 1)))
+        if smallest > most_bytes:
+            return f"too large for any run with max_input_bytes={self.budget.max_input_bytes}"
+        return OUT_OF_FILES if self._files < least else "beyond max_input_bytes"
+
+
+def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """How many files are left by reason, with some more.
+
+    >>> also_left([("beyond max_files", 1)], {"beyond max_files": 2, "beyond max_input_bytes": 1})
+    (('beyond max_files', 3), ('beyond max_input_bytes', 1))
+    """
+    counts = Counter(dict(left))
+    counts.update(beyond)
+    return tuple(sorted(counts.items()))
+
+
+def left_text(left: Iterable[tuple[str, int]]) -> str:
+    """How many files are left by reason, to follow other counts.
+
+    >>> left_text([("beyond max_files", 3)]), left_text([])
+    (', 3 beyond max_files', '')
+    """
+    return "".join(f", {count} {reason}" for reason, count in left)
+
+
+def _or_all(bound: float | None) -> float:
+    return inf if bound is None else bound
+
+
+def _size(files: Sequence[DataFile]) -> int:
+    return sum(file.file_size_bytes for file in files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a verb is.
+
+    A verb has one phase or several (``list files``, ``delete files``), each of which counts from 0 on. A checkpoint tells of the verbs
+    that it runs, by their names.
+
+    Attributes:
+        verb: The verb, as it is called.
+        phase: What it is doing, in words.
+        table: The table of what was done last, or is being done; None where it is about the lake.
+        unit: What ``done`` and ``total`` count: files, groups of files (each becomes one file or a few), tables or snapshots.
+        done: How many of them have ended, be it with a failure.
+        total: How many there are, None while nobody knows. More when a table has to be planned again.
+        rows: Rows of what has ended, where the catalog knows them, and ``bytes`` likewise.
+        seconds: Time since the verb was called.
+        seconds_left: Time until the phase is over, estimated by bytes or rows where they are known and else by ``done``; None while
+            nothing has ended or nobody knows how much there is.
+    """
+
+    verb: str
+    phase: str
+    unit: ProgressUnit
+    done: int
+    table: str | None = None
+    total: int | None = None
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    seconds_left: float | None = None
+
+    def __str__(self) -> str:
+        of = "" if self.total is None else f" of {self.total}"
+        sizes = [f"{self.rows} rows"] if self.rows else []
+        sizes += [format_bytes(self.bytes)] if self.bytes else []
+        left = "" if self.seconds_left is None else f", {self.seconds_left:.0f} s left"
+        table = "" if self.table is None else f" {self.table}"
+        return f"{self.verb}{table}: {', '.join([f'{self.done}{of} {self.unit}', *sizes])} in {self.seconds:.0f} s{left} ({self.phase})"
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+"""Called in the thread that called the verb, at the beginning of a phase and whenever something has ended. What it raises ends the verb as
+Ctrl-C does: what is committed or deleted stays, and no file is left behind."""
+
+
+class ProgressMeter:
+    """Counts what a call of a verb has done, and tells a callback. The clock runs from the beginning on."""
+
+    def __init__(self, callback: ProgressCallback | None = None) -> None:
+        self._callback = callback
+        self._started = time.monotonic()
+        self._now = Progress(verb="", phase="", unit="files", done=0)
+        self._phase_started = self._started
+        self._whole, self._ended = 0, 0
+
+    def begin(self, verb: str, phase: str, unit: ProgressUnit, total: int | None, *, weight: int = 0) -> None:
+        """Begin a phase.
+
+        Args:
+            weight: The sum of the weights of all that is to be done, such as bytes, by which time is estimated.
+        """
+        self._phase_started = time.monotonic()
+        self._whole, self._ended = weight, 0
+        self._tell(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
+
+    def extend(self, count: int, *, weight: int = 0) -> None:
+        """There is more to do than was said."""
+        now = self._now
+        self._whole += weight
+        self._tell(replace(now, total=None if now.total is None else now.total + count))
+
+    def at(self, table: str) -> None:
+        """Begin with a table."""
+        self._tell(replace(self._now, table=table))
+
+    def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, weight: int = 0, table: str | None = None) -> None:
+        """Something has ended.
+
+        Args:
+            count: How much of it.
+            rows: Its rows, and ``size`` its bytes.
+            weight: Its part of the weight of all.
+            table: The table that it is of, where that was not said before.
+        """
+        now = self._now
+        self._ended += weight
+        self._tell(replace(now, done=now.done + count, rows=now.rows + rows, bytes=now.bytes + size, table=table or now.table))
+
+    def _tell(self, now: Progress) -> None:
+        self._now = now
+        if self._callback is None:
+            return
+        moment = time.monotonic()
+        done, whole = (self._ended, self._whole) if self._whole else (now.done, now.total or 0)
+        spent = moment - self._phase_started
+        left = spent * max(0, whole - done) / done if done and whole else None
+        self._callback(replace(now, seconds=moment - self._started, seconds_left=left))
+
+
+def listed_with_progress(files: Iterable[StoredFile], verb: str, progress: ProgressMeter) -> Iterator[StoredFile]:
+    """The files of a store as they are listed; how many there are is known at the end alone."""
+    progress.begin(verb, "list files", "files", None)
+    count = size = 0
+    for file in files:
+        count, size = count + 1, size + file.size
+        if count == _LISTED_AT_ONCE:
+            progress.advance(count, size=size)
+            count = size = 0
+        yield file
+    progress.advance(count, size=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

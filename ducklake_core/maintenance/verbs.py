@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.checkpoint import CheckpointResult
     from ducklake_core.maintenance.flush import FlushResult
     from ducklake_core.maintenance.merge import MergeResult
-    from ducklake_core.maintenance.progress import ProgressCallback
-    from ducklake_core.maintenance.request import TableRequest
+    from ducklake_core.maintenance.request import ProgressCallback, TableRequest
     from ducklake_core.maintenance.rewrite import RewriteResult
 
 
@@ -83,8 +82,7 @@ class MaintenanceVerbs(RemovalVerbs):
             UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
         """
         from ducklake_core.maintenance.groups import Execution
-        from ducklake_core.maintenance.merge import merge_adjacent_files
-        from ducklake_core.maintenance.merge_plan import MergeLimits
+        from ducklake_core.maintenance.merge import MergeLimits, merge_adjacent_files
 
         self._database.check_writable(dry_run=dry_run)
         limits = MergeLimits(
@@ -199,8 +197,7 @@ class MaintenanceVerbs(RemovalVerbs):
             UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
         """
         from ducklake_core.maintenance.groups import Execution
-        from ducklake_core.maintenance.rewrite import rewrite_data_files
-        from ducklake_core.maintenance.rewrite_plan import RewriteLimits
+        from ducklake_core.maintenance.rewrite import RewriteLimits, rewrite_data_files
 
         self._database.check_writable(dry_run=dry_run)
         columns = _columns(cluster_by, table, tables)
@@ -284,9 +281,7 @@ def _request(
     max_rows: int | None = None,
     max_seconds: float | None = None,
 ) -> TableRequest:
-    from ducklake_core.maintenance.budget import Budget, BudgetMeter
-    from ducklake_core.maintenance.progress import ProgressMeter
-    from ducklake_core.maintenance.request import TableRequest, TableScope
+    from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter, TableRequest, TableScope
 
     budget = Budget(max_input_bytes=max_input_bytes, max_files=max_files, max_rows=max_rows, max_seconds=max_seconds)
     return TableRequest(

@@ -14,8 +14,7 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
 from ducklake_core.format.types.data_types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import ColumnRow
+from ducklake_core.format.types.schema import ColumnRow, Schema
 
 # Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
 _NATIVE_TYPES = frozenset(
@@ -35,7 +34,7 @@ ROW_INDEX = "_tmp_metadata_row_index"
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 REMOTE = "the file is not on a local path, and the JVM may lack the file system"
-"""The one obstacle that depends on the session (engines/spark/hadoop_paths.py): it is named only where there is no other."""
+"""The one obstacle that depends on the session (engines/spark/scan_schema.py): it is named only where there is no other."""
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_SMALL_FILES = 64

@@ -1,20 +1,50 @@
-"""A planned scan: the exact files and inlined rows that answer it, as picklable values."""
+"""Planned scans and change feeds as picklable values: files, inlined rows and virtual columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.files.data_files import DataFile, WrittenFile
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, DataFile, WrittenFile
 from ducklake_core.format.files.name_mapping import NameMapping
-from ducklake_core.format.types.arrow_types import to_arrow_schema
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
+from ducklake_core.format.types.data_types import INT64, UINT64, VARCHAR, Field
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
+
+FeedKind: TypeAlias = Literal["insertions", "deletions", "changes"]
+FEED_SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name="snapshot_id", type=INT64)
+FEED_ROW_ID = Field(id=ROW_ID_FIELD_ID, name="rowid", type=INT64)
+# The specification reserves no id for it, as no file holds it; it only has to differ from those of columns.
+CHANGE_TYPE = Field(id=-1, name="change_type", type=VARCHAR)
+FEED_COLUMN_IDS = frozenset({FEED_SNAPSHOT_ID.id, FEED_ROW_ID.id, CHANGE_TYPE.id})
+
+Span: TypeAlias = tuple[int, int]
+
+# Ids of columns in a catalog are positive.
+ROW_ID = Field(id=-1, name="rowid", type=INT64)
+SNAPSHOT_ID = Field(id=-2, name="snapshot_id", type=INT64)
+FILE_NAME = Field(id=-3, name="filename", type=VARCHAR)
+FILE_ROW_NUMBER = Field(id=-4, name="file_row_number", type=INT64)
+FILE_INDEX = Field(id=-5, name="file_index", type=UINT64)
+VIRTUAL_SCHEMA = Schema(columns=(ROW_ID, SNAPSHOT_ID, FILE_NAME, FILE_ROW_NUMBER, FILE_INDEX))
+"""All virtual columns.
+
+``rowid``: the row's id, which survives updates and compaction. ``snapshot_id``: the snapshot that added this version of the
+row. ``filename``: full path of the data file. ``file_row_number``: the row's position in it. ``file_index``: number of the
+file within one scan. For an inlined row, ``filename`` is the catalog table that holds it and ``file_row_number`` its row id.
+"""
+VIRTUAL_COLUMNS = VIRTUAL_SCHEMA.names
+
+InlinedColumn: TypeAlias = Literal["rowid", "snapshot_id", "inlined_table", "file_index"]
+_ORDER: tuple[InlinedColumn, ...] = ("rowid", "snapshot_id", "inlined_table", "file_index")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +231,238 @@ def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: in
         encryption_key=file.encryption_key,
         row_group_count=file.row_group_count,
     )
+
+
+INSERT, DELETE = "insert", "delete"
+POSTIMAGE, PREIMAGE = "update_postimage", "update_preimage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertedRows:
+    """Read the rows of a data file that the range added.
+
+    Attributes:
+        may_update: Whether a row of it may be the postimage of an update.
+        rows: As in ``FileTask``.
+    """
+
+    file: DataFile
+    may_update: bool = False
+    rows: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedRows:
+    """Read the rows of a data file that the range deleted.
+
+    Attributes:
+        file: The file with every delete file that it had up to the end of the range.
+        inlined: (position, snapshot) of deletes that the catalog holds.
+        ended: The snapshot of the range that deleted all rows that were left.
+        may_update: Whether a row of it may be the preimage of an update.
+        rows: As in ``FileTask``.
+    """
+
+    file: DataFile
+    inlined: tuple[tuple[int, int], ...] = ()
+    ended: int | None = None
+    may_update: bool = False
+    rows: tuple[int, int] | None = None
+
+
+ChangeTask: TypeAlias = InsertedRows | DeletedRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedChanges:
+    """Rows that travel in the plan: columns of the read schema, then row id and snapshot id."""
+
+    rows: pa.Table
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedShape:
+    """The part of a change feed that all its tasks share.
+
+    Attributes:
+        read: How table columns are read from files, at the end of the range.
+        schema: Columns that tasks give: ``snapshot_id``, ``rowid``, in a feed of both kinds ``change_type``, then those of ``read``.
+        start: First snapshot; ``end`` the last one, included.
+        rewrites: Snapshots of the range that changed no row.
+    """
+
+    read: ScanProjection
+    schema: Schema
+    start: int
+    end: int
+    rewrites: tuple[int, ...] = ()
+
+    def arrow_schema(self) -> pa.Schema:
+        """Schema of the batches of a task."""
+        return feed_arrow_schema(self.schema)
+
+    def in_range(self, snapshots: np.ndarray) -> np.ndarray:
+        """Which of the snapshot ids belong to the feed."""
+        mask = (snapshots >= self.start) & (snapshots <= self.end)
+        return mask & ~np.isin(snapshots, self.rewrites) if self.rewrites else mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan:
+    """A planned change feed: files and inlined rows to read.
+
+    Attributes:
+        kind: Which of the three feeds.
+        shape: What all tasks share.
+        schema: Columns to return, in order.
+        predicate: Rows to keep of the finished feed, bound to ``shape.schema``; None for all.
+        tasks: Data files to read.
+        inlined: Rows that are in the catalog.
+        updates: Snapshots that both add and delete rows, so that one row may be an update: (first, last) pairs, ascending. Empty
+            except in a feed of both kinds.
+        pruned: Number of files that were left out because no row of them can satisfy the predicate.
+    """
+
+    kind: FeedKind
+    shape: FeedShape
+    schema: Schema
+    predicate: Predicate | None = None
+    tasks: tuple[ChangeTask, ...] = ()
+    inlined: tuple[InlinedChanges, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
+    pruned: int = 0
+
+
+def feed_arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow form of a feed's columns."""
+    # Without field ids on what is no column of the table: written to a file, they would be taken for stored row ids.
+    return pa.schema(
+        pa.field(column.name, field.type) if column.id in FEED_COLUMN_IDS else field
+        for column, field in zip(schema, to_arrow_schema(schema), strict=True)
+    )
+
+
+def common(left: Iterable[Span], right: Iterable[Span]) -> tuple[Span, ...]:
+    """The intersection of both, ascending and disjoint.
+
+    >>> common([(1, 4), (6, 9)], [(3, 7), (9, 9)])
+    ((3, 4), (6, 7), (9, 9))
+    """
+    found: list[Span] = []
+    ones, others = _merged(left), _merged(right)
+    while ones and others:
+        first, last = max(ones[0][0], others[0][0]), min(ones[0][1], others[0][1])
+        if first <= last:
+            found.append((first, last))
+        (ones if ones[0][1] <= others[0][1] else others).popleft()
+    return tuple(found)
+
+
+def _merged(spans: Iterable[Span]) -> deque[Span]:
+    merged: deque[Span] = deque()
+    for first, last in sorted(spans):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def covered(spans: Sequence[Span], snapshots: np.ndarray) -> np.ndarray:
+    """Which snapshot ids lie in one of the ascending, disjoint pairs.
+
+    >>> covered([(1, 2), (5, 5)], np.array([0, 2, 4, 5, 6])).tolist()
+    [False, True, False, True, False]
+    """
+    if not spans:
+        return np.zeros(len(snapshots), dtype=bool)
+    firsts, lasts = (np.array(ends) for ends in zip(*spans, strict=True))
+    place = np.searchsorted(firsts, snapshots, side="right") - 1
+    return (place >= 0) & (snapshots <= lasts[place])
+
+
+def meet(spans: Sequence[Span], others: Iterable[Span]) -> bool:
+    """Whether ascending, disjoint pairs have a snapshot in common with any of the others.
+
+    >>> meet([(1, 2), (5, 5)], [(3, 4)]), meet([(1, 2), (5, 5)], [(3, 4), (4, 5)])
+    (False, True)
+    """
+    for first, last in others:
+        place = bisect_right(spans, last, key=lambda span: span[0]) - 1
+        if place >= 0 and spans[place][1] >= first:
+            return True
+    return False
+
+
+def with_virtual(table: Schema) -> Schema:
+    """The columns that a predicate on a table may name: its own, and the virtual ones that they do not hide."""
+    return Schema(columns=(*table.columns, *(column for column in VIRTUAL_SCHEMA if table.find(column.name) is None)))
+
+
+def needed_virtual(predicate: Predicate | None) -> tuple[str, ...]:
+    """Names of the virtual columns that a predicate reads."""
+    ids = frozenset() if predicate is None else pruning.columns(predicate)
+    return tuple(column.name for column in VIRTUAL_SCHEMA if column.id in ids)
+
+
+def virtual_statistics(file: DataFile) -> dict[int, ColumnStatistics]:
+    """The bounds of a file's virtual columns, in the form of column statistics."""
+    newest = file.begin_snapshot if file.partial_max is None else file.partial_max
+    # Only files as they were first written hold no snapshot ids of their own; rewritten ones are dated anew but hold older ids.
+    plain = file.partial_max is None and file.row_id_start is not None
+    return {
+        SNAPSHOT_ID.id: _statistics(SNAPSHOT_ID, file, low=str(newest) if plain else None, high=str(max(newest, file.begin_snapshot))),
+        FILE_NAME.id: _statistics(FILE_NAME, file, low=file.path, high=file.path),
+    }
+
+
+def _statistics(column: Field, file: DataFile, *, low: str | None, high: str) -> ColumnStatistics:
+    return ColumnStatistics(
+        column_id=column.id, column_size_bytes=0, value_count=file.record_count, null_count=0, min_value=low, max_value=high
+    )
+
+
+def limited_plan(plan: ScanPlan, most: int) -> ScanPlan:
+    """A plan that has enough rows for the first ``most``, with as few files as the catalog can tell.
+
+    Files are left out only when those before them surely have the rows: their rows are counted, all of them match, and what is deleted of
+    them is known.
+    """
+    sure = plan.inlined.num_rows if plan.inlined is not None and plan.predicate is None else 0
+    tasks: list[FileTask] = []
+    for task in plan.tasks:
+        if sure >= most:
+            break
+        tasks.append(task)
+        sure += _sure_rows(task, filtered=plan.predicate is not None)
+    report = replace(
+        plan.pruning, files_kept=len(tasks), not_needed_for_limit=plan.pruning.not_needed_for_limit + len(plan.tasks) - len(tasks)
+    )
+    return replace(plan, tasks=tuple(tasks), inlined=plan.inlined if most else None, pruning=report)
+
+
+def _sure_rows(task: FileTask, *, filtered: bool) -> int:
+    """Rows that a file gives at the least."""
+    if task.snapshot_filter is not None or (filtered and not task.all_rows_match):
+        return 0
+    deletes = task.file.delete_files
+    # Without a count nobody knows how many rows a delete file hides; two may hide the same rows, which only makes more of them.
+    if any(one.delete_count <= 0 for one in deletes):
+        return 0
+    return max(0, task.file.record_count - sum(one.delete_count for one in deletes) - len(task.file.inlined_deletes))
+
+
+def inlined_column(rows: pa.Table, read_schema: Schema, name: InlinedColumn) -> pa.ChunkedArray[Any]:
+    """One of the columns that follow the table's own in ``ScanPlan.inlined``.
+
+    They are found by place, because a table may have columns of the same names::
+
+        | columns of read_schema | rowid | snapshot_id | inlined_table | file_index |
+
+    Args:
+        rows: The inlined rows.
+        read_schema: The columns of the table that were read.
+        name: Which; ``file_index`` is there once the planner has numbered the rows.
+    """
+    return rows.column(len(read_schema) + _ORDER.index(name))

@@ -1,25 +1,37 @@
-"""Sizes and column summaries of tables, from the catalog alone."""
+"""Sizes, statistics and column summaries of tables, from the catalog alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from ducklake_core.catalog import changed
+from ducklake_core.catalog.changed import Definition, Edges, InlinedGroup
 from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.options import ScopedOption
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.files.data_files import ColumnStatistics
-from ducklake_core.format.state import InlinedCounts, TableListing, TableState
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
+from ducklake_core.format.state import InlinedCounts, Snapshot, TableListing, TableState
 from ducklake_core.format.types.data_types import DataType, Field
-from ducklake_core.format.types.names import folded, join_name, schemas_meant
+from ducklake_core.format.types.names import folded, join_name, schemas_meant, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.value_text import from_text, order_key
-from ducklake_core.results import ColumnSummary, TableInfo
+from ducklake_core.planning.lake_changes import FileRanges
+from ducklake_core.results import ColumnSummary, LakeStatistics, StoredDeletes, StoredRows, TableInfo, TableStatistics
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
     from ducklake_core.planning.plan import ScanPlan
+
+
+_NOTHING_INLINED = InlinedCounts()
+
+_TIME = pa.timestamp("us", tz="UTC")
+_PARTITION = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +54,6 @@ class Size:
 
         deleted = sum(len(deleted_positions(storage, task.file, self.info.snapshot_id)) for task in self.plan.tasks)
         return replace(self.info, row_count=count_rows(self.plan, storage), deleted_row_count=deleted)
-
-
-_NOTHING_INLINED = InlinedCounts()
 
 
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
@@ -180,3 +189,262 @@ def _info(listing: TableListing, inlined: InlinedCounts, snapshot_id: int) -> Ta
         inlined_row_count=inlined.row_count,
         comment=listing.comment,
     )
+
+
+def _schema(required: Mapping[str, pa.DataType], optional: Mapping[str, pa.DataType]) -> pa.Schema:
+    fields = [pa.field(name, kind, nullable=False) for name, kind in required.items()]
+    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in optional.items())])
+
+
+SNAPSHOTS = _schema(
+    {"snapshot_id": pa.int64(), "time": _TIME, "schema_version": pa.int64(), "changes": pa.string()},
+    dict.fromkeys(("author", "message", "extra_info"), pa.string()),
+)
+TABLES = _schema(
+    {
+        **dict.fromkeys(("schema", "table"), pa.string()),
+        "table_id": pa.int64(),
+        "table_uuid": pa.string(),
+        **dict.fromkeys(
+            ("file_count", "file_size_bytes", "delete_file_count", "delete_file_size_bytes", "inlined_row_count"),
+            pa.int64(),
+        ),
+    },
+    {"row_count": pa.int64(), "deleted_row_count": pa.int64(), "comment": pa.string()},
+)
+FILES = _schema(
+    {
+        "data_file_id": pa.int64(),
+        "path": pa.string(),
+        "record_count": pa.int64(),
+        "file_size_bytes": pa.int64(),
+        "partition": _PARTITION,
+        "snapshot_id": pa.int64(),
+        "delete_files": pa.list_(pa.string()),
+        "deleted_row_count": pa.int64(),
+        "encrypted": pa.bool_(),
+    },
+    {"row_id_start": pa.int64(), "partial_max": pa.int64()},
+)
+PARTITIONS = _schema(
+    {
+        "partition": _PARTITION,
+        **dict.fromkeys(("file_count", "record_count", "file_size_bytes", "delete_file_count", "deleted_row_count"), pa.int64()),
+    },
+    {},
+)
+OPTIONS = _schema(dict.fromkeys(("name", "value", "scope"), pa.string()), {"entry": pa.string()})
+
+
+def as_table(schema: pa.Schema, rows: Iterable[Mapping[str, object]]) -> pa.Table:
+    """Rows by column name as a table; a column that is not in the schema, or is missing, is a mistake."""
+    found = list(rows)
+    return pa.Table.from_arrays([pa.array([row[name] for row in found], schema.field(name).type) for name in schema.names], schema=schema)
+
+
+def snapshot_row(snapshot: Snapshot) -> Mapping[str, object]:
+    """A row of :data:`SNAPSHOTS`."""
+    return {
+        "snapshot_id": snapshot.id,
+        "time": snapshot.time,
+        "schema_version": snapshot.schema_version,
+        "changes": snapshot.changes,
+        "author": snapshot.author,
+        "message": snapshot.message,
+        "extra_info": snapshot.extra_info,
+    }
+
+
+def table_rows(listings: Iterable[TableListing], inlined: Mapping[int, InlinedCounts]) -> Iterator[Mapping[str, object]]:
+    """Rows of :data:`TABLES`; what only files can count is None."""
+    for listing in listings:
+        counts = inlined.get(listing.id, InlinedCounts())
+        deleted = listing.delete_count + counts.deleted_count
+        yield {
+            "schema": listing.schema_name,
+            "table": listing.name,
+            "table_id": listing.id,
+            "table_uuid": listing.uuid,
+            "file_count": listing.file_count,
+            "file_size_bytes": listing.file_size_bytes,
+            "delete_file_count": listing.delete_file_count,
+            "delete_file_size_bytes": listing.delete_file_size_bytes,
+            "inlined_row_count": counts.row_count,
+            "row_count": listing.record_count - deleted + counts.row_count if listing.is_exact else None,
+            "deleted_row_count": deleted if listing.is_exact else None,
+            "comment": listing.comment,
+        }
+
+
+def file_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
+    """Rows of :data:`FILES`."""
+    for file in files:
+        yield {
+            "data_file_id": file.id,
+            "path": file.path,
+            "record_count": file.record_count,
+            "file_size_bytes": file.file_size_bytes,
+            "partition": _partition(state, file),
+            "snapshot_id": file.begin_snapshot,
+            "delete_files": [one.path for one in file.delete_files],
+            "deleted_row_count": _deleted(file),
+            "encrypted": file.encryption_key is not None,
+            "row_id_start": file.row_id_start,
+            "partial_max": file.partial_max,
+        }
+
+
+def partition_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
+    """Rows of :data:`PARTITIONS`, by their values, NULL first."""
+    groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
+    for file in files:
+        groups.setdefault(tuple(_partition(state, file)), []).append(file)
+    for partition in sorted(groups, key=lambda pairs: [(key, value is not None, value or "") for key, value in pairs]):
+        group = groups[partition]
+        yield {
+            "partition": list(partition),
+            "file_count": len(group),
+            "record_count": sum(file.record_count for file in group),
+            "file_size_bytes": sum(file.file_size_bytes for file in group),
+            "delete_file_count": sum(len(file.delete_files) for file in group),
+            "deleted_row_count": sum(_deleted(file) for file in group),
+        }
+
+
+def option_row(option: ScopedOption) -> Mapping[str, object]:
+    """A row of :data:`OPTIONS`."""
+    return {"name": option.name, "value": option.value, "scope": option.scope, "entry": option.entry}
+
+
+def _partition(state: TableState, file: DataFile) -> Sequence[tuple[str, str | None]]:
+    """The partition keys that the file was written under, as users write them, with their values."""
+    spec = None if file.partition_id is None else state.partition_specs.get(file.partition_id)
+    keys = () if spec is None else spec.fields
+    return [(keys[place].expression if place < len(keys) else str(place), value) for place, value in sorted(file.partition_values)]
+
+
+def _deleted(file: DataFile) -> int:
+    """Deletes are never of the same row twice, but for several delete files of one data file, which is a writer's fault."""
+    return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)
+
+
+def read_statistics(reader: CatalogReader, tables: Mapping[str, Sequence[str]]) -> LakeStatistics:
+    """See :meth:`ducklake_core.lake.DuckLake.statistics`."""
+    now = reader.latest_snapshot().id
+    names = _live_names(reader, now)
+    asked = {name: tuple(map(folded, split_name(name))) for name in tables}
+    ids = {name: names[key] for name, key in asked.items() if key in names}
+    known = changed.definitions(reader, set(ids.values()))
+    wanted = _wanted_columns(ids, tables, known, now)
+    stored = _StoredRows(reader, now, known, {number: tuple(columns.values()) for number, columns in wanted.items()})
+    return LakeStatistics(
+        snapshot_id=now,
+        tables=tuple(_statistics(name, number, tables[name], known[number], wanted[number], stored, now) for name, number in ids.items()),
+    )
+
+
+def _live_names(reader: CatalogReader, now: int) -> dict[tuple[str, ...], int]:
+    named = changed.named_tables(reader, now, now)
+    return {(folded(one.schema_name), folded(one.name)): one.table_id for one in named if one.live_at(now)}
+
+
+def _wanted_columns(
+    ids: Mapping[str, int], tables: Mapping[str, Sequence[str]], known: Mapping[int, Definition], now: int
+) -> dict[int, dict[str, Field | None]]:
+    """Columns by folded name and table id; two spellings of a table are asked for together."""
+    wanted: dict[int, dict[str, Field | None]] = {}
+    for name, number in ids.items():
+        schema = known[number].schema_at(now)
+        wanted.setdefault(number, {}).update({folded(column): schema.find(column) for column in tables[name]})
+    return wanted
+
+
+def _statistics(  # noqa: PLR0917 - one value
+    name: str,
+    number: int,
+    columns: Sequence[str],
+    known: Definition,
+    wanted: Mapping[str, Field | None],
+    stored: _StoredRows,
+    now: int,
+) -> TableStatistics:
+    places = [list(wanted).index(folded(column)) for column in columns]
+    found = [wanted[folded(column)] for column in columns]
+    return TableStatistics(
+        name=join_name(*split_name(name)),
+        table_id=number,
+        schema=known.schema_at(now),
+        column_names=tuple(field.name if field is not None else None for field in found),
+        rows=tuple(stored.of(number, places)),
+    )
+
+
+class _StoredRows:
+    """Reads files, what hides rows of them, and rows in the catalog, for all tables at once."""
+
+    def __init__(
+        self, reader: CatalogReader, now: int, known: Mapping[int, Definition], columns: Mapping[int, Sequence[Field | None]]
+    ) -> None:
+        ids = set(known)
+        everything = Edges(after=-1, until=now, next_file_id=0)
+        self._files = _by_table(changed.all_data_files(reader, ids) if ids else [], ids)
+        rows = [row for files in self._files.values() for row in files]
+        self._ranges = FileRanges(reader, rows, known, columns, with_floats=True)
+        self._deletes: dict[int, list[StoredDeletes]] = {}
+        for row in changed.all_delete_files(reader, ids) if ids else []:
+            self._add_deletes(row.data_file_id, row.begin_snapshot, row.delete_count, row.end_snapshot, row.partial_max)
+        for hidden in changed.changed_inlined_deletes(reader, everything, ids):
+            self._add_deletes(hidden.data_file_id, hidden.begin_snapshot, hidden.row_count)
+        registered = changed.registered_tables(reader)
+        sources = {number: registered[number] for number in sorted(ids) if number in registered}
+        self._groups: dict[int, list[InlinedGroup]] = {}
+        for group in changed.all_inlined_rows(reader, sources, columns, known):
+            self._groups.setdefault(group.table_id, []).append(group)
+
+    def _add_deletes(self, data_file_id: int, begin: int, count: int, end: int | None = None, partial_max: int | None = None) -> None:
+        complete = begin if partial_max is None else max(begin, partial_max)
+        found = StoredDeletes(begin_snapshot=begin, end_snapshot=end, complete_from=complete, row_count=count)
+        self._deletes.setdefault(data_file_id, []).append(found)
+
+    def of(self, table_id: int, places: Sequence[int]) -> Iterator[StoredRows]:
+        """Rows of one table, with the columns in these places among those wanted."""
+        for row in self._files.get(table_id, ()):
+            ranges = self._ranges.of(table_id, row.data_file_id)
+            nulls = self._ranges.null_counts(table_id, row.data_file_id)
+            yield StoredRows(
+                begin_snapshot=row.begin_snapshot,
+                end_snapshot=row.end_snapshot,
+                complete_from=row.begin_snapshot if row.partial_max is None else max(row.begin_snapshot, row.partial_max),
+                row_count=row.record_count,
+                file_size_bytes=row.file_size_bytes,
+                deletes=tuple(self._deletes.get(row.data_file_id, ())),
+                ranges=tuple(ranges[place] for place in places),
+                null_counts=tuple(nulls[place] for place in places),
+                data_file_id=row.data_file_id,
+            )
+        for group in self._groups.get(table_id, ()):
+            yield StoredRows(
+                begin_snapshot=group.begin_snapshot,
+                end_snapshot=group.end_snapshot,
+                complete_from=group.begin_snapshot,
+                row_count=group.row_count,
+                ranges=tuple(group.ranges[place] for place in places),
+                null_counts=tuple(_nulls(group, place) for place in places),
+            )
+
+
+def _by_table(rows: Sequence[Any], ids: set[int]) -> dict[int, list[Any]]:
+    """Rows of these tables; of very many tables the statement gave more than was asked for."""
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        if row.table_id in ids:
+            found.setdefault(row.table_id, []).append(row)
+    return found
+
+
+def _nulls(group: InlinedGroup, place: int) -> int | None:
+    """Rows of a group have one value: NULL, something, or something that the catalog cannot tell."""
+    found = group.ranges[place]
+    if not found.has_values:
+        return group.row_count
+    return None if found.low is None else 0

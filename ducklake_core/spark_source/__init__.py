@@ -1,7 +1,8 @@
 """Spark's Python Data Source API: ``format("ducklake")`` in batch and streaming reads and writes.
 
-The catalog is asked and written in Python processes of the driver. What goes to executors - :mod:`reading`, the writers' state - knows
-nothing of it: see ``docs/spark.md`` for which process sees what.
+``source`` is the class that Spark loads, ``options`` reads its options. On the driver, ``readers`` plan scans and change feeds,
+``writers`` and ``committing`` commit what executors have written. On executors, ``reading`` and ``writing`` read tasks and write files;
+they never receive the address of the catalog. ``docs/spark.md`` states which process sees what.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ def register(session: SparkSession) -> None:
     session becomes the active one of the thread, where Spark looks for the data source of a write; so register again after another
     session of the thread was used.
     """
-    from ducklake_core.engines.spark.local_frames import make_active
-    from ducklake_core.engines.spark.sessions import is_connect
+    from ducklake_core.engines.spark.session import is_connect, make_active
     from ducklake_core.spark_source.source import DuckLakeDataSource
 
     session.dataSource.register(DuckLakeDataSource)

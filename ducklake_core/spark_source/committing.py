@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.types import NullType, StructType
 
-from ducklake_core.catalog.reading.known_files import named_files
-from ducklake_core.catalog.reading.option_rows import stored_options
+from ducklake_core.catalog.reading.maintenance import named_files
+from ducklake_core.catalog.reading.options import stored_options
 from ducklake_core.engines.spark.types import from_spark_schema, year_month_columns
 from ducklake_core.engines.spark.write import verify_files
 from ducklake_core.errors import (
@@ -25,13 +25,11 @@ from ducklake_core.errors import (
 from ducklake_core.format.layout.chosen_partitions import key_expression
 from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.values.time_zones import zone_info
-from ducklake_core.spark_source.sealed_options import SealedWriteOptions
-from ducklake_core.spark_source.writing import FilesMessage, Replaced, WritePlan, reported
-from ducklake_core.staging.computed_defaults import computed_defaults
-from ducklake_core.staging.new_objects import evolve, lacking_columns, new_table
-from ducklake_core.staging.write_target import check_replaceable, new_write_state
-from ducklake_core.storage.sweeping import NamedFiles
+from ducklake_core.format.values.temporal import zone_info
+from ducklake_core.spark_source.writing import FilesMessage, Replaced, SealedWriteOptions, WritePlan, reported
+from ducklake_core.staging.staged_rows import computed_defaults
+from ducklake_core.staging.staged_table import check_replaceable, evolve, lacking_columns, new_table, new_write_state
+from ducklake_core.storage.unfinished import NamedFiles
 
 if TYPE_CHECKING:
     from ducklake_core.format.state import Snapshot, TableState

@@ -1,19 +1,22 @@
-"""The options of ``format("ducklake")``: which there are, what they mean, which are secret."""
+"""Options and errors of ``format("ducklake")`` as its user sees them."""
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
-    from ducklake_core.planning.change_plan import FeedKind
+    from ducklake_core.planning.plan import FeedKind
+
 
 Purpose: TypeAlias = Literal["schema", "read", "write", "readStream", "writeStream"]
 STORAGE = "storage."
@@ -21,7 +24,6 @@ STORAGE = "storage."
 _MASKED = "secret"
 _MOST_DIGITS = 18
 _UNMASKED = re.compile(r"key$|connection_string|credential|passphrase", re.IGNORECASE)
-
 _EVERYWHERE = ("catalogUrl", "catalogFile", "metadataSchema", "dataPath", "overrideDataPath", "table", "path")
 _READ = ("versionAsOf", "timestampAsOf", "where", "types")
 _READ_STREAM = ("startingVersion", "feed", "maxSnapshotsPerTrigger", "types")
@@ -32,6 +34,9 @@ _OF: dict[Purpose, tuple[str, ...]] = {
     "readStream": _READ_STREAM,
     "writeStream": ("author", "message", "streamId", "checkpointLocation", "missingColumns"),
 }
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,3 +229,28 @@ def _time(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"option timestampAsOf is {text!r}: give a time with its zone, such as 2024-05-01T12:00:00+00:00") from None
+
+
+def user_errors(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Raise errors of this library without their inner frames: Spark puts the whole traceback into the message that users see."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except DuckLakeError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+def error_while_pickling(error: DuckLakeError) -> DuckLakeError:
+    """Return the error in a form that Spark passes on while it pickles.
+
+    Spark turns every error that is raised while it pickles into "Could not serialize object", except errors of pickling themselves, so the
+    returned error is both. Its class has the name of the error's own.
+    """
+    own = type(error)
+    both = type(own.__name__, (own, pickle.PicklingError), {"__module__": own.__module__, "__qualname__": own.__qualname__})
+    found: DuckLakeError = both(error.message, **error.details)
+    return found

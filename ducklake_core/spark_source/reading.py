@@ -9,10 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ducklake_core.engines.arrow.feed import read_changes
-from ducklake_core.engines.spark.arrow_form import to_spark_form
-from ducklake_core.engines.spark.task_groups import TaskGroup, read_group
-from ducklake_core.planning.change_plan import ChangePlan
-from ducklake_core.planning.plan import ScanProjection
+from ducklake_core.engines.spark.tasks import TaskGroup, read_group
+from ducklake_core.engines.spark.types import to_spark_form
+from ducklake_core.planning.plan import ChangePlan, ScanProjection
 from ducklake_core.storage.filesystems import Storage
 
 

@@ -10,8 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.spark_source.options import parse_options
-from ducklake_core.spark_source.user_errors import user_errors
+from ducklake_core.spark_source.options import parse_options, user_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
@@ -38,8 +37,7 @@ class DuckLakeDataSource(DataSource):
     @user_errors
     def schema(self) -> StructType:
         """The columns of the table, or of the feed that a stream asks for."""
-        from ducklake_core.spark_source.batch_read import table_columns
-        from ducklake_core.spark_source.stream_read import feed_columns
+        from ducklake_core.spark_source.readers import feed_columns, table_columns
 
         # Spark does not say which of the two it is going to be.
         options = self._parsed("schema")
@@ -51,7 +49,7 @@ class DuckLakeDataSource(DataSource):
     @user_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a snapshot."""
-        from ducklake_core.spark_source.batch_read import ScanReader
+        from ducklake_core.spark_source.readers import ScanReader
 
         options = self._taken("read")
         if self._snapshot_id is not None:
@@ -61,15 +59,15 @@ class DuckLakeDataSource(DataSource):
     @user_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Reads the change feed."""
-        from ducklake_core.spark_source.stream_read import FeedReader
+        from ducklake_core.spark_source.readers import FeedReader
 
         return FeedReader(self._taken("readStream"), schema)
 
     @user_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes a frame in one commit."""
-        from ducklake_core.spark_source.batch_write import TableWriter
         from ducklake_core.spark_source.committing import connected, plan_write
+        from ducklake_core.spark_source.writers import TableWriter
 
         given = dict(self.options)
         options = self._taken("write")
@@ -80,7 +78,7 @@ class DuckLakeDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Writes each micro-batch in one commit."""
         try:
-            from ducklake_core.spark_source.stream_write import StreamWriter
+            from ducklake_core.spark_source.writers import StreamWriter
         except ImportError as error:
             raise UnsupportedFeatureError("writing streams with format('ducklake') needs Spark 4.1 or later") from error
 

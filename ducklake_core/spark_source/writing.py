@@ -1,22 +1,30 @@
-"""The executors' part of a write: Parquet files at their final paths, and a report of them."""
+"""The executors' part of a write: write Parquet files at their final paths and report them."""
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
-from ducklake_core.engines.arrow.file_report import file_from_json, file_to_json
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.engines.spark.running import UNSEEN_WAIT
+from ducklake_core.engines.arrow.writer import DatasetWriter, file_from_json, file_to_json
+from ducklake_core.engines.spark.work_units import UNSEEN_WAIT
+from ducklake_core.errors import CommitError
 from ducklake_core.format.files.data_files import WrittenFile
-from ducklake_core.spark_source.sealed_options import SealedWriteOptions
-from ducklake_core.storage.sweeping import NamedFiles, sweep
+from ducklake_core.storage.unfinished import NamedFiles, sweep
+
+_PREFIX = "ducklake-write-"
+# None for the directory that the environment names.
+_DIRECTORY: str | None = None
 
 Replaced: TypeAlias = Literal["all", "partitions"]
 
@@ -83,3 +91,57 @@ def write_rows(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> FilesMessa
 def reported(messages: Iterable[FilesMessage]) -> tuple[WrittenFile, ...]:
     """The files that tasks reported."""
     return tuple(file_from_json(file) for message in messages for file in message.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedWriteOptions:
+    """Where a note is, and the key to it.
+
+    Attributes:
+        path: The file, readable by its owner alone.
+        key: Of its contents.
+    """
+
+    path: str
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def store(cls, contents: Mapping[str, str]) -> SealedWriteOptions:
+        """Leave a note in the driver's directory for temporary files."""
+        from ducklake_core.storage.encryption.modules import Cipher
+
+        key = secrets.token_bytes(32)
+        handle, path = tempfile.mkstemp(prefix=_PREFIX, dir=_DIRECTORY)
+        with os.fdopen(handle, "wb") as file:
+            file.write(Cipher(key).encrypt_module(json.dumps(dict(contents)).encode()))
+        return cls(path=path, key=key)
+
+    def claim(self) -> dict[str, str]:
+        """Read the note and take it away; only one caller gets it.
+
+        Raises:
+            CommitError: It is gone: the write was committed or aborted before, or this is not the machine where it was planned.
+        """
+        from ducklake_core.storage.encryption.modules import Cipher
+
+        mine = f"{self.path}.taken"
+        try:
+            # Of two callers only one can move it.
+            Path(self.path).rename(mine)
+        except OSError:
+            raise CommitError(
+                "this write cannot be committed: the note of its planning is gone from the driver's directory for temporary files; "
+                "run the write again"
+            ) from None
+        sealed = Path(mine).read_bytes()
+        Path(mine).unlink()
+        contents: dict[str, str] = json.loads(Cipher(self.key).decrypt_module(memoryview(sealed), 0)[0])
+        return contents
+
+    def withdraw(self) -> bool:
+        """Take the note away unread; False when no commit may be undone because one has begun, or the write was ended before."""
+        try:
+            Path(self.path).unlink()
+        except OSError:
+            return False
+        return True

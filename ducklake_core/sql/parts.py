@@ -13,11 +13,11 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression
-from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
+from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of
+from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path
 from ducklake_core.format.types.type_parser import data_type_of
-from ducklake_core.format.view_text import table_names
 from ducklake_core.sql.time_travel import is_name, keyword
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)

@@ -1,27 +1,42 @@
-"""A query over a lake, as ``lake.sql`` returns it."""
+"""Queries over a lake, run by DuckDB in process or translated for Spark, and temporary views of a Spark session."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from ducklake_core.catalog.reading.views import ViewState
+from ducklake_core.catalog.reading.definitions import ViewState, views
 from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.types.message_text import shown
-from ducklake_core.format.types.names import DEFAULT_SCHEMA
-from ducklake_core.format.values.time_zones import checked_zone, in_zone, is_named, session_zone
-from ducklake_core.sql.names import all_then, lake_names
-from ducklake_core.sql.spark_query import selected_frame, selected_scan, translated_frame
-from ducklake_core.sql.time_travel import without_time_travel
+from ducklake_core.engines.duckdb.query import Sources, Target, run
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.arguments import checked
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import shown
+from ducklake_core.format.values.temporal import checked_zone, in_zone, is_named, session_zone
+from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
+from ducklake_core.scan import Scan
+from ducklake_core.sql.names import TAKE_TEXTS, all_then, lake_names, sources
+from ducklake_core.sql.time_travel import identifiers, without_time_travel
+from ducklake_core.staging.arguments import At, resolve_at
+from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ducklake_core.sql.names import Names
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.view_sql.selection import Selection
+    from ducklake_core.view_sql.translation import Translation
+
+
+_ALL_COLUMNS = (exp.Columns, exp.Pivot, exp.Summarize, exp.Describe, exp.Command)
 
 _SUBJECT = "the query"
 
@@ -73,7 +88,6 @@ class Query(Readable):
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
         from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.sql.in_process import rows_in_process
 
         require_duckdb("the query is more than columns of one table: give a Spark session (spark)")
         with self._lake.reader() as reader:
@@ -147,7 +161,7 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
                 parameter="timezone",
             )
         return chosen or session_zone()
-    from ducklake_core.engines.spark.session_settings import TIME_ZONE, zone_of
+    from ducklake_core.engines.spark.session import TIME_ZONE, zone_of
 
     own = zone_of(spark)
     if chosen is not None and chosen != own:
@@ -164,3 +178,181 @@ def renamed(rows: pa.RecordBatchReader, selected: Selection) -> pa.RecordBatchRe
     schema = pa.schema([rows.schema.field(base).with_name(name) for name, base in selected.columns])
     batches = (pa.RecordBatch.from_arrays([batch.column(base) for _, base in selected.columns], schema=schema) for batch in rows)
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def rows_in_process(
+    lake: LakeContext, names: Names, sql: str, *, target: Target | None = None, by_name: bool = False, describe: bool = False
+) -> pa.RecordBatchReader:
+    """Return the rows of a query, or DuckDB's description of its columns, as a stream.
+
+    DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
+    beside the tables' own, unless it shows all columns of anything, or whole rows.
+
+    Args:
+        lake: The lake.
+        names: What the query may name.
+        sql: The query.
+        target: See :func:`ducklake_core.engines.duckdb.query.run`, as for ``by_name``.
+        describe: Return the names and types of the columns instead, as ``DESCRIBE`` does.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns or whole rows.
+    """
+    text, found = sources(lake, names, sql)
+    statement = f"DESCRIBE {text}" if describe else text
+    try:
+        return run(statement, found, target=target, by_name=by_name)
+    except (UsageError, NotFoundError) as problem:
+        texts = [text, *found.texts]
+        extended = with_virtual_columns(found, texts)
+        missing = missing_virtual(texts, problem)
+        if not missing or extended == found:
+            raise
+        check_named_alone(texts, extended, missing, problem)
+        return run(statement, extended, target=target, by_name=by_name)
+
+
+def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
+    """The virtual columns that texts name and that were not found."""
+    mentioned = {name for one in texts for name in identifiers(one)}
+    return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
+
+
+def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
+    """Refuse texts that show all columns of something, or whole rows, as the virtual columns that they name would be among them.
+
+    Args:
+        texts: Queries or statements.
+        extended: What they may name, with the virtual columns.
+        named: Names of these.
+        problem: What is wrong without them.
+
+    Raises:
+        UsageError: They do.
+    """
+    read = {folded(table.name) for table in extended.tables}
+    own = {folded(column.name) for table in extended.tables for column in table.columns}
+    if any(_shows_all_columns(one, read, own) for one in texts if (read | TAKE_TEXTS) & identifiers(one)):
+        known = "virtual columns are known to queries that name their columns, without * and whole rows"
+        before = "" if problem is None else f"{problem.message}; "
+        raise UsageError(f"{before}{', '.join(named)}: {known}") from problem
+
+
+def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
+    """What texts may name, with the virtual columns that they name."""
+    mentioned = {name for one in texts for name in identifiers(one)}
+    wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
+    tables = []
+    for table in found.tables:
+        more = [column for column in wanted if table.columns.find(column.name) is None]
+        tables.append(replace(table, columns=Schema(columns=(*table.columns, *more))) if more else table)
+    return replace(found, tables=tuple(tables))
+
+
+def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[str]) -> bool:
+    """Whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
+
+    >>> [_shows_all_columns(f"SELECT {shown} FROM t AS a", {"t"}, {"k"}) for shown in ("a.*", "a", "count(*), k", "trim(BOTH FROM k)")]
+    [True, True, False, False]
+
+    Args:
+        sql: The query; one that cannot be parsed may show anything.
+        tables: Folded names of the tables.
+        columns: Folded names of their columns, which win over those of tables.
+    """
+    try:
+        tree = sqlglot.parse_one(sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
+    except SqlglotError:
+        return True
+    if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
+        return True
+    # What a function finds in a text is not in the tree.
+    if any(call.name.lower() == "query" for call in tree.find_all(exp.Anonymous)):
+        return True
+    rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table) if folded(table.name) in tables}.difference(columns)
+    has_rows = any(not column.table and folded(column.name) in rows for column in tree.find_all(exp.Column))
+    return has_rows or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
+
+
+def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
+    """Whether one of the tables is among what ``*`` shows; subqueries beside it say themselves what they show."""
+    if isinstance(star.parent, exp.Count):
+        return False
+    select = star.find_ancestor(exp.Select)
+    if select is None:
+        return True
+    clauses = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())]
+    inner = (exp.Select, exp.SetOperation)
+    nodes = (node for clause in clauses if clause is not None for node in clause.walk(prune=lambda node: isinstance(node, inner)))
+    return any(isinstance(node, exp.Table) and (not node.name or folded(node.name) in tables) for node in nodes)
+
+
+def selected_scan(lake: LakeContext, selected: Selection) -> Scan:
+    """The scan that a query of columns of one table is; a column that is named twice is read once."""
+    columns = list(dict.fromkeys(base for _, base in selected.columns))
+    return Scan(table=selected.table, columns=columns, where=selected.where, reader=lake.reader, storage=lake.storage)
+
+
+def selected_frame(lake: LakeContext, selected: Selection, session: SparkSession) -> DataFrame:
+    """The rows of such a query."""
+    frame = selected_scan(lake, selected).to_spark(session)
+    return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
+
+
+def translated_frame(lake: LakeContext, translated: Translation, session: SparkSession) -> DataFrame:
+    """The rows of a translated query.
+
+    Raises:
+        UnsupportedFeatureError: Spark does not run it.
+        UsageError: The session does not follow ANSI SQL.
+    """
+    from ducklake_core.engines.spark.scan_schema import run_query, scanned
+
+    frames = {}
+    for one in translated.scans:
+        # A query calculates with its columns, which a text in place of a number would not let it do.
+        scan = Scan(table=one.table, columns=one.columns, where=one.where, reader=lake.reader, storage=lake.storage)
+        frames[one.key] = scanned(scan.to_spark(session, exact=False), one.types, one.identifiers, translated.subject)
+    return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, translated.subject)
+
+
+def register(
+    lake: LakeContext, session: SparkSession | None, schema: str | None, tables: Sequence[str] | None, at: At
+) -> dict[str, str | None]:
+    """Make the views; see :meth:`DuckLake.register`.
+
+    Raises:
+        UsageError: There is no session.
+    """
+    if session is None:
+        raise UsageError("register needs a Spark session")
+    with lake.reader() as reader:
+        snapshot = resolve_at(reader, at).id
+        owner = reader.schema(*schemas_meant(schema or DEFAULT_SCHEMA), snapshot_id=snapshot)
+        names = [name for own, name in reader.table_names(snapshot).values() if folded(own) == folded(owner.name)]
+        names += [view.name for view in views(reader, snapshot) if view.schema_id == owner.id]
+    wanted = names if tables is None else _chosen(tables, names, owner.name)
+    made: dict[str, str | None] = {}
+    for name in sorted(wanted):
+        try:
+            frame = _frame(lake, owner.name, name, snapshot, session)
+        except UnsupportedFeatureError as problem:
+            made[name] = problem.message
+        else:
+            frame.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+            made[name] = None
+    return made
+
+
+def _chosen(tables: Sequence[str], names: Sequence[str], schema: str) -> list[str]:
+    known = {folded(name): name for name in names}
+    missing = [name for name in tables if folded(name) not in known]
+    if missing:
+        raise NotFoundError(f"there is no table or view {', '.join(missing)} in schema {schema}", tables=missing)
+    return [known[folded(name)] for name in tables]
+
+
+def _frame(lake: LakeContext, schema: str, name: str, snapshot: int, session: SparkSession) -> DataFrame:
+    query = f"FROM {quoted_path((*split_path(schema), name))}"
+    return Query(lake, query, snapshot, session).to_spark()

@@ -1,23 +1,34 @@
-"""Statements within a transaction."""
+"""Run SQL statements within a transaction: CREATE, DROP, ALTER and COMMENT map to the library's methods."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.data_types import NULL, Field
-from ducklake_core.format.types.message_text import shown
-from ducklake_core.format.types.names import folded
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.macros import table_names
+from ducklake_core.format.types.names import dotted, folded, split_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_parser import data_type_of
-from ducklake_core.format.values.time_zones import in_zone
+from ducklake_core.format.values.temporal import in_zone
+from ducklake_core.sql.parts import (
+    bracketed,
+    column_of,
+    comma_separated,
+    constant_text,
+    find_word,
+    name_of,
+    names_at,
+    only,
+    refuse,
+    table_name,
+    text_between,
+)
+from ducklake_core.sql.staged_queries import StagedQueries, StagedQuery
+from ducklake_core.sql.time_travel import keyword
 from ducklake_core.staging.staged_table import ChangeRows, StagedTable
 from ducklake_core.staging.verbs.rows import RowVerbs
 from ducklake_core.staging.verbs.tables import DefinitionVerbs
@@ -25,14 +36,13 @@ from ducklake_core.staging.verbs.tables import DefinitionVerbs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.format.expressions.predicates import Predicate
-    from ducklake_core.sql.names import Names, ScanTable
-    from ducklake_core.sql.row_changes import ChangeComputed, ComputedChange
+    from ducklake_core.sql.changes import ChangeComputed, ComputedChange
     from ducklake_core.staging.arguments import FrameLike, MissingColumns
-    from ducklake_core.staging.context import LakeContext
-    from ducklake_core.staging.namespace import StagedCatalog
-    from ducklake_core.staging.publish import CommitCoordinator
     from ducklake_core.staging.reads import TransactionTable
+
+
+_FLAGS = ("exists", "replace", "kind", "this", "refresh")
+_LAYOUTS = ("RESET PARTITIONED BY", "RESET SORTED BY", "SET PARTITIONED BY", "SET SORTED BY")
 
 
 class StatementVerbs(RowVerbs, DefinitionVerbs):
@@ -101,151 +111,6 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
             self._select(staged, ChangeRows(request=computed.request, source=computed.source))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedQueries:
-    """Queries over what a transaction has made.
-
-    Attributes:
-        lake: The lake.
-        catalog: What is staged; it refuses when the block has ended.
-        table: Reads of a table inside the transaction.
-        coordinator: Reads of rows with their ids.
-        is_done: Whether an earlier run has committed the transaction, so that nothing is staged.
-    """
-
-    lake: LakeContext
-    catalog: Callable[[], StagedCatalog]
-    table: Callable[[str], TransactionTable]
-    coordinator: CommitCoordinator
-    is_done: bool
-
-    def rows_of(
-        self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
-    ) -> FrameLike:
-        """The rows of a query, as a stream or as a DataFrame of a session.
-
-        Args:
-            query: The query; it sees what the transaction has done.
-            target: Columns that the rows are for, in their order; values are cast to them as DuckDB casts what is inserted.
-            by_name: Whether the names of the query's columns say which of them they are for.
-            spark: The session.
-        """
-        from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.sql.in_process import rows_in_process
-
-        if spark is not None:
-            return self._rows_on_spark(query, target, spark, by_name=by_name)
-        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
-        rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
-        return rows
-
-    def columns_of(self, query: str) -> Schema:
-        """Return the columns of a query with DuckDB's types, some of which Arrow lacks.
-
-        Raises:
-            SchemaError: A type that no column of a lake has, or a name given twice.
-        """
-        from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.sql.in_process import rows_in_process
-
-        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
-        described = rows_in_process(self.lake, self.names(), query, describe=True).read_all()
-        columns: list[Field] = []
-        for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
-            try:
-                columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
-            except DuckLakeError as problem:
-                message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
-                raise SchemaError(message, column=name) from problem
-        return Schema(columns=tuple(columns))
-
-    def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
-        from ducklake_core.sql.query import Query
-        from ducklake_core.sql.time_travel import identifiers
-
-        mentioned = identifiers(query)
-        changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
-        if changed is not None:
-            raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
-        frame = Query(self.lake, query, self.catalog().base.id, spark).to_spark()
-        if target is None or by_name:
-            return frame
-        if len(frame.columns) != len(target):
-            raise UsageError(f"the query has {len(frame.columns)} columns, for {len(target)} of the table")
-        return frame.toDF(*(name for name, _ in target))
-
-    def schema(self, name: str) -> Schema:
-        """The columns of a table as the transaction has made it."""
-        return self.catalog().table(name).state.schema
-
-    def without_macros(self, text: str) -> str:
-        """An expression with macros of the base snapshot in place of their calls."""
-        from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
-
-        with self.lake.reader() as reader:
-            return without_macro_calls(reader, text, self.catalog().base.id)
-
-    def read_with_ids(self, name: str, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
-        """Columns and virtual columns of a table as the transaction has made it; those that it has not are the row id."""
-        catalog = self.catalog()
-        return self.coordinator.read_with_ids(catalog.table(name), catalog.base, columns, where)
-
-    def has(self, name: str) -> bool:
-        """Whether there is a table or view of a name, as the transaction has made it."""
-        return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
-
-    def names(self) -> Names:
-        """What the transaction sees: the base snapshot, with what is staged in place of it."""
-        from ducklake_core.sql.names import NamedTable, lake_names
-
-        catalog = self.catalog()
-        with self.lake.reader() as reader:
-            names = lake_names(self.lake, reader, catalog.base.id)
-        if self.is_done:
-            return names
-        staged = {one.state.id: one for one in catalog.tables}
-        kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
-        own = [
-            NamedTable(
-                id=one.state.id,
-                schema_name=one.state.schema_name,
-                name=one.state.name,
-                open=self._opener(one.name),
-                added_rows=one.rows.row_count,
-            )
-            for one in staged.values()
-        ]
-        views = {one.state.id: one.state for one in catalog.views}
-        base_views = tuple(one for one in names.views if one.id not in views and not catalog.is_dropped_view(one.id))
-        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()), macros=catalog.macros_now(names.macros))
-
-    def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
-        def opened() -> tuple[Schema, ScanTable]:
-            table = self.table(name)
-            return table.schema, lambda columns, where: table.scan(columns=columns, where=where)
-
-        return opened
-
-
-class StagedQuery(Readable):
-    """Rows of a query as a transaction has made them. Made by :meth:`Transaction.sql`."""
-
-    def __init__(self, queries: StagedQueries, sql: str, zone: str) -> None:
-        self._queries = queries
-        self._sql = sql
-        self._zone = zone
-
-    def __repr__(self) -> str:
-        return f"<StagedQuery {shown(self._sql)}>"
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream, computed anew each time, inside the transaction's block."""
-        with in_zone(self._zone):
-            rows = self._queries.rows_of(self._sql)
-        assert isinstance(rows, pa.RecordBatchReader)
-        return rows
-
-
 class _Statement:
     """One statement that changes something."""
 
@@ -263,17 +128,16 @@ class _Statement:
         self._spark = spark
 
     def carry_out(self) -> None:
-        from ducklake_core.sql import definition_statements as definitions
+        from ducklake_core.sql.changes import change_rows
         from ducklake_core.sql.parts import parse_statement, refuse
-        from ducklake_core.sql.row_changes import change_rows
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
         if words[0] == "COMMENT":
-            definitions.comment(self._tx, self._tokens)
+            comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
-            definitions.create_macro(self._tx, self._sql, self._tokens)
-        elif words[0] == "ALTER" and definitions.alter_layout(self._tx, self._sql, self._tokens):
+            create_macro(self._tx, self._sql, self._tokens)
+        elif words[0] == "ALTER" and alter_layout(self._tx, self._sql, self._tokens):
             pass
         elif words[0] == "INSERT":
             self._insert()
@@ -285,7 +149,6 @@ class _Statement:
             refuse(words[0])
 
     def _parsed(self, node: exp.Expression) -> None:
-        from ducklake_core.sql import definition_statements as definitions
         from ducklake_core.sql.parts import only, refuse, table_name
 
         match node:
@@ -295,11 +158,11 @@ class _Statement:
             case exp.Create(kind="TABLE") if node.expression is not None:
                 self._create_as(node)
             case exp.Create():
-                definitions.create(self._tx, self._sql, self._tokens, node)
+                create(self._tx, self._sql, self._tokens, node)
             case exp.Drop():
-                definitions.drop(self._tx, self._tokens, node)
+                drop(self._tx, self._tokens, node)
             case exp.Alter():
-                definitions.alter(self._tx, node)
+                alter(self._tx, node)
             case _:
                 refuse(" ".join(token.text for token in self._tokens[:6]))
 
@@ -314,7 +177,6 @@ class _Statement:
         self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
-        from ducklake_core.sql.definition_statements import partition_keys
         from ducklake_core.sql.parts import find_word, only, table_name, text_between
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
@@ -328,3 +190,203 @@ class _Statement:
         rows = self._queries.rows_of(query, target, spark=self._spark)
         keys = partition_keys(self._sql, self._tokens, node)
         self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=bool(node.args.get("replace")))
+
+
+def create(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
+    """CREATE SCHEMA, VIEW, or TABLE without a query."""
+    or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
+    match node.kind:
+        case "SCHEMA":
+            only(node, "exists", "kind", "this")
+            tx.create_schema(schema_name(tokens), if_not_exists=if_not_exists)
+        case "VIEW":
+            only(node, *_FLAGS, "expression")
+            columns = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
+            query = text_between(sql, tokens, find_word(tokens, "AS") + 1)
+            tx.create_view(table_name(node.this), query, columns=columns, or_replace=or_replace, if_not_exists=if_not_exists)
+        case "TABLE":
+            only(node, *_FLAGS, "properties")
+            if not isinstance(node.this, exp.Schema):
+                refuse("CREATE TABLE without columns")
+            schema = Schema(columns=tuple(column_of(one) for one in node.this.expressions))
+            name, keys = table_name(node.this), partition_keys(sql, tokens, node)
+            tx.create_table(name, schema, partition_by=keys, or_replace=or_replace, if_not_exists=if_not_exists)
+        case kind:
+            refuse(f"CREATE {kind}")
+
+
+def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:
+    """The keys of PARTITIONED BY; other properties are refused."""
+    properties = node.args.get("properties")
+    for one in properties.expressions if properties is not None else ():
+        if not isinstance(one, exp.PartitionedByProperty):
+            refuse(f"{one.sql('duckdb')} in CREATE TABLE")
+    place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
+    return [] if properties is None or place is None else _keys(sql, tokens, place)
+
+
+def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
+    """The texts in the brackets that follow a place."""
+    opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
+    if opened is None:
+        raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")
+    return comma_separated(sql, tokens[opened + 1 : bracketed(tokens, opened) - 1])
+
+
+def create_macro(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> None:
+    """CREATE MACRO with one definition."""
+    words = [keyword(token) for token in tokens]
+    start = find_word(tokens, "MACRO", "FUNCTION") + 1
+    if_not_exists = words[start : start + 3] == ["IF", "NOT", "EXISTS"]
+    start += 3 if if_not_exists else 0
+    opened = next((place for place in range(start, len(tokens)) if tokens[place].token_type == TokenType.L_PAREN), len(tokens))
+    closed = bracketed(tokens, opened)
+    body = find_word(tokens, "AS", start=closed) + 1
+    if body != closed + 1 or body >= len(tokens):
+        raise UsageError("cannot parse the SQL: CREATE MACRO is name(parameters) AS expression")
+    is_table = words[body] == "TABLE"
+    body += is_table
+    if len(comma_separated(sql, tokens[body:])) > 1 and not is_table:
+        refuse("CREATE MACRO with several definitions", "lake.create_macro does it")
+    parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
+    tx.create_macro(
+        _name(tokens[start:opened]),
+        {parameters: text_between(sql, tokens, body)},
+        kind="table" if is_table else "scalar",
+        or_replace=words[1] == "OR",
+        if_not_exists=if_not_exists,
+    )
+
+
+def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
+    """DROP TABLE, VIEW, SCHEMA or MACRO."""
+    only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
+    named = node.args.get("tables") or [node.this]
+    if len(named) != 1:
+        refuse("DROP of several at once")
+    (target,), if_exists = named, bool(node.args.get("exists"))
+    match node.args.get("kind"):
+        case "TABLE":
+            tx.drop_table(table_name(target), if_exists=if_exists)
+        case "VIEW":
+            tx.drop_view(table_name(target), if_exists=if_exists)
+        case "SCHEMA":
+            tx.drop_schema(schema_name(tokens), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
+        case "MACRO" | "FUNCTION":
+            is_table = keyword(tokens[2]) == "TABLE"
+            tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
+        case kind:
+            refuse(f"DROP {kind}")
+
+
+def alter(tx: DefinitionVerbs, node: exp.Alter) -> None:
+    """ALTER TABLE or VIEW with one action."""
+    only(node, "this", "kind", "actions")
+    name, actions = table_name(node.this), node.args["actions"]
+    if len(actions) != 1:
+        refuse("ALTER with several actions")
+    (action,) = actions
+    match action:
+        case exp.AlterRename():
+            new_name = _renamed(name, action.this)
+            if node.args.get("kind") == "VIEW":
+                tx.rename_view(name, new_name)
+            else:
+                tx.rename_table(name, new_name)
+        case exp.ColumnDef():
+            added = column_of(action)
+            if not added.nullable or added.default_is_expression:
+                refuse("ADD COLUMN with NOT NULL or a computed default", "rows that are there have none; alter the column afterwards")
+            tx.add_column(name, (added.name,), added.type, default=added.default, if_not_exists=bool(action.args.get("exists")))
+        case exp.Drop() if action.args.get("kind") == "COLUMN":
+            (column,) = action.args.get("tables") or [action.this]
+            tx.drop_column(name, _path(column), if_exists=bool(action.args.get("exists")))
+        case exp.RenameColumn():
+            tx.rename_column(name, _path(action.this), action.args["to"].name)
+        case exp.AlterColumn():
+            _alter_column(tx, name, action)
+        case _:
+            refuse(f"ALTER ... {action.sql('duckdb')}")
+
+
+def _alter_column(tx: DefinitionVerbs, name: str, action: exp.AlterColumn) -> None:
+    column, args = (action.this.name,), action.args
+    if args.get("using"):
+        refuse("ALTER COLUMN ... USING")
+    if args.get("dtype") is not None:
+        tx.set_column_type(name, column, args["dtype"].sql("duckdb"))
+    elif args.get("default") is not None:
+        text = constant_text(args["default"])
+        if text is None and not isinstance(args["default"], exp.Null):
+            tx.set_default(name, column, expression=args["default"].sql("duckdb"))
+        else:
+            tx.set_default(name, column, text)
+    elif args.get("allow_null") is not None:
+        (tx.drop_not_null if args["allow_null"] else tx.set_not_null)(name, column)
+    elif args.get("drop"):
+        tx.drop_default(name, column)
+    else:
+        refuse(action.sql("duckdb"))
+
+
+def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
+    """ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; False when the statement is none of these."""
+    words = [keyword(token) for token in tokens]
+    place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
+    kind = next((one for one in _LAYOUTS if " ".join(words[place : place + 3]).startswith(one)), None)
+    if words[:2] != ["ALTER", "TABLE"] or kind is None:
+        return False
+    name = _name(tokens[2:place])
+    if kind == "RESET PARTITIONED BY":
+        tx.reset_partitioned_by(name)
+    elif kind == "RESET SORTED BY":
+        tx.reset_sorted_by(name)
+    elif kind == "SET PARTITIONED BY":
+        tx.set_partitioned_by(name, _keys(sql, tokens, place))
+    else:
+        tx.set_sorted_by(name, _keys(sql, tokens, place))
+    return True
+
+
+def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
+    """COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
+    end = find_word(tokens, "IS")
+    kind, value = keyword(tokens[2]), tokens[end + 1 :]
+    if len(value) != 1 or not (value[0].token_type == TokenType.STRING or keyword(value[0]) == "NULL"):
+        raise UsageError("cannot parse the SQL: COMMENT ON TABLE name IS 'text', or NULL")
+    text = value[0].text if value[0].token_type == TokenType.STRING else None
+    parts = names_at(tokens, 3)
+    match kind:
+        case "TABLE" | "VIEW":
+            tx.set_comment(_name(tokens[3:end]), text)
+        case "COLUMN" if len(parts) > 1:
+            tx.set_comment(name_of(parts[:-1]), text, column=(parts[-1],))
+        case "SCHEMA":
+            tx.set_schema_comment(dotted(parts), text)
+        case _:
+            refuse(f"COMMENT ON {kind}")
+
+
+def schema_name(tokens: Sequence[Any]) -> str:
+    """The path of the schema that CREATE or DROP SCHEMA names."""
+    start = find_word(tokens, "SCHEMA") + 1
+    words = [keyword(token) for token in tokens]
+    if words[start] == "IF":
+        start = words.index("EXISTS", start) + 1
+    return dotted(names_at(tokens, start))
+
+
+def _renamed(name: str, target: exp.Expression) -> str:
+    schema = split_name(name)[0]
+    names = table_names(target) if isinstance(target, exp.Table) else (target.name,)
+    if len(names) > 1 and folded(dotted(names[:-1])) != folded(schema):
+        refuse("RENAME TO another schema")
+    return names[-1]
+
+
+def _path(column: exp.Expression) -> tuple[str, ...]:
+    return tuple(part.name for part in column.parts) if isinstance(column, exp.Column) else (column.name,)
+
+
+def _name(tokens: Sequence[Any]) -> str:
+    return name_of(names_at(tokens, 0))

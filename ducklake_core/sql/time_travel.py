@@ -13,15 +13,14 @@ from sqlglot import TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-from ducklake_core.engines.duckdb.constants import query_constant
+from ducklake_core.engines.duckdb.syntax import query_constant
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
-from ducklake_core.format.expressions.sql_trees import parse_text
+from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import folded, quoted_path
-from ducklake_core.format.values.time_zones import instant
-from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
+from ducklake_core.format.values.temporal import instant
+from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _LARGEST = 2**63 - 1
@@ -33,7 +32,7 @@ class TableAt:
     """A table or view at another snapshot.
 
     Attributes:
-        key: Its name in :data:`~ducklake_core.view_sql.sources.OTHER_SNAPSHOTS`.
+        key: Its name in :data:`~ducklake_core.view_sql.scopes.OTHER_SNAPSHOTS`.
         parts: Its name as it was written.
         at: A snapshot's id, or a time.
     """

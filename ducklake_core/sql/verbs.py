@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ducklake_core.catalog.database.retries import REPLAN_RETRIES
+from ducklake_core.catalog.database.failures import REPLAN_RETRIES
 from ducklake_core.errors import CommitConflictError, UsageError
-from ducklake_core.format.values.time_zones import in_zone
+from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.staging.arguments import At, CommitOptions, resolve_at
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ class SqlVerbs(ABC):
         Raises:
             NotFoundError: There is no such schema or table.
         """
-        from ducklake_core.sql.query import statement_zone
-        from ducklake_core.sql.registering import register
+        from ducklake_core.sql.query import register, statement_zone
 
         with in_zone(statement_zone(None, spark)):
             return register(self._context, spark, schema, tables, at)

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.files.locations import file_key, local_part, protocol_of, spelled_like
+from ducklake_core.format.files.paths import file_key, local_part, protocol_of, spelled_like
 from ducklake_core.storage.added_files import AddingRules, inspect_file
 from ducklake_core.storage.filesystems import Storage, printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.format.files.added_files import AddedFile
+    from ducklake_core.format.files.name_mapping import AddedFile
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -55,7 +55,7 @@ def inspect_files(storage: Storage, paths: Sequence[str], rules: AddingRules, sp
         DuckLakeError: As :func:`inspect_file`, of the first file in order that does not fit.
     """
     if spark is not None:
-        from ducklake_core.engines.spark.footers import inspect_on_executors
+        from ducklake_core.engines.spark.probe import inspect_on_executors
 
         return inspect_on_executors(storage, paths, rules, spark)
     with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(paths))), thread_name_prefix="footers") as pool:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.columns import Column
-from ducklake_core.format.expressions.conditions import Condition
+from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
 

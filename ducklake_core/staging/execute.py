@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, assert_never
 import pyarrow as pa
 
 from ducklake_core.catalog.inlined.ddl import may_inline
-from ducklake_core.catalog.reading.known_files import named_files
-from ducklake_core.engines.arrow.changed_rows import ChangedRows, write_updated
+from ducklake_core.catalog.reading.maintenance import named_files
+from ducklake_core.engines.arrow.changes import ChangedRows, write_updated
 from ducklake_core.engines.arrow.frame import ArrowFrame
 from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
-from ducklake_core.engines.arrow.write import write_table
-from ducklake_core.engines.row_changes import change_rows, delete_matching, restore_rows
+from ducklake_core.engines.arrow.writer import write_table
+from ducklake_core.engines.frame import change_rows, delete_matching, restore_rows
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import ROW_ID_COLUMN, WrittenFile
 from ducklake_core.format.files.inlined_rows import InlinedRows
 from ducklake_core.format.layout.flushing import flush_rule
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import committed_at
-from ducklake_core.format.values.time_zones import zone_info
-from ducklake_core.staging.computed_defaults import computed_defaults, inserted_columns
-from ducklake_core.staging.inlining import are_usable, inlined_part
-from ducklake_core.staging.not_null import check_no_nulls
-from ducklake_core.staging.staged_rows import StagedInlined, StagedRows
+from ducklake_core.format.values.temporal import zone_info
+from ducklake_core.staging.staged_rows import (
+    StagedInlined,
+    StagedRows,
+    are_usable,
+    check_no_nulls,
+    computed_defaults,
+    inlined_part,
+    inserted_columns,
+)
 from ducklake_core.staging.staged_table import (
     AddDataFiles,
     AddRows,
@@ -40,16 +45,15 @@ from ducklake_core.staging.staged_table import (
     Selection,
     StagedTable,
     Step,
+    new_write_state,
 )
-from ducklake_core.staging.write_target import new_write_state
 from ducklake_core.storage.delete_files import DeletionVectors
-from ducklake_core.storage.sweeping import sweep_after_error
+from ducklake_core.storage.unfinished import sweep_after_error
 
 if TYPE_CHECKING:
     from ducklake_core.commit.registration import WriteRegistration
     from ducklake_core.engines.arrow.write_state import WriteState
-    from ducklake_core.format.expressions.columns import Column
-    from ducklake_core.format.expressions.conditions import Condition
+    from ducklake_core.format.expressions.conditions import Column, Condition
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.state import Snapshot, TableState
     from ducklake_core.format.types.schema import Schema

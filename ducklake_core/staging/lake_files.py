@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.types.message_text import shown, similar, similar_in_brackets
+from ducklake_core.format.types.text import shown, similar, similar_in_brackets
 
 FILE_NAME = "ducklake.toml"
 _TRUTHS = {"true": True, "false": False}

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.definition_history import changed_definitions
-from ducklake_core.catalog.reading.macros import Macro, macros
+from ducklake_core.catalog.reading.definitions import Macro, ViewState, changed_definitions, macros, views
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.table_rows import COMMENT
-from ducklake_core.catalog.reading.views import ViewState, views
 from ducklake_core.commit import alterations
-from ducklake_core.commit.difference import difference
+from ducklake_core.commit.alterations import difference
 from ducklake_core.format.files.paths import uuid7
 from ducklake_core.format.state import SchemaState, Snapshot, TableListing, TableState
 from ducklake_core.format.types.names import folded, join_name, parent_schema
-from ducklake_core.planning.lake_change_planner import plan_lake_changes
+from ducklake_core.planning.lake_changes import plan_lake_changes
 
 if TYPE_CHECKING:
     from ducklake_core.staging.namespace import StagedCatalog

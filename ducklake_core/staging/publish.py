@@ -1,54 +1,81 @@
-"""From staged tables to a snapshot: commit, and plan again on the newest snapshot when others got in between."""
+"""Commit staged tables, and plan them again on the newest snapshot after a conflict."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ducklake_core.catalog.database.retries import REPLAN_RETRIES
-from ducklake_core.catalog.reading.known_files import named_already
-from ducklake_core.commit.actions import Action, StagedDeleteFile
-from ducklake_core.commit.committer import Committed, Committer
-from ducklake_core.commit.definition_actions import CreateMacro
-from ducklake_core.commit.encrypted_files import check_encrypted
-from ducklake_core.commit.operations import without_details
+from ducklake_core.catalog.database.failures import REPLAN_RETRIES
+from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
+from ducklake_core.catalog.reading.definitions import views as all_views
+from ducklake_core.catalog.reading.maintenance import named_already
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.commit.actions import (
+    Action,
+    CreateMacro,
+    CreateSchema,
+    DropMacro,
+    DropSchema,
+    DropTable,
+    DropView,
+    StagedDeleteFile,
+    TagSchema,
+)
+from ducklake_core.commit.alterations import difference, normalized
+from ducklake_core.commit.committer import Committed, Committer, SweepGuard, check_encrypted
 from ducklake_core.commit.registration import WriteRegistration
-from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_commit_id, other_operation, stored_extra_info
-from ducklake_core.commit.sweep_guard import SweepGuard
+from ducklake_core.commit.request import (
+    CommitRequest,
+    checked_commit_id,
+    new_commit_id,
+    other_operation,
+    stored_extra_info,
+    without_details,
+)
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.frame import Frame
 from ducklake_core.errors import (
+    AlreadyExistsError,
     CommitConflictError,
     CommitOutcomeUnknownError,
     DuckLakeError,
     NotFoundError,
+    StorageError,
     UnsupportedFeatureError,
     UsageError,
 )
+from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import WrittenFile
-from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.planning.plan import ScanPlan
-from ducklake_core.planning.virtual import VIRTUAL_COLUMNS
+from ducklake_core.format.files.paths import beginning_of_write, join
+from ducklake_core.format.state import SchemaState, Snapshot, TableState, is_same_snapshot
+from ducklake_core.format.types.names import folded, parent_schema
+from ducklake_core.planning.plan import VIRTUAL_COLUMNS, ScanPlan
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.staging.execute import StepExecutor
-from ducklake_core.staging.read_set import ReadSet
-from ducklake_core.staging.rebase import check_names, current_state, rebase_definitions, rebase_table, rebase_view
-from ducklake_core.staging.staged_files import StagedFiles
 from ducklake_core.staging.staged_rows import StagedRows
-from ducklake_core.staging.staged_table import DeleteWhere, StagedTable, Step
-from ducklake_core.staging.staged_view import StagedView
-from ducklake_core.storage.sweeping import sweep_after_error
+from ducklake_core.staging.staged_table import Altered, DeleteWhere, StagedTable, StagedView, Step, tagged_view
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.unfinished import sweep_after_error
 
 if TYPE_CHECKING:
-    from ducklake_core.staging.context import LakeContext
-    from ducklake_core.staging.table_cache import Base
+    from ducklake_core.staging.context import Base, LakeContext
+
+
+LONG_SECONDS = 60.0
+"""Seconds after which a transaction asks the store for its files before it commits them: it costs next to nothing of so long a write."""
+_ASKED_AT_ONCE = 16
+
+_OF_TABLES = ("dropped_table", "altered_table", "inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
+"""Kinds of changes that name a table, without those that only move its rows to other files."""
 
 
 class CommitCoordinator:
@@ -471,3 +498,421 @@ def _result(staged: StagedTable, committed: Committed, attempts: int) -> WriteRe
         bytes_added=sum(file.file.file_size_bytes for file in files),
         attempts=attempts,
     )
+
+
+def rebase_definitions(
+    definitions: tuple[Action, ...], tables: Sequence[StagedTable], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
+) -> tuple[Action, ...]:
+    """Select the definitions that still have to be made; a schema that somebody else has created meanwhile is used instead.
+
+    Args:
+        definitions: Schemas to create, and what is to be dropped.
+        tables: Staged tables, of which new ones may name those schemas.
+        reader: The catalog.
+        base: The newer snapshot.
+        conflict: What to raise when they cannot be moved, because what is to be dropped is no longer what it was.
+
+    Raises:
+        AlreadyExistsError: A schema was to be new, and another writer has created it meanwhile.
+    """
+    known = {folded(state.name): state for state in reader.schemas(base.id)}
+    ids = {state.id for state in known.values()}
+    dropped = {(type(action), action.name) for action in definitions if isinstance(action, DropTable | DropView | DropMacro | DropSchema)}
+    remaining: list[Action] = []
+    used: dict[int, SchemaState] = {}
+    for action in definitions:
+        match action:
+            case CreateSchema(name=name):
+                theirs = known.get(folded(name))
+                if theirs is None:
+                    if action.parent_id is not None and action.parent_id >= 0 and action.parent_id not in ids:
+                        raise conflict
+                    around = None if action.parent_id is None else used.get(action.parent_id)
+                    remaining.append(action if around is None else replace(action, parent_id=around.id))
+                    continue
+                _use_schema(action, theirs, tables, conflict)
+                used[action.schema_id] = theirs
+            case CreateMacro():
+                owner = used.get(action.schema_id)
+                if owner is not None:
+                    action = replace(action, schema_id=owner.id, schema_name=owner.name)  # noqa: PLW2901
+                _check_macro(action, definitions, reader, base, conflict)
+                remaining.append(action)
+            case TagSchema(schema_id=schema_id, name=name):
+                theirs = used.get(schema_id) or known.get(folded(name))
+                if schema_id >= 0 and (theirs is None or theirs.id != schema_id):
+                    raise conflict
+                remaining.append(action if theirs is None else replace(action, schema_id=theirs.id))
+            case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
+                if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):
+                    raise conflict
+                remaining.append(action)
+            case _:
+                raise conflict
+    return tuple(remaining)
+
+
+def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
+    if not action.or_existing:
+        message = f"there is a schema {theirs.name!r} already: another writer has created it meanwhile"
+        raise AlreadyExistsError(message, schema=theirs.name) from conflict
+    for staged in tables:
+        if staged.create is not None and staged.create.schema_id == action.schema_id:
+            if staged.state.path != join(theirs.path, staged.create.path):
+                raise conflict
+            staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
+            staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
+            staged.start = replace(staged.start, schema_id=theirs.id, schema_name=theirs.name)
+
+
+def _check_macro(
+    action: CreateMacro, definitions: Sequence[Action], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
+) -> None:
+    if action.schema_id >= 0 and all(state.id != action.schema_id for state in reader.schemas(base.id)):
+        raise conflict
+    dropped = {other.macro_id for other in definitions if isinstance(other, DropMacro)}
+    for macro in macros(reader, base.id):
+        names = (folded(macro.name), macro.kind, macro.schema_id)
+        if names == (folded(action.name), action.kind, action.schema_id) and macro.id not in dropped:
+            name = f"{action.schema_name}.{action.name}"
+            message = f"there is a macro {name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+            raise AlreadyExistsError(message, macro=name, snapshot_id=base.id) from conflict
+
+
+def _is_there(
+    action: DropTable | DropView | DropMacro | DropSchema, reader: CatalogReader, base: Snapshot, known: Mapping[str, SchemaState]
+) -> bool:
+    """Whether the object to drop still has the name that the call gave."""
+    match action:
+        case DropTable(table_id=table_id, name=name):
+            return any((table.id, table.name) == (table_id, name) for table in reader.tables(base.id))
+        case DropView(view_id=view_id, name=name):
+            return any((view.id, view.name) == (view_id, name) for view in all_views(reader, base.id))
+        case DropMacro(macro_id=macro_id):
+            return any(macro.id == macro_id for macro in macros(reader, base.id))
+        case DropSchema(schema_id=schema_id):
+            return any(state.id == schema_id for state in known.values())
+
+
+def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot, schemas: Iterable[SchemaState]) -> Iterator[tuple[type, str]]:
+    """The objects of a schema, by the action that drops them and by name."""
+    yield from ((DropSchema, one.name) for one in schemas if folded(parent_schema(one.name) or "") == folded(action.name))
+    yield from ((DropTable, table.name) for table in reader.tables(base.id) if table.schema_id == action.schema_id)
+    yield from ((DropView, view.name) for view in all_views(reader, base.id) if view.schema_id == action.schema_id)
+    yield from ((DropMacro, macro.name) for macro in macros(reader, base.id) if macro.schema_id == action.schema_id)
+
+
+def check_names(
+    definitions: Sequence[Action],
+    tables: Sequence[StagedTable],
+    views: Sequence[StagedView],
+    reader: CatalogReader,
+    base: Snapshot,
+    conflict: CommitConflictError,
+) -> None:
+    """Raise for new names that another writer has given to a table or view meanwhile, and for names in schemas that one has dropped.
+
+    Raises:
+        AlreadyExistsError: Such a name was given.
+        CommitConflictError: The given one, when the schema of a new name is dropped. Both would commit otherwise, and DuckDB cannot attach
+            a lake with a table in no schema.
+    """
+    schemas = {state.id for state in reader.schemas(base.id)}
+    # Tables and views share one counter of ids, as they share their names.
+    everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
+    ours = {staged.committed.id for staged in everything if staged.committed is not None}
+    ours |= {action.table_id for action in definitions if isinstance(action, DropTable)}
+    ours |= {action.view_id for action in definitions if isinstance(action, DropView)}
+    for staged in everything:
+        state = staged.state
+        if staged.committed is not None and staged.committed.name == state.name:
+            continue
+        if state.schema_id >= 0 and state.schema_id not in schemas:
+            raise conflict
+        for kind, found in (("table", _table(reader, state, base)), ("view", find_view(reader, state.schema_name, state.name, base.id))):
+            if found is not None and found.id not in ours:
+                message = f"there is a {kind} {staged.name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+                raise AlreadyExistsError(message, **{kind: staged.name}, snapshot_id=base.id) from conflict
+
+
+def _table(reader: CatalogReader, state: TableState | ViewState, base: Snapshot) -> TableState | None:
+    try:
+        return reader.table(state.schema_name, state.name, base.id)
+    except NotFoundError:
+        return None
+
+
+def rebase_view(staged: StagedView, reader: CatalogReader, base: Snapshot, conflict: CommitConflictError) -> None:
+    """Make a staged view follow its state at a newer snapshot."""
+    state = staged.state
+    if staged.committed is None or state == staged.committed:
+        return
+    current = next((view for view in all_views(reader, base.id) if view.id == state.id), None)
+    if current is None or current.name != staged.committed.name:
+        raise conflict
+    # A tag of ours takes the place of theirs, and theirs stay where we only rename.
+    staged.state, staged.committed = tagged_view(replace(current, name=state.name), staged.tagged), current
+
+
+def rebase_table(staged: StagedTable, current: TableState | None, conflict: CommitConflictError) -> None:
+    """Make a staged table follow its state at a newer snapshot; its deletes have to be found again afterwards.
+
+    Args:
+        staged: Changed in place.
+        current: The table at the newer snapshot, None when it does not exist there.
+        conflict: What to raise when the written files do not fit.
+
+    Raises:
+        AlreadyExistsError: The table was to be new, and another writer has created it meanwhile.
+    """
+    if current is None and staged.create is None:
+        raise conflict
+    if current is not None and staged.create is not None and not staged.create.or_existing:
+        message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
+        raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
+    if current is not None and staged.committed is not None and staged.is_altered and not _same_name(staged.committed, current):
+        raise conflict
+    start = staged.start if current is None else current
+    if staged.create is not None and not _fits(staged.start, start):
+        raise conflict
+    staged.state, staged.steps = _begun_again(staged, start, conflict)
+    staged.start = start
+    if current is not None:
+        # What both have created or added alike is theirs now, and our rows go there.
+        staged.create, staged.committed = None, current
+        staged.differences = staged.differences if difference(current, staged.state) is not None else ()
+
+
+def _begun_again(staged: StagedTable, start: TableState, conflict: CommitConflictError) -> tuple[TableState, tuple[Step, ...]]:
+    """Replay the steps on another state, as if the transaction had begun after the other commit; the final state, and the new steps."""
+    before, now = staged.start, start
+    steps: list[Step] = []
+    for step in staged.steps:
+        if not isinstance(step, Altered):
+            if not _fits(before, now):
+                raise conflict
+            steps.append(step)
+            continue
+        try:
+            after = normalized(start, step.alteration(now))
+        except DuckLakeError as problem:
+            raise conflict from problem
+        before, now = step.after, after
+        steps.append(replace(step, after=after))
+    return now, tuple(steps)
+
+
+def _same_name(one: TableState, two: TableState) -> bool:
+    return (one.schema_id, one.name) == (two.schema_id, two.name)
+
+
+def _fits(ours: TableState, theirs: TableState) -> bool:
+    """Whether files written for one state of a table fit another."""
+    ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
+    return columns_of(ours) == columns_of(theirs) and ours_keys == theirs_keys and ours.path == theirs.path
+
+
+def columns_of(state: TableState) -> list[tuple[object, ...]]:
+    """The properties of columns that data files depend on: ids, names, types and NOT NULL of all nodes."""
+    return [(node.id, node.name, node.type if node.is_leaf else type(node.type), node.nullable) for node in state.schema.walk()]
+
+
+def current_state(reader: CatalogReader, staged: StagedTable, base: Snapshot, conflict: CommitConflictError) -> TableState | None:
+    """The table as it is now: the one that was asked for, under whatever name, unless another one has its name.
+
+    Raises:
+        CommitConflictError: The given one: the name means another table now, or the id does.
+    """
+    if staged.committed is None or staged.asked is None:
+        return _found(lambda: reader.table(staged.state.schema_name, staged.state.name, base.id))
+    asked, table_id, uuid = staged.asked, staged.committed.id, staged.committed.uuid
+    named = _found(lambda: reader.table(*asked, base.id))
+    if named is not None and (named.id, named.uuid) == (table_id, uuid):
+        return named
+    same = _found(lambda: reader.table_by_id(table_id, base.id))
+    if named is not None or (same is not None and same.uuid != uuid):
+        raise conflict
+    return same
+
+
+def _found(look: Callable[[], TableState]) -> TableState | None:
+    try:
+        return look()
+    except NotFoundError:
+        return None
+
+
+class StagedFiles:
+    """Every file that one transaction has written, and that no snapshot names before it commits.
+
+    Four moments delete some of them: a call that fails (its own), a new plan (delete files, which it writes again), a transaction
+    that surely failed (all), and a commit (those that its snapshot does not name).  Files that cannot be deleted stay as orphans.
+    When the outcome of a commit is unknown, nothing is called and everything stays.
+
+    Args:
+        storage: Where the files are.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._data: list[str] = []
+        self._deletes: list[str] = []
+        self._rewritten: dict[str, str] = {}
+        self._opened = time.monotonic()
+        self._began = time.time()
+
+    def check_there(self) -> None:
+        """Ask the store for the files of a transaction that took long, before they are committed: a sweep may have deleted them.
+
+        Raises:
+            StorageError: One is not there any more.
+        """
+        # One clock stands still while the machine sleeps, the other may be set anew, or be that of another machine.
+        if max(time.monotonic() - self._opened, abs(time.time() - self._began)) < LONG_SECONDS:
+            return
+        gone = self._missing([*self._data, *self._deletes])
+        if gone:
+            raise StorageError(
+                f"{len(gone)} files of this transaction, such as {printable(gone[0])}, are not there any more, so nothing was committed: "
+                "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
+                paths=tuple(map(printable, gone)),
+            )
+
+    def check_added(self, paths: Sequence[str]) -> None:
+        """Check that the store still has files of other writers that are to be added.
+
+        Raises:
+            NotFoundError: One was deleted.
+        """
+        missing = self._missing(paths)
+        if missing:
+            raise NotFoundError(
+                f"{printable(missing[0])} was deleted while it was being added (one of {len(missing):,} such files), so nothing was "
+                "committed: delete_orphaned_files or cleanup_old_files of another process took it for a file that nothing needs. Write "
+                "the file again, and add it while no such operation runs",
+                path=printable(missing[0]),
+            )
+
+    def _missing(self, paths: Sequence[str]) -> list[str]:
+        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
+            return [path for path, is_there in zip(paths, pool.map(self._is_there, paths), strict=True) if not is_there]
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._storage.size(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def add_data_files(self, paths: Iterable[str], write_id: str) -> None:
+        """Note data files of a write, which may have begun before the transaction; a new plan uses them again."""
+        self._data += paths
+        self._began = min(self._began, beginning_of_write(write_id))
+
+    def add_delete_files(self, paths: Iterable[str]) -> None:
+        """Note delete files; a new plan writes others."""
+        self._deletes += paths
+
+    def add_rewritten(self, path: str, new_path: str) -> None:
+        """Note the delete file that takes the place of another one, because a commit expects another snapshot id."""
+        self._rewritten[path] = new_path
+        self._deletes.append(new_path)
+
+    @contextmanager
+    def discarding_on_error(self) -> Iterator[None]:
+        """When the block fails, delete the files that were noted inside it, so that the transaction can continue without them."""
+        data_files, delete_files = len(self._data), len(self._deletes)
+        try:
+            yield
+        except BaseException:
+            self._discard_after(data_files, delete_files)
+            raise
+
+    @contextmanager
+    def discarding_all_on_error(self) -> Iterator[None]:
+        """Delete all files when the block fails, with which the transaction fails."""
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Delete all files, after the transaction surely failed or turned out to be needless."""
+        self._discard_after(0, 0)
+
+    def discard_delete_files(self) -> None:
+        """Delete all delete files, those that a failed commit has written again among them, before a new plan writes others."""
+        self._discard_after(len(self._data), 0)
+        self._rewritten = {}
+
+    def discard_unnamed(self, named: Iterable[str]) -> None:
+        """Delete the files that the snapshot does not name: data files whose rows were deleted again, and delete files written again.
+
+        Args:
+            named: Paths as they were staged; a delete file that was written again since stands for the newest one.
+        """
+        kept = {self._newest(path) for path in named}
+        self._storage.discard([path for path in (*self._data, *self._deletes) if path not in kept])
+
+    def _discard_after(self, data_files: int, delete_files: int) -> None:
+        self._storage.discard([*self._data[data_files:], *self._deletes[delete_files:]])
+        del self._data[data_files:]
+        del self._deletes[delete_files:]
+
+    def _newest(self, path: str) -> str:
+        while path in self._rewritten:
+            path = self._rewritten[path]
+        return path
+
+
+class ReadSet:
+    """Tables of which rows were shown to the user of a transaction.
+
+    The transaction can be carried out again on a newer snapshot when the same would have been seen there: then it is as if it had begun
+    after the other commits. What it has staged itself follows from its calls and from the rows that were there.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[int, TableState] = {}
+
+    def add(self, table: TableState) -> None:
+        """Note a table, in its state before the transaction has changed it."""
+        self._tables[table.id] = table
+
+    def changed(self, reader: CatalogReader, base: Snapshot, newest: Snapshot) -> str | None:
+        """The name of a table that was read, and that others have changed between two snapshots; None when there is none."""
+        if not self._tables:
+            return None
+        found = reader.snapshots(after=base.id - 1, until=newest.id)
+        # Nobody knows what a snapshot has changed that was expired, or whether ids mean what they did where the base is not there.
+        is_known = bool(found) and is_same_snapshot(found[0], base) and len(found) == 1 + newest.id - base.id
+        touched = _touched(found[1:]) if is_known else None
+        changed = (table for table in self._tables.values() if self._is_changed(table, touched, reader, newest))
+        return next((table.qualified_name for table in changed), None)
+
+    @staticmethod
+    def _is_changed(table: TableState, touched: frozenset[int] | None, reader: CatalogReader, newest: Snapshot) -> bool:
+        try:
+            if table.id < 0:
+                # The transaction makes it: nobody else has rows in it, unless somebody has made one of that name as well.
+                reader.table(table.schema_name, table.name, newest.id)
+                return True
+            now = reader.table_by_id(table.id, newest.id)
+        except NotFoundError:
+            return table.id >= 0
+        # The changes of a rename have the new name alone.
+        return (
+            touched is None or now.uuid != table.uuid or table.id in touched or (now.schema_id, now.name) != (table.schema_id, table.name)
+        )
+
+
+def _touched(snapshots: Sequence[Snapshot]) -> frozenset[int] | None:
+    """Ids of the tables with other rows or columns after some snapshots, None when it cannot be known."""
+    found: set[int] = set()
+    for snapshot in snapshots:
+        changes = parse_changes(snapshot.changes)
+        if changes.unknown:
+            return None
+        found.update(number for kind in _OF_TABLES for number in getattr(changes, kind))
+    return frozenset(found)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.arguments import checked
+from ducklake_core.format.types.text import visible
 from ducklake_core.scan import Scan
 from ducklake_core.staging.execute import readable
 from ducklake_core.staging.scanned import Scanned

@@ -1,49 +1,45 @@
-"""The rows that an open transaction has added to one table and deleted from it, laid over a scan of what was committed before it.
-
-Later steps of a transaction, and reads inside it, must see what earlier steps did. So :meth:`StagedRows.overlay_on` changes a plan of the
-base snapshot, file by file; the rows themselves are never copied::
-
-    base plan                         what is staged                          plan of the transaction
-    file 7   deletes: 3.parquet   +   delete file of 7 (cumulative)       =   file 7   deletes: staged.parquet
-    file 8                        +   ended                               =   -
-    file 9   catalog hides 0      +   catalog hides 4 as well             =   file 9   catalog hides 0, 4
-                                  +   new data file                       =   file -1  row ids from -1000 on
-
-    inlined: | columns of the table | rowid | snapshot_id | inlined_table   | file_index          |
-    base     | ...                  | 12    | 5           | ..._data_1_2    | after the files     |   less those that are ended
-    new rows | ...                  | -3    | base + 1    | (not committed) | after all the others|
-
-Ids below 0 stand for files and rows that the catalog does not know yet: whoever finds rows of them gives the ids back, and
-:meth:`StagedRows.without` sorts them into what is committed and what is not.
-"""
+"""Rows that a transaction has added and deleted, laid over a scan of its base snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ducklake_core.catalog.inlined.cells import stored_array
+from ducklake_core.catalog.inlined.ddl import may_inline
 from ducklake_core.catalog.inlined.rows import ROW_ID, SNAPSHOT_ID, TABLE_NAME
+from ducklake_core.catalog.inlined.write import is_readable
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.engines.arrow.positions import Deletions
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.evolution.defaults import OWN_TEXTS, canonical_default, default_scalar, refusal, statement_tree
 from ducklake_core.format.evolution.promotion import bounds_hold
 from ducklake_core.format.expressions import pruning
-from ducklake_core.format.files.added_files import AddedFile
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.expressions.parser import is_null
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, WrittenFile
-from ducklake_core.format.files.inlined_rows import InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
-from ducklake_core.format.files.name_mapping import NameMapping
+from ducklake_core.format.files.inlined_rows import MOST_BYTES, InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
+from ducklake_core.format.files.name_mapping import AddedFile, NameMapping
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.state import TableState
-from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
-from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.data_types import TIMESTAMPTZ, VARIANT, Field
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import ArrowArray, Schema, to_arrow_schema
 from ducklake_core.format.values.arrow_cast import constant_array
-from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column
-from ducklake_core.planning.plan import FileTask, ScanPlan
-from ducklake_core.planning.virtual import FILE_INDEX
+from ducklake_core.planning.plan import FILE_INDEX, FileTask, InlinedColumn, ScanPlan, inlined_column
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.merge import ChangeRequest
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.engines.frame import Frame
+    from ducklake_core.format.expressions.predicates import Scalar
+    from ducklake_core.staging.context import LakeContext
+
 
 _IDENTITY: tuple[InlinedColumn, ...] = ("inlined_table", "rowid")
 NOT_COMMITTED = "(not committed)"
@@ -360,3 +356,157 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
         begin_snapshot=staged.min_snapshot or 0,
         encryption_key=staged.encryption_key,
     )
+
+
+def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Frame]:
+    """The rows of a frame as values for the catalog, or else the frame to write to files.
+
+    A frame goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
+    says, all columns have types that the catalog can hold, and DuckDB can read every value there and flush it. A Spark
+    DataFrame only does when that is asked for: to count its rows first may compute it twice.
+
+    Args:
+        frame: Of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
+        state: The write.
+        inline: False for no frame, True for DataFrames as well.
+
+    Returns:
+        The values, or None; and a frame that still has all rows.
+
+    Raises:
+        SchemaError: The rows do not fit the table.
+        UsageError: A row does not satisfy the row_constraint.
+    """
+    limit = state.options.data_inlining_row_limit
+    asked = inline if inline is not None else frame.inlines_unasked
+    if not limit or not asked or not may_inline(state.schema, state.format_version):
+        return None, frame
+    few, frame = frame.few_rows(limit, MOST_BYTES)
+    if few is None or not few.num_rows:
+        return None, frame
+    from ducklake_core.engines.arrow.write_state import check_row_constraint, fitted, with_computed_defaults
+
+    logical = fitted(with_computed_defaults(few, state), state, physical=False)
+    if state.row_constraint is not None:
+        check_row_constraint(logical, state, state.row_constraint)
+    rows = inlined_rows_of(logical, state.schema)
+    return (rows if are_usable(rows, state.schema, state) else None), frame
+
+
+def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
+    """Whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
+    if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
+        return False
+    most = state.format_version.inlined_limits.most_row_bytes
+    if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
+        return False
+    columns = zip(rows.columns, schema, strict=True)
+    doubtful = [(values, column.type) for values, column in columns if column.type == VARIANT or not column.is_leaf]
+    return all(is_readable(value, kind) for values, kind in doubtful for value in values)
+
+
+def _most_bytes(value: object) -> int:
+    """How long a value may be in a statement.
+
+    >>> _most_bytes("ä"), _most_bytes(b"\\0"), _most_bytes([1, None]), _most_bytes(2.5)
+    (4, 1, 36, 8)
+    """
+    match value:
+        case str():
+            return 4 * len(value)
+        case bytes():
+            return len(value)
+        case list() | dict():
+            return 4 * len(str(value))
+        case _:
+            return 8
+
+
+def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:
+    """Return values for columns that some rows lack, by column id: of defaults that depend on the statement (expressions, and instants
+    that name no time zone), and of constants that are not in their type's own form, such as ``1.5`` for an integer.
+
+    Args:
+        schema: The table's columns.
+        given: Names of the columns that every row has.
+        moment: The time of the statement, in the zone that times without a zone are meant in.
+
+    Raises:
+        UnsupportedFeatureError: A default that neither this library evaluates nor DuckDB, where it is installed, computes once.
+        UsageError: DuckDB refuses to compute it.
+        SchemaError: Its value does not fit the column.
+    """
+    names = {folded(name) for name in given}
+    missing = (column for column in schema if column.default is not None and folded(column.name) not in names)
+    return tuple((column.id, _computed(column, moment)) for column in missing if not _is_plain(column))
+
+
+def inserted_columns(request: ChangeRequest) -> list[str]:
+    """Names of the columns that every branch of a change which inserts rows gives a value."""
+    inserts = [{place for place, _ in clause.values} for clause in request.clauses if clause.action == "insert"]
+    given = set.intersection(*inserts) if inserts else range(len(request.target.columns))
+    return [request.target.columns[place].name for place in given]
+
+
+def _is_plain(column: Field) -> bool:
+    """Return whether the stored default is the value's own text."""
+    if column.default_is_expression or column.type == TIMESTAMPTZ:
+        return False
+    return column.type in OWN_TEXTS or canonical_default(column) == column.default
+
+
+def _computed(column: Field, moment: datetime) -> Scalar:
+    from ducklake_core.engines.arrow.evaluate import check_scalar
+
+    if not column.default_is_expression:
+        # DuckDB stores the text as it was written and reads it in the zone of the session that inserts.
+        return text_literal(column.default or "", column.type)
+    try:
+        scalar = default_scalar(column, moment)
+        check_scalar(scalar, pa.RecordBatch.from_arrays([pa.nulls(0)], names=["rows"]), column)
+    except UnsupportedFeatureError as problem:
+        from ducklake_core.engines.duckdb.syntax import constant
+
+        try:
+            return constant(statement_tree(column, moment), column.type)
+        except UnsupportedFeatureError as refused:
+            raise refusal(column, f"{_reason(problem)}, and {refused.message}") from problem
+    return scalar
+
+
+def _reason(problem: UnsupportedFeatureError) -> str:
+    return str(problem.details.get("reason", problem.message))
+
+
+def check_no_nulls(
+    lake: LakeContext, table: TableState, column: str, session: Any = None, overlay: Callable[[ScanPlan], ScanPlan] | None = None
+) -> None:
+    """Refuse a column that has NULL in a live row.
+
+    Files whose statistics say that they have none are not opened; of the others that one column is read, batch by batch, up to
+    the first NULL.
+
+    Args:
+        lake: The table's lake.
+        table: The table at the snapshot to look at, with the columns that a transaction has made of it.
+        column: A top-level column of those.
+        session: A Spark session, whose executors look; this process does without it.
+        overlay: What the transaction has done to its rows.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    from ducklake_core.scan import Scan
+
+    name = table.schema.column(column).name
+    where = is_null(table.schema, (name,))
+    scan = Scan(table=table, columns=[name], where=where, reader=lake.reader, storage=lake.storage, overlay=overlay)
+    found = any(batch.num_rows for batch in scan.to_batches()) if session is None else not scan.to_spark(session).isEmpty()
+    if found:
+        raise SchemaError(
+            f"column {name!r} of {table.qualified_name} has NULL in it at snapshot {table.snapshot_id}; "
+            "give those rows a value, or delete them, before it becomes NOT NULL",
+            table=table.qualified_name,
+            column=name,
+            snapshot_id=table.snapshot_id,
+        )

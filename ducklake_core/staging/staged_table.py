@@ -1,35 +1,67 @@
-"""One table within an open transaction: what is staged for it, and how its deletes are planned on a snapshot."""
+"""One table or view within an open transaction: staged changes, new columns, and the target of writes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, EndFiles, EndInlined, InlineDeletes, InsertInlined
-from ducklake_core.commit.alterations import Alteration
-from ducklake_core.commit.definition_actions import CreateTable
-from ducklake_core.commit.difference import difference, find_transient_columns, inlining, normalized, same_keys
+from ducklake_core.catalog.reading.definitions import ViewState
+from ducklake_core.catalog.reading.table_rows import COMMENT
+from ducklake_core.commit.actions import (
+    Action,
+    AddDeleteFiles,
+    AddFiles,
+    AlterView,
+    AppendFiles,
+    CreateSchema,
+    CreateTable,
+    CreateView,
+    EndFiles,
+    EndInlined,
+    InlineDeletes,
+    InsertInlined,
+)
+from ducklake_core.commit.alterations import (
+    Alteration,
+    difference,
+    find_transient_columns,
+    inlining,
+    normalized,
+    partition_spec,
+    restore_definition,
+    same_keys,
+)
 from ducklake_core.commit.request import Lookup
-from ducklake_core.format.files.added_files import AddedFile, same_mapping
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.evolution.defaults import with_initial_defaults
+from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.inlined_rows import InlinedRows
-from ducklake_core.format.files.name_mapping import NameMapping
-from ducklake_core.format.state import TableState
-from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import join_name
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.files.name_mapping import AddedFile, NameMapping, same_mapping
+from ducklake_core.format.layout.chosen_partitions import key_expression
+from ducklake_core.format.layout.sorting import sort_orders
+from ducklake_core.format.options import Options
+from ducklake_core.format.state import LakeInfo, SchemaState, TableState
+from ducklake_core.format.types.data_types import Field, StructType, children_of
+from ducklake_core.format.types.names import folded, join_name, split_path
+from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 from ducklake_core.staging.staged_rows import StagedFile, StagedInlined, StagedRows
 
 if TYPE_CHECKING:
-    from ducklake_core.engines.arrow.merge_source import MergeSource
-    from ducklake_core.engines.arrow.row_request import ChangeRequest
+    from ducklake_core.engines.arrow.merge import ChangeRequest, MergeSource
     from ducklake_core.engines.frame import Frame
-    from ducklake_core.format.expressions.columns import Column
-    from ducklake_core.format.expressions.conditions import Condition
-    from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.expressions.conditions import Column, Condition
+    from ducklake_core.format.expressions.predicates import Predicate, Scalar
     from ducklake_core.format.files.partitioning import PartitionSpec
+    from ducklake_core.staging.arguments import MissingColumns, SchemaEvolution
+    from ducklake_core.storage.filesystems import Storage
+
+
+TagKey: TypeAlias = tuple[str | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,3 +346,383 @@ def _lookup(step: Step) -> Lookup | None:
 
 def _with_keys(file: WrittenFile, keys: PartitionSpec | None) -> WrittenFile:
     return file if keys is not None else replace(file, partition_values=())
+
+
+def new_schema(
+    name: str, parent: SchemaState | None, local_id: int, info: LakeInfo, *, or_existing: bool = False
+) -> tuple[CreateSchema, SchemaState]:
+    """A schema to create, and its state as later changes of the transaction see it.
+
+    Args:
+        name: Its path.
+        parent: The schema that it is in, None for one at the top.
+    """
+    uuid = paths.uuid7()
+    # One name may be in several schemas, and all directories are beside each other.
+    path = paths.directory_name(split_path(name)[-1], uuid) if parent is None else f"{uuid}/"
+    state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
+    parent_id = None if parent is None else parent.id
+    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path, parent_id=parent_id, or_existing=or_existing), state
+
+
+def new_table(
+    schema: SchemaState,
+    name: str,
+    columns: Schema,
+    *,
+    local_id: int,
+    partition_by: Sequence[str],
+    comment: str | None,
+    options: Mapping[str, str],
+    snapshot_id: int,
+    or_existing: bool = False,
+    uuid: str | None = None,
+    format_version: FormatVersion = DEFAULT_VERSION,
+) -> tuple[CreateTable, TableState]:
+    """A table to create, and its state as later changes of the transaction see it.
+
+    Args:
+        format_version: The version of the lake.
+        uuid: Its uuid where that is normalized, as it names the directory in which files may be already.
+
+    Raises:
+        SchemaError: Columns or partition keys that no table can have.
+    """
+    check_names(columns, format_version)
+    numbered = with_ids(with_initial_defaults(columns))
+    spec = partition_spec(partition_by, numbered, format_version)
+    uuid = uuid or paths.uuid7()
+    path = paths.directory_name(name, uuid)
+    create = CreateTable(
+        table_id=local_id,
+        schema_id=schema.id,
+        schema_name=schema.name,
+        name=name,
+        uuid=uuid,
+        path=path,
+        schema=numbered,
+        partition_spec=spec,
+        comment=comment,
+        or_existing=or_existing,
+    )
+    state = TableState(
+        id=local_id,
+        uuid=uuid,
+        name=name,
+        schema_id=schema.id,
+        schema_name=schema.name,
+        path=paths.join(schema.path, path),
+        schema=numbered,
+        snapshot_id=snapshot_id,
+        schema_version=0,
+        next_column_id=1 + sum(1 for _ in numbered.walk()),
+        partition_spec=spec,
+        options=options,
+        comment=comment,
+        format_version=format_version,
+    )
+    return create, state
+
+
+def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> TableState:
+    """A new table's state with the definition of an earlier table, its column ids included, and options that are set for it alone."""
+    state = restore_definition(replace(new, options={**new.options, **options}), then=then)
+    return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
+
+
+def evolve(
+    state: TableState,
+    frame: Schema,
+    mode: SchemaEvolution,
+    missing_columns: MissingColumns,
+    holds_only_nulls: Callable[[Field, bool], bool] | None = None,
+) -> tuple[TableState, tuple[str, ...]]:
+    """The table's state after it was made to fit a frame, and what differs.
+
+    Args:
+        state: The table.
+        frame: The frame's columns.
+        mode: ``strict`` or ``additive``.
+        missing_columns: Whether a frame may lack columns that have no default.
+        holds_only_nulls: Whether a column that does not fit, or may not, has no value in any row, so that it may be replaced.
+
+    Raises:
+        SchemaError: The frame does not fit and the mode does not allow what would make it fit, or it lacks columns without a default
+            and must not.
+    """
+    if _same_columns(state.schema, frame):
+        return state, ()
+    from ducklake_core.format.evolution.reconciliation import reconcile
+
+    found = reconcile(state.schema, frame, mode, state.next_column_id, holds_only_nulls)
+    if found.missing and missing_columns == "error":
+        raise lacking_columns(state.qualified_name, found.missing)
+    if not found.added and not found.ended:
+        return state, ()
+    known = {column.id for column in state.schema}
+    for column in found.schema:
+        if column.id not in known:
+            check_reserved(column.name, state.format_version)
+    highest = max(node.id for node in found.schema.walk())
+    comments = {column.name: state.column_comments[column.id] for column in state.schema if column.id in state.column_comments}
+    after = replace(
+        state,
+        schema=found.schema,
+        next_column_id=max(state.next_column_id, highest + 1),
+        column_comments={
+            **state.column_comments,
+            **{column.id: comments[column.name] for column in found.schema if column.id not in known and column.name in comments},
+        },
+    )
+    return after, tuple(str(difference) for difference in found.differences)
+
+
+def evolved(
+    state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns, replaced: Collection[int] = ()
+) -> TableState:
+    """The table's state after it was made to fit a frame.
+
+    Args:
+        state: The table.
+        frame: The frame's columns.
+        mode: ``strict`` or ``additive``.
+        missing_columns: Whether a frame may lack columns that have no default.
+        replaced: Ids of columns that hold only NULL and give way to columns of the frame.
+    """
+    return evolve(state, frame, mode, missing_columns, lambda column, _: column.id in replaced)[0]
+
+
+def check_whole_structs(state: TableState, frame: Schema) -> None:
+    """Raise for an upsert whose structs lack fields of the table: matched rows would lose the values of these fields.
+
+    Raises:
+        SchemaError: A struct of the frame lacks a field.
+    """
+    missing = [path for column in state.schema if (mine := frame.find(column.name)) for path in _lacking(column, mine, column.name)]
+    if missing:
+        raise SchemaError(
+            f"The data for an upsert of {state.qualified_name} lacks {', '.join(missing)}. Rows that match would lose their values there. "
+            "Add the fields to the data, or change single fields with UPDATE in lake.sql",
+            table=state.qualified_name,
+            columns=tuple(missing),
+        )
+
+
+def _lacking(ours: Field, theirs: Field, path: str) -> Iterator[str]:
+    given = {folded(child.name): child for child in children_of(theirs.type)}
+    for child in children_of(ours.type):
+        mine = given.get(folded(child.name))
+        if mine is not None:
+            yield from _lacking(child, mine, f"{path}.{child.name}")
+        elif isinstance(ours.type, StructType) and isinstance(theirs.type, StructType):
+            yield f"{path}.{child.name}"
+
+
+def check_not_lacking(state: TableState, frame: Schema) -> None:
+    """Raise for a frame that lacks columns of the table that have no default, whatever else differs.
+
+    Raises:
+        SchemaError: It lacks some.
+    """
+    missing = tuple(column.name for column in state.schema if column.default is None and frame.find(column.name) is None)
+    if missing:
+        raise lacking_columns(state.qualified_name, missing)
+
+
+def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_columns='null'") -> SchemaError:
+    """Return the error for a frame that lacks columns of the table that have no default.
+
+    Args:
+        table: ``schema.table``.
+        missing: Paths of the columns and struct fields.
+        option: The setting that allows it, as the caller writes it.
+    """
+    names = ", ".join(repr(path) for path in missing)
+    noun, pronoun = ("column", "it") if len(missing) == 1 else ("columns", "them")
+    return SchemaError(
+        f"the data lacks {noun} {names} of {table}, which would be NULL in new rows: add {pronoun} to the data, or allow it with {option}",
+        table=table,
+        columns=tuple(missing),
+        missing_columns=tuple(missing),
+    )
+
+
+def is_key(state: TableState, column: Field) -> bool:
+    """Return whether rows are partitioned or sorted by a column, or by a part of it."""
+    nodes = {node.id for node in column.walk()}
+    partitioned = state.partition_spec is not None and any(key.column_id in nodes for key in state.partition_spec.fields)
+    return partitioned or any(folded(column.name) in folded(key.expression) for key in state.sort_keys)
+
+
+def _same_columns(table: Schema, frame: Schema) -> bool:
+    def shape(field: Field) -> object:
+        return folded(field.name), str(field.type)
+
+    return [shape(column) for column in table] == [shape(column) for column in frame]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table that a write goes to, and how it is made when it is missing."""
+
+    name: str
+    create: bool
+    partition_by: tuple[str, ...]
+    comment: str | None
+
+    def check_existing(self, table: TableState) -> None:
+        """Refuse what was said for a new table, when the table is there and is not so.
+
+        Raises:
+            UsageError: Other partition keys than the table's, or another comment.
+            SchemaError: Partition keys that the table cannot have.
+        """
+        name = table.qualified_name
+        if self.partition_by:
+            wanted, present = partition_spec(self.partition_by, table.schema, table.format_version), table.partition_spec
+            if wanted is None or present is None or wanted.fields != present.fields:
+                keys = ", ".join(key_expression(key) for key in present.fields) if present is not None else "nothing"
+                raise UsageError(
+                    f"table {name} is partitioned by {keys}, not by {', '.join(self.partition_by)}: leave partition_by out, or change the "
+                    "keys with set_partitioned_by",
+                    table=name,
+                )
+        if self.comment is not None and self.comment != table.comment:
+            raise UsageError(
+                f"table {name} has another comment than the given one: leave comment out, or change it with set_comment", table=name
+            )
+
+
+def check_replaceable(table: TableState, inline: bool | None) -> None:
+    """Refuse to replace whatever partitions a frame has where there are none, or where its rows are to stay in the catalog.
+
+    Raises:
+        UsageError: The table has no partition keys.
+        UnsupportedFeatureError: The rows shall be inlined.
+    """
+    name = table.qualified_name
+    if table.partition_spec is None:
+        raise UsageError(f"table {name} has no partition keys: overwrite all of it, or rows of it with where=...", table=name)
+    if inline:
+        raise UnsupportedFeatureError(
+            "rows that replace the partitions that they are in go to files, which know their partitions: leave inline away", table=name
+        )
+
+
+def new_write_state(
+    table: TableState,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    defaults: tuple[tuple[int, Scalar], ...] = (),
+    row_constraint: Predicate | None = None,
+    write_id: str | None = None,
+) -> WriteState:
+    """Build the settings for the writers of a table's new files.
+
+    Args:
+        table: The table as the write leaves it behind.
+        info: The lake.
+        storage: How to reach its files.
+        defaults: What columns that rows lack get, by column id, where it is computed.
+        row_constraint: What every row must satisfy.
+        write_id: Mark of the write, a new one when None.
+
+    Raises:
+        UnsupportedFeatureError: The catalog names a directory that the lake has no business to write to.
+    """
+    name, options = join_name(table.schema_name, table.name), Options.from_mapping(table.options)
+    return WriteState(
+        table=name,
+        directory=info.checked_location(table.path, f"table {name}", table=name),
+        schema=table.schema,
+        partition_spec=table.partition_spec,
+        storage=storage,
+        encrypted=info.encrypted,
+        format_version=table.format_version,
+        options=options,
+        defaults=defaults,
+        row_constraint=row_constraint,
+        sort=sort_orders(table.sort_keys, table.schema, name) if options.sort_on_insert else (),
+        write_id=write_id or paths.write_id(),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedView:
+    """The changes of a transaction to one view.
+
+    Attributes:
+        state: The view as later calls of the transaction see it; a negative id while it is not committed.
+        committed: The view at the transaction's base snapshot, None when the transaction creates it.
+        altered: Whether it was commented on or tagged.
+        tagged: What was done to its tags, by column (None for the view itself) and key.
+    """
+
+    state: ViewState
+    committed: ViewState | None
+    altered: bool = False
+    tagged: Mapping[TagKey, str | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``schema.view``, quoted where needed."""
+        return join_name(self.state.schema_name, self.state.name)
+
+    def rename(self, name: str) -> None:
+        """Under another name in the same schema."""
+        self.state = replace(self.state, name=name)
+
+    def comment(self, text: str | None) -> None:
+        """With another comment, or none."""
+        self.tag(COMMENT, text)
+
+    def tag(self, key: str, value: str | None, column: str | None = None) -> None:
+        """With another tag of its own or of a column, or without it."""
+        where = (None if column is None else self.state.commented_column(column), key)
+        self.state = tagged_view(self.state, {where: value})
+        self.tagged = {**self.tagged, where: value}
+        self.altered = True
+
+    def actions(self) -> Iterator[Action]:
+        """Everything staged, as the commit takes it."""
+        state, before = self.state, self.committed
+        if before is None:
+            yield CreateView(
+                view_id=state.id,
+                schema_id=state.schema_id,
+                schema_name=state.schema_name,
+                name=state.name,
+                uuid=state.uuid,
+                dialect=state.dialect,
+                sql=state.sql,
+                column_aliases=state.column_aliases,
+                comment=state.comment,
+                tags=tuple(sorted(state.tags.items())),
+                column_comments=tuple(sorted(state.column_comments.items())),
+                altered=self.altered,
+            )
+            return
+        tags = tuple((*where, value) for where, value in self.tagged.items() if _tags(before).get(where) != value)
+        if state.name != before.name or tags:
+            yield AlterView(
+                view_id=before.id,
+                schema_id=before.schema_id,
+                schema_name=before.schema_name,
+                name=before.name,
+                new_name=state.name if state.name != before.name else None,
+                tags=tags,
+            )
+
+
+def tagged_view(state: ViewState, tags: Mapping[TagKey, str | None]) -> ViewState:
+    """A view with some tags changed, the comment perhaps among them."""
+    found = {where: value for where, value in (_tags(state) | dict(tags)).items() if value is not None}
+    own = {key: value for (column, key), value in found.items() if column is None}
+    columns = {column: value for (column, _), value in found.items() if column is not None}
+    return replace(state, comment=own.pop(COMMENT, None), tags=own, column_comments=columns)
+
+
+def _tags(state: ViewState) -> dict[TagKey, str | None]:
+    own: dict[TagKey, str | None] = {(None, key): value for key, value in state.tags.items()}
+    return own | {(None, COMMENT): state.comment} | {(column, COMMENT): text for column, text in state.column_comments.items()}

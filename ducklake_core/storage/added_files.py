@@ -1,32 +1,77 @@
-"""One file that is to be added to a table: its footer against the table's columns and partition keys."""
+"""Check a Parquet file that is to be added to a table: columns, partition values and statistics in its footer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from decimal import Decimal
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.files.added_files import AddedFile, accepted_types, fits
+from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
-from ducklake_core.format.files.name_mapping import MappedColumn, path_keys, plain_text, unquoted
+from ducklake_core.format.files.name_mapping import AddedFile, MappedColumn, accepted_types, fits, path_keys, plain_text, unquoted
 from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionField, PartitionSpec
 from ducklake_core.format.files.paths import relative_to
+from ducklake_core.format.files.statistics import truncate_bounds
 from ducklake_core.format.layout.transforms import partition_arrays
-from ducklake_core.format.types.data_types import FLOATS, GEOMETRY, VARIANT, DecimalType, Field, ListType, MapType, StructType
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    GEOMETRY,
+    INT32,
+    INT64,
+    INTERVAL,
+    JSON,
+    PRIMITIVES,
+    TIME,
+    TIME_NS,
+    TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMPTZ,
+    UUID,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+)
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import ArrowType, Schema
 from ducklake_core.format.values.arrow_cast import constant_array
+from ducklake_core.format.values.leaf_values import order_key, stat_value
+from ducklake_core.format.values.leaf_values import to_text as stat_text
 from ducklake_core.format.values.value_text import from_cast_text, from_text, to_cast_text, to_text
-from ducklake_core.storage.external_columns import ForeignColumn, ForeignLeaf, external_columns
-from ducklake_core.storage.external_statistics import external_statistics
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_footer import Footer, read_footer
+from ducklake_core.storage.parquet_files import Footer, read_footer
 
 _SYSTEM_IDS = (ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID)
 _CALENDAR: tuple[Literal["year", "month", "day", "hour"], ...] = ("year", "month", "day", "hour")
+
+Unit: TypeAlias = Literal["ms", "us", "ns"]
+_UNITS: dict[str, Unit] = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+_PHYSICAL: dict[str, DataType] = {
+    "BOOLEAN": BOOLEAN, "INT32": INT32, "INT64": INT64, "INT96": TIMESTAMP, "FLOAT": FLOAT32, "DOUBLE": FLOAT64,
+    "BYTE_ARRAY": BLOB, "FIXED_LEN_BYTE_ARRAY": BLOB,
+}  # fmt: skip
+_LOCAL_TIMESTAMPS: dict[Unit, DataType] = {"ms": TIMESTAMP_MS, "us": TIMESTAMP, "ns": TIMESTAMP_NS}
+_ANNOTATED: dict[str, DataType] = {
+    "STRING": VARCHAR, "ENUM": VARCHAR, "JSON": JSON, "UUID": UUID, "DATE": DATE, "INTERVAL": INTERVAL, "GEOMETRY": GEOMETRY,
+}  # fmt: skip
+
+_NANOSECONDS: dict[Unit, int] = {"ms": 1_000_000, "us": 1000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,3 +342,175 @@ def _constant(leaf: Field, text: str | None, rows: int) -> ColumnStatistics:
     if leaf.type in FLOATS and from_text(text, leaf.type) != from_text(text, leaf.type):
         return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=rows, null_count=0, contains_nan=True)
     return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=rows, null_count=0, min_value=text, max_value=text)
+
+
+def external_statistics(metadata: pq.FileMetaData, leaf: ForeignLeaf, column: Field) -> ColumnStatistics:
+    """Convert the bounds of a footer to the catalog's texts for the table's column; None where there are none.
+
+    Whether there is NaN is never known, as in DuckDB.
+
+    Args:
+        metadata: The file's footer.
+        leaf: The file's column.
+        column: The leaf of the table that it stands for.
+    """
+    chunks = [metadata.row_group(number).column(leaf.position) for number in range(metadata.num_row_groups)]
+    slots = sum(chunk.num_values for chunk in chunks)
+    nulls = _null_count(chunks, leaf)
+    low, high = _bounds(chunks, leaf, column.type)
+    kept = truncate_bounds(low, high, column.type)
+    return ColumnStatistics(
+        column_id=column.id,
+        column_size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+        value_count=None if nulls is None else slots - nulls,
+        null_count=nulls,
+        min_value=kept.min_value,
+        max_value=kept.max_value,
+        exact_min=kept.exact_min,
+        exact_max=kept.exact_max,
+        # Footers may cut what they hold, and few say so.
+        min_is_exact=False,
+        max_is_exact=False,
+    )
+
+
+def _null_count(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf) -> int | None:
+    counts = [chunk.statistics.null_count if chunk.is_stats_set and chunk.statistics.has_null_count else None for chunk in chunks]
+    if None in counts:
+        return 0 if leaf.never_null and not any(counts) else None
+    return int(sum(count for count in counts if count is not None))
+
+
+def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: DataType) -> tuple[str | None, str | None]:
+    nothing = (None, None)
+    if not leaf.has_bounds:
+        return nothing
+    lows: list[object] = []
+    highs: list[object] = []
+    for chunk in chunks:
+        found = chunk.statistics if chunk.is_stats_set else None
+        if found is not None and found.has_null_count and found.null_count == chunk.num_values:
+            continue
+        if found is None or not found.has_min_max:
+            return nothing
+        try:
+            low, high = _value(found.min_raw, leaf, wanted, upper=False), _value(found.max_raw, leaf, wanted, upper=True)
+        except (CorruptFileError, UnicodeDecodeError, ValueError, ArithmeticError):
+            # Not the bounds of such values, whatever they are.
+            return nothing
+        if low is None or high is None or _is_nan(low) or _is_nan(high):
+            return nothing
+        lows.append(low)
+        highs.append(high)
+    if not lows:
+        return nothing
+    # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be texts of dates.
+    said = DATE if leaf.type == DATE else wanted
+    try:
+        return stat_text(min(lows, key=order_key), said), stat_text(max(highs, key=order_key), said)
+    except (SchemaError, UnsupportedFeatureError, ArithmeticError):
+        return nothing
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _value(raw: object, leaf: ForeignLeaf, wanted: DataType, *, upper: bool) -> object | None:
+    """A bound in the Python form of the table's type; rounded outwards where that is coarser."""
+    if leaf.unit is None:
+        value = stat_value(raw, leaf.type)
+        return value.quantize(Decimal(1).scaleb(-wanted.scale)) if isinstance(wanted, DecimalType) and isinstance(value, Decimal) else value
+    if not isinstance(raw, int):
+        raise CorruptFileError(f"statistics of a column of times hold {raw!r}")
+    nanoseconds = raw * _NANOSECONDS[leaf.unit]
+    if wanted in (TIMESTAMP_NS, TIME_NS):
+        return nanoseconds
+    return -(-nanoseconds // 1000) if upper else nanoseconds // 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignLeaf:
+    """One leaf column as a file describes it.
+
+    Attributes:
+        position: Its number among all leaf columns.
+        type: The type that DuckDB takes it for.
+        unit: Unit of its times and timestamps.
+        has_bounds: Whether the statistics of such columns can be read as values.
+        never_null: Whether NULL cannot be in it.
+    """
+
+    position: int
+    type: DataType
+    unit: Unit | None = None
+    has_bounds: bool = True
+    never_null: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignColumn:
+    """A column, or a node within one, of a file.
+
+    Attributes:
+        name: Its name; ``list``, ``key`` and ``value`` within lists and maps, whatever the file calls them.
+        kind: Whether it is a leaf or what is made of its children.
+        field_id: The Parquet field id, None where it has none.
+        leaf: What is known of a leaf.
+        children: Nodes below it.
+    """
+
+    name: str
+    kind: Literal["leaf", "struct", "list", "map"]
+    field_id: int | None = None
+    leaf: ForeignLeaf | None = None
+    children: tuple[ForeignColumn, ...] = ()
+
+
+def external_columns(metadata: pq.FileMetaData) -> tuple[ForeignColumn, ...]:
+    """All columns of a file, in its order."""
+    leaves = (_leaf(metadata.schema.column(number), number) for number in range(metadata.num_columns))
+    return tuple(_column(field, field.name, leaves) for field in metadata.schema.to_arrow_schema())
+
+
+def _column(field: pa.Field[ArrowType], name: str, leaves: Iterator[ForeignLeaf]) -> ForeignColumn:
+    """A node and its leaves, which come in the order of the tree."""
+    arrow = field.type
+    field_id = (field.metadata or {}).get(b"PARQUET:field_id")
+    number = None if field_id is None else int(field_id)
+    if pa.types.is_struct(arrow):
+        children = tuple(_column(child, child.name, leaves) for child in arrow.fields)
+        return ForeignColumn(name=name, kind="struct", field_id=number, children=children)
+    if pa.types.is_map(arrow):
+        key, value = _column(arrow.key_field, "key", leaves), _column(arrow.item_field, "value", leaves)
+        return ForeignColumn(name=name, kind="map", field_id=number, children=(key, value))
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return ForeignColumn(name=name, kind="list", field_id=number, children=(_column(arrow.value_field, "list", leaves),))
+    return ForeignColumn(name=name, kind="leaf", field_id=number, leaf=next(leaves))
+
+
+def _leaf(column: pq.ColumnSchema, position: int) -> ForeignLeaf:
+    annotation = column.logical_type
+    facts = json.loads(annotation.to_json())
+    never_null = column.max_definition_level == 0
+    kind = annotation.type
+    data_type: DataType
+    if kind == "TIMESTAMP":
+        unit = _UNITS[facts["timeUnit"]]
+        if facts.get("is_from_converted_type"):
+            # Without a word on zones, as in files of old writers, DuckDB takes them for local ones.
+            data_type = TIMESTAMP
+        else:
+            data_type = TIMESTAMPTZ if facts["isAdjustedToUTC"] else _LOCAL_TIMESTAMPS[unit]
+        return ForeignLeaf(position=position, type=data_type, unit=unit, never_null=never_null)
+    if kind == "TIME":
+        unit = _UNITS[facts["timeUnit"]]
+        return ForeignLeaf(position=position, type=TIME_NS if unit == "ns" else TIME, unit=unit, never_null=never_null)
+    if kind == "DECIMAL":
+        data_type = DecimalType(precision=facts["precision"], scale=facts["scale"])
+    elif kind == "INT":
+        data_type = PRIMITIVES[f"{'' if facts['isSigned'] else 'u'}int{facts['bitWidth']}"]
+    else:
+        data_type = _ANNOTATED.get(kind, _PHYSICAL[column.physical_type])
+    has_bounds = column.physical_type != "INT96" and kind not in ("INTERVAL", "FLOAT16")
+    return ForeignLeaf(position=position, type=data_type, has_bounds=has_bounds, never_null=never_null)

@@ -17,14 +17,19 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, StoreUnavailableError, UnsupportedFeatureError
-from ducklake_core.format.files.azure_paths import azure_path
-from ducklake_core.format.files.locations import canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
-from ducklake_core.storage.azure import check_account, secret_parts, with_account
-from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
-from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
-from ducklake_core.storage.store_errors import classify_store_error
-from ducklake_core.storage.timeouts import with_timeouts
-from ducklake_core.storage.uploads import Upload, wait_briefly
+from ducklake_core.format.files.paths import azure_path, canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
+from ducklake_core.storage.stores import (
+    check_account,
+    classify_store_error,
+    identity,
+    is_no_path,
+    opened,
+    secret_parts,
+    was_unlinked,
+    with_account,
+    with_timeouts,
+)
+from ducklake_core.storage.uploads import StoredFile, Upload, list_directories, list_local, list_s3, wait_briefly
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
-from ducklake_core.storage.timeouts import TimeLimitError
+from ducklake_core.storage.stores import TimeLimitError
 
 Answer = TypeVar("Answer")
 

@@ -13,10 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import DuckLakeError, StorageError
-from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, WrittenFile
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, EncryptionKey, WrittenFile
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -34,12 +32,10 @@ from ducklake_core.format.types.data_types import (
     DataType,
     Field,
 )
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.storage.file_statistics import StatisticsCollector
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.storage.file_statistics import StatisticsCollector, parquet_paths
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.leaf_arrays import parquet_paths
-from ducklake_core.storage.parquet_footer import footer_size
-from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
+from ducklake_core.storage.parquet_files import ONE_PAGE, encrypting_sink, footer_size
 from ducklake_core.storage.uploads import discard
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format.files.statistics import truncate_bounds
-from ducklake_core.format.files.variant_statistics import FieldStatistics, to_json
-from ducklake_core.format.types.arrow_types import ArrowArray
+from ducklake_core.format.files.statistics import FieldStatistics, to_json, truncate_bounds
 from ducklake_core.format.types.data_types import FLOATS, VARCHAR, VARIANT
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import ArrowArray, Schema
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
+from ducklake_core.format.values.variant_encoding import VariantBuffer
 from ducklake_core.format.values.variant_shredding import (
     Elements,
     Fields,
@@ -28,7 +27,6 @@ from ducklake_core.format.values.variant_shredding import (
     choose_shape,
     shredded_field,
 )
-from ducklake_core.format.values.variant_slots import VariantBuffer
 
 
 @dataclass(slots=True)

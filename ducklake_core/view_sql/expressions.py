@@ -8,18 +8,27 @@ from typing import Any
 
 from sqlglot import exp
 
-from ducklake_core.format.expressions.sql_constants import constant_of, data_type_of
+from ducklake_core.format.expressions.sql_chains import constant_of, data_type_of
 from ducklake_core.format.types.data_types import BOOLEAN
 from ducklake_core.view_sql import functions
-from ducklake_core.view_sql.aggregates import AGGREGATES, Call
-from ducklake_core.view_sql.casts import cast, constant
-from ducklake_core.view_sql.dates import DATE_FUNCTIONS, date_part, interval_of, moved
-from ducklake_core.view_sql.grouping import grouping_number
-from ducklake_core.view_sql.operators import arithmetic, compared_type, comparison, condition, joined, like, listed, logic, negated
+from ducklake_core.view_sql.clauses import grouping_number, windowed
+from ducklake_core.view_sql.functions import AGGREGATES, DATE_FUNCTIONS, Call, date_part, interval_of, moved
+from ducklake_core.view_sql.operators import (
+    arithmetic,
+    cast,
+    compared_type,
+    comparison,
+    condition,
+    constant,
+    joined,
+    like,
+    listed,
+    logic,
+    negated,
+)
 from ducklake_core.view_sql.parsing import only, shown
 from ducklake_core.view_sql.scopes import Query, Scope
 from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed
-from ducklake_core.view_sql.windows import windowed
 
 _ARITHMETIC: dict[Any, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}

@@ -1,19 +1,27 @@
-"""Scalar functions by DuckDB's names: those whose every value was found equal in Spark."""
+"""Functions that Spark computes exactly as DuckDB does: scalars, aggregates, windows, dates."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from sqlglot import exp
+
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
+    DATE,
+    DIGITS,
     FLOAT32,
     FLOAT64,
     FLOATS,
     INT8,
     INT32,
     INT64,
+    INT128,
     SIGNED_INTEGERS,
+    TIMESTAMP,
     VARCHAR,
     VARIANT,
     DataType,
@@ -21,14 +29,395 @@ from ducklake_core.format.types.data_types import (
     ListType,
     MapType,
 )
-from ducklake_core.format.values.text_rules import BLANKS
-from ducklake_core.view_sql.casts import cast, string_text
-from ducklake_core.view_sql.letter_case import lower_sql, upper_sql
-from ducklake_core.view_sql.operators import EMPTY_TEXT, arithmetic, as_text, compared_type
-from ducklake_core.view_sql.regexes import java_pattern
-from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed, common_type, is_number, spark_name
+from ducklake_core.format.values.value_text import BLANKS
+from ducklake_core.view_sql.operators import EMPTY_TEXT, arithmetic, as_text, cast, compared_type, condition, finite, is_finite, string_text
+from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed, common_type, is_comparable, is_number, spark_name
 
 Function: TypeAlias = Callable[[Sequence[Typed]], Typed]
+_BLANKS = string_text(BLANKS)
+
+Call: TypeAlias = Callable[[str], str]
+"""Completes one call of an aggregate with its FILTER or OVER."""
+Aggregate: TypeAlias = Callable[[Sequence[Typed], str, Call], Typed]
+"""Makes a value of arguments, ``DISTINCT `` or nothing, and what completes each call."""
+RANKS: dict[str, tuple[str, DataType]] = {
+    "row_number": ("CAST({} AS BIGINT)", INT64), "rank": ("CAST({} AS BIGINT)", INT64), "dense_rank": ("CAST({} AS BIGINT)", INT64),
+    "percent_rank": ("{}", FLOAT64), "cume_dist": ("{}", FLOAT64), "ntile": ("CAST({} AS BIGINT)", INT64),
+}  # fmt: skip
+"""Window functions that number rows: what is made of Spark's answer, and its type."""
+NEIGHBOURS = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_value")
+"""Window functions that take a value from another row."""
+
+_LONGEST_REPEATED = 200
+
+_PIECE = re.compile(
+    r"(?P<class>\[\^?[A-Za-z0-9_ .,:;@#%/+-]+\])|(?P<escape>\\[.dwsDWS\\()\[\]+*?|^$/-])|(?P<bound>\{\d{1,3}(?:,\d{0,3})?\})"
+    r"|(?P<sign>[()|*+?^$.])|(?P<plain>[A-Za-z0-9_ ,:;@#%/=<>!'\"~&-])",
+    re.ASCII,
+)
+_JAVA = {".": r"[^\n]", "$": r"\z", "^": r"\A", "\\d": "[0-9]", "\\w": "[0-9A-Za-z_]", "\\s": r"[\t\n\f\r ]", "\\D": "[^0-9]",
+         "\\W": "[^0-9A-Za-z_]", "\\S": r"[^\t\n\f\r ]"}  # fmt: skip
+
+_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+_PARTS = {
+    "year": "year({})", "month": "month({})", "day": "day({})", "quarter": "quarter({})", "week": "weekofyear({})",
+    "dow": "(dayofweek({}) - 1)", "isodow": "(weekday({}) + 1)", "doy": "dayofyear({})",
+    "hour": "hour({})", "minute": "minute({})", "second": "second({})",
+}  # fmt: skip
+_OTHER_NAMES = {
+    "years": "year", "yr": "year", "y": "year", "months": "month", "mon": "month", "days": "day", "d": "day", "dayofmonth": "day",
+    "quarters": "quarter", "weeks": "week", "w": "week", "weekofyear": "week", "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy",
+    "hours": "hour", "h": "hour", "minutes": "minute", "seconds": "second", "s": "second",
+}  # fmt: skip
+_OF_CLOCK = ("hour", "minute", "second")
+_TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+_INTERVALS = {
+    "to_years": "YEAR", "to_months": "MONTH", "to_days": "DAY", "to_hours": "HOUR", "to_minutes": "MINUTE", "to_seconds": "SECOND",
+    "to_weeks": "WEEK",
+}  # fmt: skip
+_UNITS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "WEEK"}
+_FORMATS = {"Y": "yyyy", "m": "MM", "d": "dd", "H": "HH", "M": "mm", "S": "ss"}
+
+
+def _aggregate_count(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+    if not parts:
+        return Typed(sql=call("count(*)"), type=INT64)
+    (part,) = parts
+    if distinct:
+        _same_order(part)
+    return Typed(sql=call(f"count({distinct}{part.sql})"), type=INT64)
+
+
+def _sum(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+    (part,) = parts
+    kind = _sum_type(part)
+    summand = cast(part, INT32) if part.type == BOOLEAN else part
+    return Typed(sql=call(f"sum({distinct}{cast(summand, kind).sql})"), type=kind)
+
+
+def _sum_type(part: Typed) -> DataType:
+    if part.text is None and (part.type in DIGITS or part.type in (BOOLEAN, NULL_TYPE)):
+        return INT128
+    if isinstance(part.type, DecimalType):
+        return DecimalType(precision=38, scale=part.type.scale)
+    if part.type in FLOATS:
+        return FLOAT64
+    raise Refused(f"it sums values of type {part.type}")
+
+
+def _average(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+    """The exact sum divided as doubles, as DuckDB does it; Spark's own would add doubles."""
+    (part,) = parts
+    if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
+        raise Refused(f"it takes the average of values of type {part.type}")
+    if part.type in FLOATS:
+        return Typed(sql=call(f"avg({distinct}{cast(part, FLOAT64).sql})"), type=FLOAT64)
+    scale, counted = 0, cast(part, INT128).sql if part.type in DIGITS else part.sql
+    if isinstance(part.type, DecimalType):
+        scale = part.type.scale
+        if part.type.precision + scale + 2 > 38:
+            return _average_of_many_digits(part, part.type, distinct, call)
+        counted = f"CAST({part.sql} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS DECIMAL(38,0))"
+    total, number = call(f"sum({distinct}{counted})"), call(f"count({distinct}{part.sql})")
+    return Typed(sql=f"(CAST({total} AS DOUBLE) / nullif(CAST({number} AS DOUBLE) * 1E{scale}D, 0D))", type=FLOAT64)
+
+
+def _average_of_many_digits(part: Typed, kind: DecimalType, distinct: str, call: Call) -> Typed:
+    """Likewise where the digits leave no room to be shifted: those of the sum become a whole number as a text."""
+    total = call(f"sum({distinct}{cast(part, DecimalType(precision=38, scale=kind.scale)).sql})")
+    number = call(f"count({distinct}{part.sql})")
+    # A text of a small number with more digits behind the point has an exponent.
+    if kind.scale <= 6:
+        digits, divisor = f"CAST(replace(CAST({total} AS STRING), '.', '') AS DOUBLE)", f" * 1E{kind.scale}D"
+    else:
+        digits, divisor = f"CAST({total} AS DOUBLE)", ""
+    return Typed(sql=f"({digits} / nullif(CAST({number} AS DOUBLE){divisor}, 0D))", type=FLOAT64)
+
+
+def _spread(name: str) -> Aggregate:
+    """A variance or deviation, up to rounding: engines add in other orders. What is none is an error in DuckDB."""
+
+    def aggregate(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+        (part,) = parts
+        if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
+            raise Refused(f"it takes the deviation of values of type {part.type}")
+        found = call(f"{name}({distinct}{cast(part, FLOAT64).sql})")
+        if part.type not in FLOATS:
+            return Typed(sql=found, type=FLOAT64)
+        error = f"raise_error('{name.upper()} is out of range!')"
+        return Typed(
+            sql=f"CASE WHEN abs({found}) >= CAST('Infinity' AS DOUBLE) THEN CAST({error} AS DOUBLE) ELSE {found} END", type=FLOAT64
+        )
+
+    return aggregate
+
+
+def _aggregate_extreme(name: str) -> Aggregate:
+    def aggregate(parts: Sequence[Typed], _distinct: str, call: Call) -> Typed:
+        (part,) = parts
+        _same_order(part)
+        return Typed(sql=call(f"{name}({part.sql})"), type=INT32 if part.type == NULL_TYPE else part.type)
+
+    return aggregate
+
+
+def _same_order(part: Typed) -> None:
+    if not is_comparable(part.type):
+        raise Refused(f"it compares values of type {part.type}")
+
+
+def _truth(name: str) -> Aggregate:
+    def aggregate(parts: Sequence[Typed], _distinct: str, call: Call) -> Typed:
+        (part,) = parts
+        return Typed(sql=call(f"{name}({condition(part).sql})"), type=BOOLEAN)
+
+    return aggregate
+
+
+def _count_if(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+    """NULL without rows, as a sum."""
+    (part,) = parts
+    if distinct:
+        raise Refused("it has count_if with DISTINCT")
+    counted = f"CASE WHEN {condition(part).sql} THEN CAST(1 AS DECIMAL(38,0)) ELSE CAST(0 AS DECIMAL(38,0)) END"
+    return Typed(sql=call(f"sum({counted})"), type=INT128)
+
+
+AGGREGATES: dict[str, Aggregate] = {
+    "count": _aggregate_count, "count_star": _aggregate_count, "sum": _sum, "avg": _average, "mean": _average,
+    "min": _aggregate_extreme("min"), "max": _aggregate_extreme("max"),
+    "stddev": _spread("stddev_samp"), "stddev_samp": _spread("stddev_samp"), "stddev_pop": _spread("stddev_pop"),
+    "variance": _spread("var_samp"), "var_samp": _spread("var_samp"), "var_pop": _spread("var_pop"),
+    "bool_and": _truth("bool_and"), "bool_or": _truth("bool_or"), "count_if": _count_if, "countif": _count_if,
+}  # fmt: skip
+
+
+def _moment(part: Typed) -> Typed:
+    if part.text is not None or part.type not in (DATE, TIMESTAMP):
+        raise Refused(f"it calls a function of dates with {part.type}")
+    return part
+
+
+def _part(unit: str) -> Function:
+    def function(parts: Sequence[Typed]) -> Typed:
+        (part,) = parts
+        return date_part(unit, part)
+
+    return function
+
+
+def date_part(unit: str, part: Typed) -> Typed:
+    """A number of the calendar or clock."""
+    unit = _OTHER_NAMES.get(unit.lower(), unit.lower())
+    if unit not in _PARTS:
+        raise Refused(f"it takes the part {unit!r} of a date")
+    moment = _moment(part)
+    sql = cast(moment, TIMESTAMP).sql if unit in _OF_CLOCK and moment.type == DATE else moment.sql
+    return _if_finite(moment, f"CAST({_PARTS[unit].format(sql)} AS BIGINT)", INT64)
+
+
+def _if_finite(part: Typed, sql: str, data_type: DataType) -> Typed:
+    return Typed(sql=f"CASE WHEN {is_finite(part.sql, part.type)} THEN {sql} END", type=data_type)
+
+
+def _date_part(parts: Sequence[Typed]) -> Typed:
+    if len(parts) != 2 or parts[0].text is None:
+        raise Refused("it takes a part of a date that is no constant")
+    return date_part(parts[0].text, parts[1])
+
+
+def _date_trunc(parts: Sequence[Typed]) -> Typed:
+    unit = parts[0].text if len(parts) == 2 else None
+    unit = _OTHER_NAMES.get(unit.lower(), unit.lower()) if unit is not None else None
+    if unit not in _TRUNCATED:
+        raise Refused(f"it has date_trunc to {unit!r}")
+    moment = _moment(parts[1])
+    # trunc, not date_trunc: that one would go through the session's time zone.
+    stamp = cast(moment, TIMESTAMP).sql
+    if unit in _OF_CLOCK:
+        sizes = {"hour": "minute({0}), second({0})", "minute": "0, second({0})", "second": "0, 0"}
+        minutes, seconds = sizes[unit].format(stamp).split(", ")
+        fraction = f"CAST(extract(SECOND FROM {stamp}) AS DECIMAL(8,6)) - CAST(second({stamp}) AS DECIMAL(8,0))"
+        back = f"make_dt_interval(0, 0, {minutes}, CAST({seconds} AS DECIMAL(8,0)) + {fraction})"
+        return Typed(sql=f"({finite(stamp, TIMESTAMP)} - {back})", type=TIMESTAMP)
+    day = f"CAST({finite(moment.sql, moment.type)} AS DATE)"
+    truncated = day if unit == "day" else f"trunc({day}, '{unit.upper()}')"
+    return Typed(sql=f"CAST({truncated} AS TIMESTAMP_NTZ)", type=TIMESTAMP)
+
+
+def _date_diff(parts: Sequence[Typed]) -> Typed:
+    """How many boundaries of the unit lie between two dates."""
+    unit = parts[0].text.lower() if len(parts) == 3 and parts[0].text is not None else None
+    unit = _OTHER_NAMES.get(unit, unit) if unit else None
+    first, second = (_checked_day(part) for part in parts[1:]) if unit else ("", "")
+    if unit == "day":
+        sql = f"datediff({second}, {first})"
+    elif unit == "month":
+        sql = f"((year({second}) - year({first})) * 12 + month({second}) - month({first}))"
+    elif unit == "year":
+        sql = f"(year({second}) - year({first}))"
+    else:
+        raise Refused(f"it has date_diff of {unit!r}")
+    return Typed(sql=f"CAST({sql} AS BIGINT)", type=INT64)
+
+
+def _checked_day(part: Typed) -> str:
+    moment = _moment(part)
+    return f"CAST({finite(moment.sql, moment.type)} AS DATE)"
+
+
+def _last_day(parts: Sequence[Typed]) -> Typed:
+    (part,) = parts
+    return Typed(sql=f"last_day({_checked_day(part)})", type=DATE)
+
+
+def _name_of(names: tuple[str, ...], number: str) -> Function:
+    def function(parts: Sequence[Typed]) -> Typed:
+        (part,) = parts
+        listed = ", ".join(f"'{name}'" for name in names)
+        return _if_finite(_moment(part), f"element_at(array({listed}), {number.format(part.sql)})", VARCHAR)
+
+    return function
+
+
+def _make_date(parts: Sequence[Typed]) -> Typed:
+    if len(parts) != 3 or any(part.text is not None for part in parts):
+        raise Refused("it has make_date with other than three numbers")
+    sides = []
+    for part in parts:
+        if part.type not in (INT32, INT64, NULL_TYPE):
+            raise Refused(f"it has make_date with {part.type}")
+        sides.append(cast(part, INT32).sql)
+    return Typed(sql=f"make_date({', '.join(sides)})", type=DATE)
+
+
+def _strftime(parts: Sequence[Typed]) -> Typed:
+    """Four-digit years only, because Spark writes others in another form."""
+    if len(parts) != 2 or parts[1].text is None:
+        raise Refused("it has strftime with a format that is no constant")
+    moment, pieces, rest = _moment(parts[0]), [], parts[1].text
+    while rest:
+        if rest[0] == "%":
+            if rest[1:2] not in _FORMATS:
+                raise Refused(f"it has strftime with %{rest[1:2]}")
+            pieces.append(f"date_format({moment.sql}, '{_FORMATS[rest[1]]}')")
+            rest = rest[2:]
+        else:
+            plain, _, after = rest.partition("%")
+            pieces.append(string_text(plain))
+            rest = f"%{after}" if len(plain) < len(rest) else ""
+    text = f"concat({', '.join(pieces)})" if pieces else string_text("")
+    failure = "CAST(raise_error('a year of the view is outside of what Spark and DuckDB write alike') AS STRING)"
+    in_range = f"year({moment.sql}) BETWEEN 1 AND 9999"
+    return Typed(sql=f"CASE WHEN {moment.sql} IS NULL THEN NULL WHEN {in_range} THEN {text} ELSE {failure} END", type=VARCHAR)
+
+
+def interval_of(node: exp.Expression) -> str | None:
+    """A constant interval of one unit as Spark SQL, None for what is no interval.
+
+    Raises:
+        Refused: An interval that is not of that form.
+    """
+    match node:
+        case exp.Paren():
+            return interval_of(node.this)
+        case exp.Anonymous() if node.name.lower() in _INTERVALS and len(node.expressions) == 1:
+            return _interval(_number_in(node.expressions[0]), _INTERVALS[node.name.lower()])
+        case exp.Interval():
+            text = f"{node.this.name if node.this else ''} {node.args['unit'].name if node.args.get('unit') else ''}"
+            return _spelt(text)
+        case exp.Cast() if node.to.this == exp.DataType.Type.INTERVAL and isinstance(node.this, exp.Literal):
+            return _spelt(node.this.name)
+        case _:
+            return None
+
+
+def _number_in(node: exp.Expression) -> int:
+    """The whole number in ``CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER)``, which DuckDB makes of INTERVAL 1 DAY."""
+    while not isinstance(node, exp.Literal):
+        match node:
+            case exp.Neg():
+                return -_number_in(node.this)
+            case exp.Paren() | exp.Cast():
+                node = node.this
+            case exp.Anonymous() if node.name.lower() == "trunc" and len(node.expressions) == 1:
+                (node,) = node.expressions
+            case _:
+                raise Refused(f"it has an interval of {node.sql('duckdb')}")
+    return _whole_days(node.name)
+
+
+def _whole_days(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise Refused(f"it has an interval of {text!r}") from None
+
+
+def _spelt(text: str) -> str:
+    words = text.split()
+    unit = words[1].upper().removesuffix("S") if len(words) == 2 else ""
+    if unit not in _UNITS:
+        raise Refused(f"it has the interval {text!r}; one number and one unit are understood")
+    return _interval(_whole_days(words[0]), unit)
+
+
+def _interval(number: int, unit: str) -> str:
+    if abs(number) > 10**6:
+        raise Refused(f"it has an interval of {number} {unit}")
+    return f"INTERVAL '{number * 7}' DAY" if unit == "WEEK" else f"INTERVAL '{number}' {unit}"
+
+
+def moved(part: Typed, operator: str, interval: str) -> Typed:
+    """A date or timestamp plus or minus an interval: a timestamp."""
+    moment = _moment(part)
+    stamp = cast(moment, TIMESTAMP).sql if moment.type == DATE else finite(moment.sql, TIMESTAMP)
+    return Typed(sql=f"({stamp} {operator} {interval})", type=TIMESTAMP)
+
+
+DATE_FUNCTIONS: dict[str, Function] = {
+    **{name: _part(name) for name in (*_PARTS, "dayofmonth", "weekofyear", "dayofweek", "weekday", "dayofyear")},
+    "date_part": _date_part, "datepart": _date_part, "date_trunc": _date_trunc, "datetrunc": _date_trunc,
+    "date_diff": _date_diff, "datediff": _date_diff, "last_day": _last_day,
+    "dayname": _name_of(_DAYS, "dayofweek({})"), "monthname": _name_of(_MONTHS, "month({})"),
+    "make_date": _make_date, "strftime": _strftime,
+}  # fmt: skip
+
+
+_CAPITALS, _SMALL = "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}\N{GREEK CAPITAL LETTER SIGMA}", "i\N{GREEK SMALL LETTER SIGMA}"
+
+
+def lower_sql(text: str) -> str:
+    """A text in lower case. Java gives a dot of its own for the dotted capital I, and another sigma at the end of a word."""
+    return f"lower(translate({text}, {string_text(_CAPITALS)}, {string_text(_SMALL)}))"
+
+
+def upper_sql(text: str) -> str:
+    """A text in upper case; those with letters that Java makes several of are taken apart."""
+    if len(text) > _LONGEST_REPEATED:
+        # Calls within calls must not make the query grow without bounds.
+        return f"element_at(transform(array({text}), whole -> {_upper('whole')}), 1)"
+    return _upper(text)
+
+
+def _upper(text: str) -> str:
+    letters = _letters_of_several()
+    known, capitals = string_text("".join(letters)), string_text("".join(letters.values()))
+    letter = f"CASE WHEN instr({known}, letter) > 0 THEN translate(letter, {known}, {capitals}) ELSE upper(letter) END"
+    apart = f"array_join(transform(split({text}, ''), letter -> {letter}), '')"
+    return f"CASE WHEN char_length(upper({text})) <> char_length({text}) THEN {apart} ELSE upper({text}) END"
+
+
+def _letters_of_several() -> dict[str, str]:
+    """Letters whose capital form is several letters, with the one that DuckDB has: a capital of one letter, or the letter itself.
+
+    >>> [_letters_of_several()[letter] for letter in "ßᾳŉ"]
+    ['ẞ', 'ᾼ', 'ŉ']
+    """
+    letters = (chr(code) for code in range(sys.maxunicode) if not 0xD800 <= code < 0xE000)
+    several = [letter for letter in letters if len(letter.upper()) > 1]
+    return {letter: letter.title() if len(letter.title()) == 1 else letter for letter in several} | {"ß": "ẞ"}
 
 
 def _text(part: Typed) -> str:
@@ -62,26 +451,26 @@ def _in_case(change: Callable[[str], str]) -> Function:
 
 def _of_texts(template: str, data_type: DataType, count: int = 2) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
-        _count(parts, count)
+        _check_count(parts, count)
         return Typed(sql=template.format(*(_text(part) for part in parts)), type=data_type)
 
     return function
 
 
-def _count(parts: Sequence[Typed], *allowed: int) -> None:
+def _check_count(parts: Sequence[Typed], *allowed: int) -> None:
     if len(parts) not in allowed:
         raise Refused(f"a function has {len(parts)} arguments")
 
 
 def _substring(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 2, 3)
+    _check_count(parts, 2, 3)
     numbers = [_whole(parts[1], 1), *(_whole(part, 0) for part in parts[2:])]
     return Typed(sql=f"substring({_text(parts[0])}, {', '.join(map(str, numbers))})", type=VARCHAR)
 
 
 def _side(name: str) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
-        _count(parts, 2)
+        _check_count(parts, 2)
         return Typed(sql=f"{name}({_text(parts[0])}, {_whole(parts[1], 0)})", type=VARCHAR)
 
     return function
@@ -89,7 +478,7 @@ def _side(name: str) -> Function:
 
 def _padded(name: str) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
-        _count(parts, 3)
+        _check_count(parts, 3)
         if not parts[2].text:
             raise Refused(f"it has {name} with other than a constant filling")
         return Typed(sql=f"{name}({_text(parts[0])}, {_whole(parts[1], 0)}, {parts[2].sql})", type=VARCHAR)
@@ -98,14 +487,14 @@ def _padded(name: str) -> Function:
 
 
 def _split_part(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 3)
+    _check_count(parts, 3)
     if not parts[1].text:
         raise Refused("it has split_part with other than a constant separator")
     return Typed(sql=f"split_part({_text(parts[0])}, {parts[1].sql}, {_whole(parts[2], 1)})", type=VARCHAR)
 
 
 def _replaced(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 3)
+    _check_count(parts, 3)
     return Typed(sql=f"replace({', '.join(_text(part) for part in parts)})", type=VARCHAR)
 
 
@@ -122,7 +511,7 @@ def _concat_ws(parts: Sequence[Typed]) -> Typed:
 
 def _matches(*, whole: bool) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
-        _count(parts, 2)
+        _check_count(parts, 2)
         if parts[1].text is None:
             raise Refused("it has a regular expression that is no constant")
         pattern = java_pattern(parts[1].text)
@@ -180,7 +569,7 @@ def _rounding(function: str) -> Function:
 
 def _round(parts: Sequence[Typed]) -> Typed:
     """Half away from zero; doubles by way of a multiple, as DuckDB does it."""
-    _count(parts, 1, 2)
+    _check_count(parts, 1, 2)
     digits = _whole(parts[1], 0) if len(parts) == 2 else 0
     part = _number(parts[0])
     if part.type in SIGNED_INTEGERS:
@@ -215,7 +604,7 @@ def _is_nan(parts: Sequence[Typed]) -> Typed:
 
 
 def _modulo(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 2)
+    _check_count(parts, 2)
     return arithmetic("%", parts[0], parts[1])
 
 
@@ -260,7 +649,7 @@ def _extreme(name: str) -> Function:
 
 
 def _null_if(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 2)
+    _check_count(parts, 2)
     kind = compared_type(tuple(parts))
     first, second = (cast(part, kind).sql for part in parts)
     own = cast(parts[0], parts[0].type)
@@ -307,7 +696,7 @@ def field(subject: Typed, name: str) -> Typed:
 
 
 def _element(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 2)
+    _check_count(parts, 2)
     return element(parts[0], parts[1])
 
 
@@ -319,7 +708,7 @@ def _length(parts: Sequence[Typed]) -> Typed:
 
 
 def _contains(parts: Sequence[Typed]) -> Typed:
-    _count(parts, 2)
+    _check_count(parts, 2)
     if not isinstance(parts[0].type, ListType):
         return Typed(sql=f"contains({_text(parts[0])}, {_text(parts[1])})", type=BOOLEAN)
     kind, wanted = parts[0].type.element.type, parts[1]
@@ -329,7 +718,6 @@ def _contains(parts: Sequence[Typed]) -> Typed:
     return Typed(sql=f"CASE WHEN {parts[0].sql} IS NULL THEN NULL ELSE {sql} END", type=BOOLEAN)
 
 
-_BLANKS = string_text(BLANKS)
 FUNCTIONS: dict[str, Function] = {
     "upper": _in_case(upper_sql), "ucase": _in_case(upper_sql), "lower": _in_case(lower_sql), "lcase": _in_case(lower_sql),
     "trim": _of_text(f"trim(BOTH {_BLANKS} FROM {{}})", VARCHAR), "ltrim": _of_text(f"trim(LEADING {_BLANKS} FROM {{}})", VARCHAR),
@@ -350,3 +738,28 @@ FUNCTIONS: dict[str, Function] = {
     "list_extract": _element, "list_element": _element, "array_extract": _element, "struct_extract": _element,
     "map_extract_value": _element,
 }  # fmt: skip
+
+
+def java_pattern(pattern: str) -> str:
+    r"""The pattern as Java writes it.
+
+    >>> java_pattern("^a.[0-9]+$")
+    '\\Aa[^\\n][0-9]+\\z'
+
+    Raises:
+        Refused: Anything whose meaning may differ.
+    """
+    parts, position = [], 0
+    while position < len(pattern):
+        found = _PIECE.match(pattern, position)
+        if found is None or (pattern.startswith("(?", position)):
+            raise Refused(f"the regular expression {pattern!r} is not among those that both engines match alike")
+        parts.append(_JAVA.get(found.group(), found.group()))
+        position = found.end()
+    if re.search(r"[*+?}]\+", pattern):
+        raise Refused(f"the regular expression {pattern!r} repeats a repetition")
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise Refused(f"the regular expression {pattern!r} cannot be read") from problem
+    return "".join(parts)

@@ -9,8 +9,8 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
+from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.names import dotted
-from ducklake_core.format.view_text import table_names
 from ducklake_core.view_sql.typed import Refused
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"

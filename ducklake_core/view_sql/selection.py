@@ -14,18 +14,18 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ducklake_core.catalog.reading.definitions import ViewState, find_view
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.reading.views import ViewState, find_view
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import And, Not, Or, Predicate, SqlExpression
+from ducklake_core.format.macros import table_names
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.view_text import table_names
-from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA, with_virtual
+from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA, with_virtual
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
 
 
@@ -167,7 +167,7 @@ class _Names:
         )
         text = rewritten.sql("duckdb")
         try:
-            predicate = parse_predicate(text, with_virtual(self.source.table.schema))
+            predicate = bind(text, with_virtual(self.source.table.schema))
         except DuckLakeError as problem:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
         opaque = next(_opaque(predicate), None)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.expressions.sql_constants import QuotedText
-from ducklake_core.format.types import number_types
+from ducklake_core.format.expressions.sql_chains import QuotedText
+from ducklake_core.format.types import data_types
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,
+    DIGITS,
     FLOATS,
     INTEGERS,
     SIGNED_INTEGERS,
@@ -22,7 +23,6 @@ from ducklake_core.format.types.data_types import (
     DecimalType,
     PrimitiveType,
 )
-from ducklake_core.format.types.number_types import DIGITS
 
 NULL_TYPE = PrimitiveType(name="null")
 """Type of NULL without a type; a result column of it is an int32, as in DuckDB."""
@@ -94,7 +94,7 @@ def is_comparable(data_type: DataType) -> bool:
 
 def as_decimal(data_type: DataType) -> DecimalType:
     """The decimal that an integer becomes beside a decimal."""
-    found = number_types.as_decimal(data_type)
+    found = data_types.as_decimal(data_type)
     if found is None:
         raise Refused(f"it puts {data_type} beside a decimal")
     return found
@@ -125,7 +125,7 @@ def _common_of(left: Typed, right: Typed) -> DataType:
             return other.type
         if own.integer is not None and other.integer is None and other.type in INTEGERS and fits(own.integer, other.type):
             return other.type
-    return number_types.common_number(first, second) or _common_time(first, second) or _no_common(first, second)
+    return data_types.common_number(first, second) or _common_time(first, second) or _no_common(first, second)
 
 
 def _common_time(first: DataType, second: DataType) -> DataType | None:

@@ -1,1 +1,1 @@
-"""YAML components: a lake, its tables and its maintenance in a `defs.yaml`."""
+"""YAML components: a lake (``lake``), its tables (``tables``) and its maintenance (``maintenance``) in a ``defs.yaml``."""

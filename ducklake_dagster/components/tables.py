@@ -12,12 +12,10 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.components.lake import DuckLakeComponent
-from ducklake_dagster.components.scaffolders import TablesScaffolder
-from ducklake_dagster.lake_tables import LakeTable, read_lake_tables
-from ducklake_dagster.sensors import build_commit_sensor
-from ducklake_dagster.table_specs import table_specs
-from ducklake_dagster.translator import DuckLakeTranslator
+from ducklake_dagster.assets.table_specs import table_specs
+from ducklake_dagster.assets.translator import DuckLakeTranslator, LakeTable, read_lake_tables
+from ducklake_dagster.components.lake import DuckLakeComponent, TablesScaffolder
+from ducklake_dagster.sensors.commit_sensor import build_commit_sensor
 
 _STATE_VERSION = 1
 

@@ -43,7 +43,7 @@ from ducklake_dagster import (
     build_lake_checks,
     ducklake_metadata,
 )
-from ducklake_dagster.read_points import lake_identity
+from ducklake_dagster.io.read_points import lake_identity
 from tests.benchmarks.large_lake import make_large_lake
 from tests.support.postgres import PostgresServer, start_server
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.spark.batches import BYTES, UNLIMITED
+from ducklake_core.engines.spark.write import BYTES, UNLIMITED
 from ducklake_core.spark_source import register
 from tests.benchmarks.bench_read import consume
 from tests.benchmarks.bench_write import frame

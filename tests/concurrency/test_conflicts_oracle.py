@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.commit.conflict_rules import RULES
+from ducklake_core.commit.conflicts import RULES
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 

@@ -18,7 +18,7 @@ from sqlalchemy import bindparam, func, select
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database import writer_queue as turns
-from ducklake_core.catalog.database.retries import COMMIT_RETRIES
+from ducklake_core.catalog.database.failures import COMMIT_RETRIES
 from ducklake_core.commit.committer import Committer
 from tests.support.oracle import LakeAddress, attached
 from tests.unit.commit.handmade import HandmadeLake

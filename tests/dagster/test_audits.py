@@ -15,7 +15,7 @@ import pytest
 from ducklake_core import Scan
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_audit_checks, ducklake_metadata, validate
-from ducklake_dagster.metadata import commit_metadata
+from ducklake_dagster.statistics.commit_metadata import commit_metadata
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]

@@ -31,7 +31,7 @@ from ducklake_dagster import (
     io_manager,
     with_table_metadata,
 )
-from ducklake_dagster.read_points import lake_identity
+from ducklake_dagster.io.read_points import lake_identity
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]

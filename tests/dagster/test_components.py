@@ -24,9 +24,9 @@ from pydantic import Field, TypeAdapter
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeComponent, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeResource, DuckLakeTablesComponent
-from ducklake_dagster.catalogs import PlainCatalog
-from ducklake_dagster.components.scaffolders import CATALOGS, LakeScaffoldParams
-from ducklake_dagster.maintenance_steps import MaintenanceVerb
+from ducklake_dagster.components.lake import CATALOGS, LakeScaffoldParams
+from ducklake_dagster.config.catalogs import PlainCatalog
+from ducklake_dagster.maintenance.steps import MaintenanceVerb
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -17,7 +17,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, StorageError
-from ducklake_core.storage.store_errors import classify_store_error
+from ducklake_core.storage.stores import classify_store_error
 from ducklake_dagster import (
     DuckLakeIOManager,
     DuckLakeResource,
@@ -222,7 +222,7 @@ def test_store_codes_that_a_retry_may_change(code: str) -> None:
 def test_pickled_store_errors_keep_their_class() -> None:
     import pickle
 
-    from ducklake_dagster.failures import may_pass
+    from ducklake_dagster.config.errors import may_pass
 
     for permanent in (True, False):
         error = pickle.loads(pickle.dumps(StorageError("x", store_error="AccessDenied", permanent=permanent)))

@@ -13,7 +13,7 @@ import pytest
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog, validate
-from ducklake_dagster.slice_predicate import reject_equal_keys
+from ducklake_dagster.partitions.predicates import reject_equal_keys
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAY = date(2026, 3, 1)

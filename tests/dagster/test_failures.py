@@ -20,8 +20,9 @@ from ducklake_core.errors import (
     StorageError,
     UsageError,
 )
-from ducklake_dagster import DuckLakeResource, table_input
-from ducklake_dagster.failures import may_pass
+from ducklake_dagster import DuckLakeResource
+from ducklake_dagster.config.errors import may_pass
+from ducklake_dagster.io import inputs
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -77,7 +78,7 @@ def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckL
 
 
 def test_an_input_whose_pinned_snapshot_was_expired_is_not_said_to_lack_its_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_input, "pinned_snapshot", lambda *_: 999)
+    monkeypatch.setattr(inputs, "pinned_snapshot", lambda *_: 999)
 
     @dg.asset(name="numbers")
     def build() -> pa.Table:
@@ -112,7 +113,7 @@ def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
 
 
 def test_what_may_pass_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ducklake_dagster.table_output import TableOutput
+    from ducklake_dagster.io.outputs import TableOutput
 
     computed: list[int] = []
     real = TableOutput.write

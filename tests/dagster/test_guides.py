@@ -11,11 +11,10 @@ import dagster as dg
 import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
+from ducklake_dagster.assets.settings import INPUT_KEYS, OUTPUT_KEYS
 from ducklake_dagster.components.lake import DuckLakeComponent
 from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent
 from ducklake_dagster.components.tables import DuckLakeTablesComponent
-from ducklake_dagster.input_settings import INPUT_KEYS
-from ducklake_dagster.write_settings import OUTPUT_KEYS
 from tests.support.pages import blocks, run_python
 
 ROOT = Path(__file__).parents[2]

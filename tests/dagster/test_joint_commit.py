@@ -9,7 +9,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, ducklake_metadata, joint_commit, materialize_together
+from ducklake_dagster import DuckLakeResource, ducklake_metadata, materialize_together, multi_asset
 from tests.dagster.test_io_manager import cause
 from tests.support.oracle import LakeAddress
 
@@ -92,7 +92,7 @@ def test_partitions_are_replaced_in_all_of_them(run: Run, lake_resource: DuckLak
 def test_a_step_that_is_tried_again_after_its_commit_writes_once(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, lost = joint_commit.metadata_of_commit, []
+    real, lost = multi_asset.metadata_of_commit, []
 
     def lose(*args: Any, **named: Any) -> dict[str, Any]:
         if not lost:
@@ -100,7 +100,7 @@ def test_a_step_that_is_tried_again_after_its_commit_writes_once(
             raise ConnectionError("lost after the commit")
         return real(*args, **named)
 
-    monkeypatch.setattr(joint_commit, "metadata_of_commit", lose)
+    monkeypatch.setattr(multi_asset, "metadata_of_commit", lose)
     FRAMES.clear()
     FRAMES.update(orders=numbers(1), lines=numbers(2))
     appends = ducklake_metadata(write_mode="append", audits={"positive": "n > 0"})

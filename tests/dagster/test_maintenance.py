@@ -95,7 +95,7 @@ def test_several_jobs_and_lakes_live_in_one_project(filled: DuckLakeResource) ->
 
 
 def test_the_demo_project_loads() -> None:
-    from ducklake_dagster.demo.definitions import defs
+    from examples.flights.definitions import defs
 
     dg.Definitions.validate_loadable(defs)
 

@@ -16,9 +16,9 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, MaintenanceLimits, Triggers, build_maintenance_defs
-from ducklake_dagster.provenance import dagster_facts
-from ducklake_dagster.read_points import lake_identity
-from ducklake_dagster.snapshot_pins import KEEP, Pins, find_pins
+from ducklake_dagster.assets.provenance import dagster_facts
+from ducklake_dagster.io.read_points import lake_identity
+from ducklake_dagster.maintenance.snapshot_pins import KEEP, Pins, find_pins
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress
 

@@ -23,9 +23,9 @@ from ducklake_dagster import (
     RowCountChange,
     build_lake_checks,
 )
-from ducklake_dagster.asset_tables import AssetTable, asset_tables
-from ducklake_dagster.check_base import LakeCheck
-from ducklake_dagster.checks import Judge, read_lake
+from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.checks.base import LakeCheck
+from ducklake_dagster.checks.builders import Judge, read_lake
 from tests.support.oracle import LakeAddress
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-03")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeResource
-from ducklake_dagster.slice_predicate import slice_predicate
-from ducklake_dagster.table_slice import TableSlice, partition_boxes
+from ducklake_dagster.partitions.predicates import slice_predicate
+from ducklake_dagster.partitions.slices import TableSlice, partition_boxes
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-03")

@@ -113,7 +113,7 @@ def test_the_first_pin_wins(lake_resource: DuckLakeResource, instance: dg.Dagste
         def load_input(self, context: dg.InputContext) -> Any:
             from dagster._core.events import EngineEventData
 
-            from ducklake_dagster.read_points import lake_identity
+            from ducklake_dagster.io.read_points import lake_identity
 
             step = context.step_context
             step.instance.report_engine_event(

@@ -13,7 +13,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckDBCatalog, DuckLakeResource, LocalStorage, SqliteCatalog
-from ducklake_dagster.anchors import code_location_directory
+from ducklake_dagster.config.resources import code_location_directory
 
 ROWS = pa.table({"n": list(range(200))})
 

@@ -29,9 +29,9 @@ from ducklake_dagster import (
     build_lake_checks,
     ducklake_metadata,
 )
-from ducklake_dagster.asset_tables import AssetTable, asset_tables
-from ducklake_dagster.check_base import LakeCheck, Verdict
-from ducklake_dagster.checks import Judge, read_lake
+from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.checks.base import LakeCheck, Verdict
+from ducklake_dagster.checks.builders import Judge, read_lake
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-03-31")
 KEYS = DAYS.get_partition_keys()

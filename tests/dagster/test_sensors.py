@@ -13,8 +13,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, build_commit_sensor, commit_events
-from ducklake_dagster.read_points import lake_identity
+from ducklake_dagster import DuckLakeResource, build_commit_sensor
+from ducklake_dagster.io.read_points import lake_identity
+from ducklake_dagster.sensors import commit_events
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]

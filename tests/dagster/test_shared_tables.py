@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, ducklake_metadata
-from ducklake_dagster.table_output import TableOutput
+from ducklake_dagster.io.outputs import TableOutput
 from tests.dagster.conftest import QUIET
 from tests.dagster.test_io_manager import cause
 from tests.support.oracle import LakeAddress

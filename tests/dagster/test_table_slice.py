@@ -15,8 +15,8 @@ import pytest
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource
-from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
-from ducklake_dagster.table_slice import TableSlice, TimeConstraint, partition_boxes
+from ducklake_dagster.partitions.predicates import SlicePredicate, slice_predicate
+from ducklake_dagster.partitions.slices import TableSlice, TimeConstraint, partition_boxes
 
 BERLIN = "Europe/Berlin"
 DAILY = dg.DailyPartitionsDefinition("2026-03-27", timezone=BERLIN, end_date="2026-04-01")

@@ -168,6 +168,6 @@ def test_a_table_or_a_schema_alone_does_not_say_the_whole_name() -> None:
 
 
 def test_the_demo_is_valid() -> None:
-    from ducklake_dagster.demo.definitions import defs
+    from examples.flights.definitions import defs
 
     validate(defs)

@@ -12,8 +12,8 @@ import pytest
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource, ducklake_metadata, validate
-from ducklake_dagster.metadata import commit_metadata
-from ducklake_dagster.write_settings import WriteSettings, resolve_settings
+from ducklake_dagster.assets.settings import WriteSettings, resolve_settings
+from ducklake_dagster.statistics.commit_metadata import commit_metadata
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -284,8 +284,8 @@ class TestPartitionExpressions:
             run([asset], partition_key=key)
         assert len(content(lake_resource)) == 2
         from ducklake_dagster import CompletePartitions, RowCount
-        from ducklake_dagster.asset_tables import asset_tables
-        from ducklake_dagster.checks import Judge, read_lake
+        from ducklake_dagster.assets.asset_tables import asset_tables
+        from ducklake_dagster.checks.builders import Judge, read_lake
 
         (table,) = asset_tables([asset], None)
         with dg.DagsterInstance.ephemeral() as instance:

@@ -47,7 +47,7 @@ def check(address: LakeAddress, model: Model) -> None:
 
 def named_files(lake: DuckLake) -> set[str]:
     """Names of all files that the catalog knows."""
-    from ducklake_core.catalog.writing.scheduled import every_file_name
+    from ducklake_core.catalog.writing.expiry import every_file_name
 
     with lake.reader() as reader:
         return set(every_file_name(reader.connection, lake.database.tables))

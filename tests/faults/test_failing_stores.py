@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-import ducklake_core.catalog.database.sqlite_file
+import ducklake_core.catalog.database.sqlite_catalog
 import ducklake_core.catalog.writing.head
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, DuckLakeError, StorageError
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_finished(postgres: Any, tmp_path: Any) -> None:
 def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, 0)
     lake = DuckLake.connect(sqlite_address.url)
-    real = ducklake_core.catalog.database.sqlite_file._opened
+    real = ducklake_core.catalog.database.sqlite_catalog._opened
 
     def full(file: str) -> Any:
         connection = real(file)
@@ -122,7 +122,7 @@ def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr("ducklake_core.catalog.database.sqlite_file._opened", full)
+    monkeypatch.setattr("ducklake_core.catalog.database.sqlite_catalog._opened", full)
     lake.close()
 
     def fill() -> None:

@@ -19,7 +19,7 @@ Context = multiprocessing.context.ForkServerContext
 def context() -> Context:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.engines.arrow.write", "psycopg", "sqlalchemy"])
+    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.engines.arrow.writer", "psycopg", "sqlalchemy"])
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database import server_connections
-from ducklake_core.catalog.database.retries import RetryPolicy
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.errors import CommitOutcomeUnknownError
 from tests.faults.checks import check, check_cut_line
 from tests.faults.proxy import Cut, Proxy, proxy_to

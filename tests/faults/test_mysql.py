@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database.retries import RetryPolicy
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, DuckLakeError, NotALakeError
 from tests.faults.checks import check_cut_line
 from tests.faults.proxy import Cut, Proxy, proxy_to
@@ -39,7 +39,7 @@ def proxy(mysql: MySQLServer) -> Iterator[Proxy]:
 def context() -> multiprocessing.context.ForkServerContext:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.engines.arrow.write", "pymysql", "sqlalchemy"])
+    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.engines.arrow.writer", "pymysql", "sqlalchemy"])
     return found
 
 

@@ -20,7 +20,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import StorageError, StoreUnavailableError, UsageError
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.store_errors import classify_store_error
+from ducklake_core.storage.stores import classify_store_error
 from tests.support.s3 import BUCKET, S3Server
 
 ROOT = Path(__file__).parents[2]

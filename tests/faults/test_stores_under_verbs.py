@@ -17,7 +17,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.storage.filesystems import Deletion, Storage
-from ducklake_core.storage.listing import StoredFile
+from ducklake_core.storage.uploads import StoredFile
 from tests.faults.upkeep import NOW, VERBS, Shown, is_sound, nothing_is_lost, plant_orphan, prepare, shown
 from tests.support.oracle import LakeAddress, attached
 

@@ -37,11 +37,11 @@ def loaded_by(*modules: str) -> set[str]:
             {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
         ),
         (
-            tuple(f"ducklake_core.spark_source.{name}" for name in ("source", "reading", "batch_write", "stream_write")),
+            tuple(f"ducklake_core.spark_source.{name}" for name in ("source", "reading", "readers", "writing", "writers")),
             {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
         ),
         (
-            ("ducklake_core.engines.arrow.dataset_writer", "ducklake_core.engines.arrow.read", "ducklake_core.spark_source.reading"),
+            ("ducklake_core.engines.arrow.writer", "ducklake_core.engines.arrow.read", "ducklake_core.spark_source.reading"),
             {"sqlglot", "pandas", "aiohttp", "s3fs"},
         ),
         (tuple(EXECUTOR_SIDE), {"pyspark", "duckdb", "sqlalchemy", "psycopg", "dagster"}),

@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark.batches import BYTES, ROWS, UNLIMITED, VARYING_ROWS, unlimited_arrow_batches
+from ducklake_core.engines.spark.write import BYTES, ROWS, UNLIMITED, VARYING_ROWS, unlimited_arrow_batches
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from ducklake_core.cli import spark_hops
+from ducklake_core.cli import doctor
 from ducklake_core.cli.app import app
 from ducklake_core.engines.spark.probe import ExecutorProbe
 from tests.support.lakes import lake_of_files
@@ -44,10 +44,10 @@ def test_executors_are_asked(sqlite_address: LakeAddress, spark: SparkSession) -
 
 
 def test_executors_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_hops, "installed", lambda names: {"pyarrow": "23.0.1", "s3fs": "2026.1"})
-    monkeypatch.setattr(spark_hops.platform, "python_version", lambda: "3.12.4")
-    assert spark_hops._same_packages(ExecutorProbe(python="3.12.9", packages={"pyarrow": "23.0.1", "s3fs": "2026.1"})).outcome == "ok"
-    hop = spark_hops._same_packages(ExecutorProbe(python="3.11.2", packages={"pyarrow": "20.0.0"}))
+    monkeypatch.setattr(doctor, "installed", lambda names: {"pyarrow": "23.0.1", "s3fs": "2026.1"})
+    monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.12.4")
+    assert doctor._same_packages(ExecutorProbe(python="3.12.9", packages={"pyarrow": "23.0.1", "s3fs": "2026.1"})).outcome == "ok"
+    hop = doctor._same_packages(ExecutorProbe(python="3.11.2", packages={"pyarrow": "20.0.0"}))
     assert hop.outcome == "warning"
     assert hop.says == "Python 3.11 there and 3.12 here, pyarrow 20.0.0 there and 23.0.1 here, s3fs is missing there and 2026.1 here"
     assert hop.advice is not None
@@ -56,10 +56,10 @@ def test_executors_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_is_that_of_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    hop = spark_hops.java()
+    hop = doctor.java()
     assert (hop.outcome, "no bin/java below it" in hop.says) == ("warning", True)
     java.parent.mkdir()
     for told, outcome in (("1.8.0_392", "warning"), ("17.0.2", "ok"), ("25", "ok")):
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\"' >&2\n")
         java.chmod(0o755)
-        assert spark_hops.java().outcome == outcome
+        assert doctor.java().outcome == outcome

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ducklake_core.engines.arrow.live_rows import RewriteTask, rewrite_files
+from ducklake_core.engines.arrow.compaction import RewriteTask, rewrite_files
 from ducklake_core.engines.spark import work_units
 from ducklake_core.lake import DuckLake
-from ducklake_core.maintenance import flush, inlined_sources
+from ducklake_core.maintenance import flush
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings, write_inlined
 from tests.behaviour.maintenance.test_rewrite import write_deleted
 from tests.support.oracle import LakeAddress, attached
@@ -97,7 +97,7 @@ def test_flushes(
     (few,) = lake.flush_inlined_data("p", spark=spark).tables
     assert (few.failure, tasks_seen) == (None, []), "so few rows are flushed in this process"
     monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
-    monkeypatch.setattr(inlined_sources, "TASK_ROWS", 3)
+    monkeypatch.setattr(flush, "TASK_ROWS", 3)
     done = lake.flush_inlined_data(spark=spark)
     assert done.failures == ()
     assert len(tasks_seen) > 3

@@ -14,14 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from ducklake_core.engines.spark import deletes_here, file_facts, native_read, position_filter
-from ducklake_core.engines.spark.file_facts import deleted_bits
+from ducklake_core.engines.spark import native_read
+from ducklake_core.engines.spark.native_read import deleted_bits
 from ducklake_core.engines.spark.read import read_plan
-from ducklake_core.engines.spark.session_settings import held_settings
+from ducklake_core.engines.spark.session import held_settings
 from ducklake_core.errors import NotFoundError
 from ducklake_core.format.files.data_files import DataFile, DeleteFile
 from ducklake_core.planning import native
-from ducklake_core.storage import recent_deletes
+from ducklake_core.storage import delete_files
 from ducklake_core.storage.delete_files import DeletedPositions
 from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
@@ -103,9 +103,9 @@ def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory,
 
 
 WAYS = {
-    "constants": (position_filter, "MOST_NAMES", 4096),
-    "join": (position_filter, "MOST_NAMES", 0),
-    "executors": (deletes_here, "MOST_FILES", 0),
+    "constants": (native_read, "MOST_NAMES", 4096),
+    "join": (native_read, "MOST_NAMES", 0),
+    "executors": (native_read, "MOST_FILES", 0),
 }
 
 
@@ -197,7 +197,7 @@ def test_delete_files_are_read_once(
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
         assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
         with monkeypatch.context() as patch:
-            patch.setattr(recent_deletes, "read_deletes_of", lambda *_: pytest.fail("read again"))
+            patch.setattr(delete_files, "read_deletes_of", lambda *_: pytest.fail("read again"))
             assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
             assert open_lake(sqlite_address).scan("t").count() == open_lake(sqlite_address).scan("t").to_arrow().num_rows == 90
         duck.run("DELETE FROM t WHERE i >= 95")
@@ -209,11 +209,11 @@ def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sq
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 4)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         files = [task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks]
-    recent = recent_deletes.RecentDeleteFiles(most=40)
+    recent = delete_files.RecentDeleteFiles(most=40)
     found = [recent.read(STORAGE, file.delete_files[0], file) for file in files]
     assert [recent.recall(STORAGE, file.delete_files[0], file) for file in files] == [None, *found[1:]]
     assert recent.read(STORAGE, files[1].delete_files[0], files[1]) is found[1]
-    small = recent_deletes.RecentDeleteFiles(most=39)
+    small = delete_files.RecentDeleteFiles(most=39)
     assert len(small.read(STORAGE, files[0].delete_files[0], files[0]).positions) == 10
     assert small.recall(STORAGE, files[0].delete_files[0], files[0]) is None
 
@@ -226,18 +226,18 @@ def test_what_is_remembered_may_be_pushed_out_while_others_are_read(
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 7)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         tasks = open_lake(sqlite_address).scan("t").plan().plan.tasks
-    monkeypatch.setattr(deletes_here, "process_memory", memory := recent_deletes.RecentDeleteFiles(most=40))
+    monkeypatch.setattr(native_read, "process_memory", memory := delete_files.RecentDeleteFiles(most=40))
     for task in tasks[:4]:
         memory.read(STORAGE, task.file.delete_files[0], task.file)
     opened: list[str] = []
-    read = recent_deletes.read_deletes_of
+    read = delete_files.read_deletes_of
 
     def counted(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
         opened.append(delete_file.path)
         return read(storage, delete_file, file)
 
-    monkeypatch.setattr(recent_deletes, "read_deletes_of", counted)
-    found = deletes_here.read_here(tasks, 9, STORAGE)
+    monkeypatch.setattr(delete_files, "read_deletes_of", counted)
+    found = native_read.read_here(tasks, 9, STORAGE)
     assert found is not None
     assert [len(positions) for positions in found] == [10] * 8
     assert sorted(opened) == sorted(task.file.delete_files[0].path for task in tasks[4:])
@@ -264,7 +264,7 @@ def test_a_file_under_an_unknown_name_stops_the_query(
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(5, 15)")
         duck.run(f"DELETE FROM t WHERE i < {5 * files_with_deletes}")
     plan = open_lake(sqlite_address).scan("t").plan().plan
-    for module in (native_read, file_facts):
+    for module in (native_read, native_read):
         monkeypatch.setattr(module, "file_name", lambda path: "elsewhere")
     for frame in (read_plan(plan, STORAGE, spark), read_plan(replace(plan, virtual=("rowid",)), STORAGE, spark)):
         with pytest.raises(PySparkException, match="a name that is not in the plan"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark.task_ids import task_id_frame
+from ducklake_core.engines.spark.tasks import task_id_frame
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (3, 10_000_000)])

@@ -124,7 +124,7 @@ def test_what_lost_attempts_left_behind_is_swept(
     lost, of_another = new_delete_file_name(where.write_id), new_delete_file_name("0198c1f20000000000decade")
     for name in (lost, of_another):
         Path(where.directory, name).write_bytes(b"half a file")
-    monkeypatch.setattr("ducklake_core.engines.spark.attempts.speculates", lambda _: True)
+    monkeypatch.setattr("ducklake_core.engines.spark.work_units.speculates", lambda _: True)
     if by_key:
         found = find_key_positions(plan, where, STORAGE, spark.sql("SELECT 57 AS a"), ["a"])
     else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.spark.session_settings import held_settings, users_setting
+from ducklake_core.engines.spark.session import held_settings, users_setting
 from ducklake_core.spark_source import register
 from tests.support.oracle import sqlite_lake
 

@@ -13,7 +13,7 @@ from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.spark.types import from_spark_schema, to_spark_type
 from ducklake_core.engines.spark.write import write_frame
 from ducklake_core.errors import SchemaError, StorageError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.files.paths import new_file_name
@@ -182,7 +182,7 @@ def test_errors_of_executors_arrive_as_what_they_are(spark: SparkSession, tmp_pa
         write_frame(df, strict)
     # Two tasks fail, each in its first row that is wrong; either may be the first to say so.
     with pytest.raises(UsageError, match=r"id = (60|75)\b"):
-        write_frame(df, replace(state, row_constraint=parse_predicate("id < 60", state.schema)))
+        write_frame(df, replace(state, row_constraint=bind("id < 60", state.schema)))
     with pytest.raises(UnsupportedFeatureError, match="same ducklake-dagster"):
         write_frame(df, replace(state, version=99))
     assert files_in(tmp_path) == []
@@ -205,7 +205,7 @@ def test_what_lost_attempts_left_behind_is_swept(spark: SparkSession, tmp_path: 
     state = state_of(df, tmp_path)
     lost = tmp_path / new_file_name(state.write_id)
     lost.write_bytes(b"half a file")
-    monkeypatch.setattr("ducklake_core.engines.spark.attempts.speculates", lambda _: True)
+    monkeypatch.setattr("ducklake_core.engines.spark.work_units.speculates", lambda _: True)
     (file,) = write_frame(df, state)
     assert files_in(tmp_path) == [tmp_path / file.path]
 

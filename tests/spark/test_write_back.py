@@ -10,7 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.schema import to_arrow_schema
 from tests.support.oracle import LakeAddress, attached
 
 COLUMNS = {

@@ -21,7 +21,7 @@ def main(environment: str, directory: str) -> None:
     from ducklake_core.engines.spark.types import from_spark_schema
     from ducklake_core.engines.spark.write import write_frame
     from ducklake_core.errors import UsageError
-    from ducklake_core.format.expressions.predicate_parser import parse_predicate
+    from ducklake_core.format.expressions.conditions import bind
     from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
     from ducklake_core.format.options import Options
     from ducklake_core.format.types.schema import with_ids
@@ -61,9 +61,7 @@ def main(environment: str, directory: str) -> None:
     assert sorted(file.partition_values for file in parts) == [(m, b) for m in ("1", "2", "3") for b in ("0", "1")], parts
     assert sum(file.record_count for file in parts) == 60_000
 
-    broken = WriteState(
-        table="main.t", directory=f"{directory}/x/", schema=state.schema, row_constraint=parse_predicate("id < 50", state.schema)
-    )
+    broken = WriteState(table="main.t", directory=f"{directory}/x/", schema=state.schema, row_constraint=bind("id < 50", state.schema))
     with pytest.raises(UsageError, match="id = "):
         write_frame(small, broken)
     left = [name for _, _, names in os.walk(f"{directory}/x") for name in names]

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database.duckdb_file import ALIAS
+from ducklake_core.catalog.database.duckdb_catalog import ALIAS
 from tests.support.oracle import LakeAddress, file_lake, give_up_all, open_file, quoted, sql_type
 
 _INTEGERS = frozenset({'"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})

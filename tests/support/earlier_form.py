@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from sqlalchemy import Connection
 
-from ducklake_core.catalog.database import duckdb_file
+from ducklake_core.catalog.database import duckdb_catalog
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.format.versions import V1_0, V1_1
 from tests.support import oracle
@@ -240,4 +240,4 @@ def use() -> None:
     """Lend lakes of 1.1 to DuckDB in the form of 1.0 from now on."""
     oracle._attachment = _attachment
     Database._transaction = _transaction  # type: ignore[method-assign]
-    assert duckdb_file._attached is oracle.open_file
+    assert duckdb_catalog._attached is oracle.open_file

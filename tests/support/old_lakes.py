@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ducklake_core import DuckLake
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_COLUMN
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_footer import read_footer
+from ducklake_core.storage.parquet_files import read_footer
 from tests.support.oracle import LakeAddress, new_connection, sqlite_lake
 from tests.support.postgres import PostgresServer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 from duckdb_extensions import import_extension
 
-from ducklake_core.catalog.database import duckdb_file
+from ducklake_core.catalog.database import duckdb_catalog
 from ducklake_core.format.types.data_types import DataType, DecimalType, ListType, MapType, PrimitiveType, StructType
 
 READS = ("1.0",)
@@ -112,8 +112,8 @@ def give_up_all() -> None:
         holder.give_up()
 
 
-_open_file_alone = duckdb_file._attached
-duckdb_file._attached = open_file
+_open_file_alone = duckdb_catalog._attached
+duckdb_catalog._attached = open_file
 
 
 def new_connection() -> duckdb.DuckDBPyConnection:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ducklake_core.format.types.arrow_types import to_arrow_field
 from ducklake_core.format.types.data_types import VARIANT, Field
+from ducklake_core.format.types.schema import to_arrow_field
 from ducklake_core.format.values import variant_encoding as encoding
 
 NAMES = (

@@ -1,21 +1,41 @@
-"""Creating a lake, and opening one without changing anything (specification: Connecting, ducklake_metadata)."""
+"""Create a lake, or open one without changing it (specification: Connecting, ducklake_metadata)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from errno import EEXIST
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Dialect,
+    Select,
+    String,
+    TableClause,
+    and_,
+    bindparam,
+    cast,
+    column,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+)
 from sqlalchemy.schema import CreateSchema, CreateTable
 
-from ducklake_core.catalog.database.catalog_file import forbidden
+from ducklake_core.catalog.database import duckdb_catalog
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.indexes import create_indexes
-from ducklake_core.catalog.database.new_file import new_file
+from ducklake_core.catalog.database.duckdb_catalog import ALIAS
+from ducklake_core.catalog.database.tables import CatalogTables, create_indexes
+from ducklake_core.catalog.database.url import forbidden
 from ducklake_core.catalog.database.versions import read_layout
 from ducklake_core.errors import (
     AlreadyExistsError,
@@ -25,13 +45,11 @@ from ducklake_core.errors import (
     NotALakeError,
     UsageError,
 )
-from ducklake_core.format.files.locations import check_new_data_path, file_key, printable, protocol_of
-from ducklake_core.format.files.paths import absolute_directory, as_directory
+from ducklake_core.format.files.paths import absolute_directory, as_directory, check_new_data_path, file_key, printable, protocol_of
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
 Opened = TypeVar("Opened")
-
 _NEW_LAKE = "in Python DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake, and ATTACH in DuckDB"
 _CREATE_ATTEMPTS = 3
 _CREATE_SECONDS = 30.0
@@ -52,7 +70,7 @@ def create_catalog(
         data_path: Base of all files; stored absolute, with a trailing slash. Only a DuckDB file needs none: its lake is in the directory
             ``<file>.files/``.
         relative_data_path: Whether a relative path is stored as it is written, and means the working directory of each client.
-        indexes: Whether to make the indexes of catalog/database/indexes.py too.
+        indexes: Whether to make the indexes of catalog/database/tables.py too.
         version: Of the format.
 
     Raises:
@@ -293,3 +311,97 @@ def _created_by() -> str:
         return f"ducklake-core {version('ducklake-dagster')}"
     except PackageNotFoundError:
         return "ducklake-core"
+
+
+@contextmanager
+def new_file(database: Database) -> Iterator[Database]:
+    """A database under another name, which gets the name of this one when the block ends: nobody ever sees it half made.
+
+    Raises:
+        FileExistsError: Somebody else made the file meanwhile; it is not touched.
+        OSError: The file cannot be created.
+    """
+    path = str(database.address.url.database)
+    draft = Database(replace(database.address, url=database.address.url.set(database=f"{path}.{uuid4().hex}")))
+    draft.follow(database.version)
+    name = create_file(draft)
+    try:
+        yield draft
+        draft.close()
+        _give_name(name, path)
+    finally:
+        draft.close()
+        for left in (name, f"{name}.wal"):
+            Path(left).unlink(missing_ok=True)
+
+
+def create_file(database: Database) -> str:
+    """Create the empty file of a database, and give its name.
+
+    Raises:
+        FileExistsError: There is a file already; it is not touched.
+        OSError: The file cannot be created.
+    """
+    path = str(database.address.url.database)
+    Path(path).touch(exist_ok=False)
+    if database.address.url.get_backend_name() == "duckdb":
+        # DuckDB takes no empty file for a database, and makes its own.
+        Path(path).unlink()
+        duckdb_catalog.create_database(path)
+    return path
+
+
+def _give_name(draft: str, path: str) -> None:
+    """Let a file be found under a name that is still free."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems know no links, and nothing else that leaves alone what another creator makes in this instant.
+        if Path(path).exists():
+            raise FileExistsError(EEXIST, os.strerror(EEXIST), path) from None
+        Path(draft).rename(path)
+
+
+def existing_query(tables: CatalogTables, dialect: Dialect) -> Select[Any]:
+    """The name of the table that the parameter ``name`` names, beside the metadata tables; no row when there is none."""
+    return tables.statement(f"existing, {dialect.name}", lambda: _existing(tables.schema, dialect.name))
+
+
+def _existing(schema: str | None, dialect: str) -> Select[Any]:
+    return _OF_DIALECT[dialect](schema, bindparam("name", type_=String))
+
+
+def _of_sqlite(_schema: str | None, wanted: BindParameter[str]) -> Select[Any]:
+    master = TableClause("sqlite_master", column("name"), column("type"))
+    return select(master.c.name).where(master.c.name == wanted, master.c.type == "table")
+
+
+def _of_postgresql(schema: str | None, wanted: BindParameter[str]) -> Select[Any]:
+    relation = TableClause("pg_class", column("relname"), column("relnamespace"), column("relkind"), schema="pg_catalog")
+    space = TableClause("pg_namespace", column("oid"), column("nspname"), schema="pg_catalog")
+    inside = select(space.c.oid).where(space.c.nspname == schema).scalar_subquery()
+    is_table = or_(relation.c.relkind == "r", relation.c.relkind == "p")
+    name = cast(relation.c.relname, String).label("name")
+    return select(name).where(relation.c.relname == wanted, relation.c.relnamespace == inside, is_table)
+
+
+def _of_duckdb(schema: str | None, wanted: BindParameter[str]) -> Select[Any]:
+    listed = func.duckdb_tables().table_valued("database_name", "schema_name", "table_name")
+    is_ours = and_(listed.c.database_name == ALIAS, listed.c.schema_name == schema)
+    return select(listed.c.table_name.label("name")).where(is_ours, listed.c.table_name == wanted)
+
+
+def _of_mysql(_schema: str | None, wanted: BindParameter[str]) -> Select[Any]:
+    listed = TableClause("tables", column("table_name"), column("table_schema"), schema="information_schema")
+    return select(listed.c.table_name.label("name")).where(listed.c.table_schema == func.database(), listed.c.table_name == wanted)
+
+
+_OF_DIALECT = {
+    "sqlite": _of_sqlite,
+    "postgresql": _of_postgresql,
+    "duckdb": _of_duckdb,
+    "mysql": _of_mysql,
+    "mariadb": _of_mysql,
+}

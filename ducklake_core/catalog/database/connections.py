@@ -16,23 +16,26 @@ from sqlalchemy import select as sql_select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
-from ducklake_core.catalog.database.access import Access
-from ducklake_core.catalog.database.catalog_file import file_exists
-from ducklake_core.catalog.database.definitions import Definitions, attach
-from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, closed_after_interrupted_commit, interruption, wrapped
-from ducklake_core.catalog.database.file_access import DuckDBAccess, SqliteAccess
-from ducklake_core.catalog.database.mysql_access import MySQLAccess
-from ducklake_core.catalog.database.pipelines import ask_alone, in_pipeline, raw_connection
-from ducklake_core.catalog.database.postgres_access import PostgresAccess
-from ducklake_core.catalog.database.postgres_session import is_behind_a_pooler, set_in_transaction
-from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements, known_statement
+from ducklake_core.catalog.database.mysql_catalog import MySQLAccess
+from ducklake_core.catalog.database.postgres_catalog import PostgresAccess, is_behind_a_pooler, set_in_transaction
+from ducklake_core.catalog.database.server_connections import Access, ask_alone, in_pipeline, raw_connection
+from ducklake_core.catalog.database.sqlite_catalog import DuckDBAccess, SqliteAccess
+from ducklake_core.catalog.database.statements import (
+    Definitions,
+    PipelinedStatements,
+    PlainStatements,
+    Question,
+    Statements,
+    attach,
+    known_statement,
+)
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
-from ducklake_core.catalog.database.url import CatalogAddress
-from ducklake_core.catalog.database.versions import Layout, check_same_version, stored_version
+from ducklake_core.catalog.database.url import CatalogAddress, file_exists
+from ducklake_core.catalog.database.versions import Layout, check_same_version, earlier_tables, stored_version
 from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
 from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
-from ducklake_core.format.types.message_text import read_only_message
+from ducklake_core.format.types.text import read_only_message
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
 
 __all__ = ["Database", "Failure", "classify"]

@@ -1,12 +1,14 @@
-"""Classifies database errors by what a caller can do about them: told by SQLSTATE or the driver's code, never by its text."""
+"""Classify database errors by SQLSTATE or driver code, and decide how often work on a catalog is retried."""
 
 from __future__ import annotations
 
+import random
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import Connection
@@ -15,13 +17,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError
 
-Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
 
+
+Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
 # Unique violation, serialization failure, deadlock, lock not available, and two racing CREATEs of one object.
 _RETRY_STATES = frozenset({"23505", "40001", "40P01", "55P03", "42P07", "42P06"})
 _LOST_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "25P03", "25P04"})
 _LOST_CLASSES = ("08", "53", "58")
-
 # Ids that another writer has taken, and a file that was replaced by another one since the transaction began.
 _RETRY_EXTENDED_CODES = frozenset(
     {
@@ -33,7 +37,6 @@ _RETRY_EXTENDED_CODES = frozenset(
 )
 _RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 _LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
-
 # MySQL and MariaDB have too few SQLSTATEs to tell these apart, but numbers of errors.
 BUSY_CODES = frozenset({1040, 1053, 1203, 1226, 3032})
 """The server has no room for another session, or for more of this user, is ending, or is being looked after (MySQL's offline mode)."""
@@ -48,9 +51,16 @@ _LOST_MYSQL = BUSY_CODES | frozenset(
 # A statement or a value is longer than the database accepts: answers of the server, and an error of PyMySQL's own.
 TOO_LONG_IN_MYSQL = 1153
 _TOO_LONG_MYSQL = frozenset({TOO_LONG_IN_MYSQL, 1301, 2020})
+_NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
+_RECOGNIZABLE = 6
+"""Letters from which on a secret is masked wherever it stands."""
+
+READERS_SECONDS = 10.0
+"""Maximum seconds for which a write to a SQLite file waits for open read transactions, in all of its attempts. DuckDB waits 5 seconds."""
+
+
 _TOO_LONG_STATE, _TOO_LONG_IN_SQLITE = "54000", "SQLITE_TOOBIG"
 _MISSING_TABLE, _MISSING_TABLE_OF_MYSQL = "42P01", 1146
-_NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
 _MISSING_DATABASE, _MISSING_DATABASE_OF_MYSQL = "3D000", 1049
 _LOCK_NOT_AVAILABLE, _LOCKED_IN_MYSQL = "55P03", frozenset({1205, 3572})
 
@@ -191,10 +201,6 @@ def _spellings(secret: str) -> tuple[str, ...]:
     return (secret, quote(secret), quote(secret, safe=""), quote(secret, safe=" +"), quote_plus(secret), *quoted)
 
 
-_RECOGNIZABLE = 6
-"""Letters from which on a secret is masked wherever it stands."""
-
-
 def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_commit: bool = False) -> CatalogError:
     """The error that callers get instead of the driver's; ``details["failure"]`` keeps its class for :func:`classify`."""
     failure = _classify(error, at_commit=at_commit)
@@ -259,3 +265,52 @@ def interruption(error: AssertionError) -> BaseException:
     """The Ctrl-C in place of which SQLAlchemy, interrupted before it noted the end of a transaction, raised an assertion; or the error."""
     cause = error.__context__
     return error if cause is None or isinstance(cause, Exception) else cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """A limit of tries, and pauses between them that grow up to a longest one.
+
+    Attributes:
+        tries: How often the work is done at most, the first time included.
+        first_pause: Seconds to wait after the first failure, before jitter.
+        growth: By how much each pause is longer than the one before.
+        longest_pause: Seconds that no pause exceeds.
+        jitter: Share of a pause that is left to chance, so that writers who met once do not meet again:
+            with 0.5 half to all of it is waited, with 1 nothing to all of it.
+    """
+
+    tries: int
+    first_pause: float
+    growth: float
+    longest_pause: float
+    jitter: float
+
+    def pause(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row (1 after the first)."""
+        whole = min(self.first_pause * self.growth ** (failures - 1), self.longest_pause)
+        return whole * random.uniform(1.0 - self.jitter, 1.0)  # noqa: S311
+
+    def retrying(self, *failures: Failure) -> Retrying:
+        """A loop that repeats a call while it fails in one of these ways; after the last try it raises tenacity's ``RetryError``."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
+        def readers_stay(state: RetryCallState) -> bool:
+            error = state.outcome.exception() if state.outcome is not None else None
+            return is_blocked_by_readers(error) and (state.seconds_since_start or 0) >= READERS_SECONDS
+
+        return Retrying(
+            retry=retry_if_exception(lambda error: classify(error) in failures),
+            stop=lambda state: stop_after_attempt(self.tries)(state) or readers_stay(state),
+            wait=lambda state: self.pause(state.attempt_number),
+        )
+
+
+COMMIT_RETRIES = RetryPolicy(tries=25, first_pause=0.02, growth=1.5, longest_pause=2.0, jitter=0.5)
+"""Attempts of one commit: short transactions that lose against another writer, or find the database away."""
+
+REPLAN_RETRIES = RetryPolicy(tries=60, first_pause=0.03, growth=1.5, longest_pause=0.5, jitter=0.7)
+"""Plans of one transaction, which finds its rows again after each conflict: that takes long by itself, so pauses stay short."""
+
+MAINTENANCE_RETRIES = RetryPolicy(tries=12, first_pause=0.05, growth=2.0, longest_pause=2.0, jitter=1.0)
+"""Transactions of maintenance verbs and settings, which nobody waits for."""

@@ -1,4 +1,4 @@
-"""Sessions of a database server: opened with patience where it has no room, and replaced when they are dead."""
+"""Open and pool sessions of database servers, and run transactions on them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import random
 import re
 import select
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Protocol
 
-from sqlalchemy import URL, Engine, create_engine, event, pool
+from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, event, pool
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DisconnectionError
 
-from ducklake_core.catalog.database.compiled import shared_texts
 from ducklake_core.catalog.database.failures import may_pass_by_itself
+from ducklake_core.catalog.database.statements import CompiledStatement, Statements, shared_texts
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.url import CatalogAddress
+from ducklake_core.catalog.database.writer_queue import Turn
 
 UNKNOWN_SECONDS = 5.0
 """How long a server that refuses a session is asked again, before it has ever given one: the password may be wrong."""
 KNOWN_SECONDS = 20.0
 """The same for a server that has given one before."""
-_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _PING_AFTER_IDLE_SECONDS = 30.0
 _PROBE_SECONDS = 2.0
 _MAX_TRACE_BYTES = 1 << 20
 _INVALID_LOGIN = "28P01"
+
+
+_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 def server_engine(
@@ -192,3 +198,113 @@ def _checked(
                 raise DisconnectionError("this pooled connection is dead") from error
 
     return check
+
+
+@contextmanager
+def raw_connection(engine: Engine) -> Iterator[Any]:
+    """The driver's own connection from the pool; one that was lost does not go back to it."""
+    with closing(engine.raw_connection()) as pooled:
+        raw: Any = pooled.driver_connection
+        try:
+            yield raw
+        finally:
+            if raw.closed:
+                pooled.invalidate()
+
+
+@contextmanager
+def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
+    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer.
+
+    One that was interrupted, or cannot leave the mode, is closed: what the driver holds of it need not be what the server got. The
+    interruption leaves the block, and not what the driver makes of it.
+    """
+    import psycopg
+
+    raw.autocommit = True
+    is_sound = False
+    try:
+        with raw.pipeline() as pipeline:
+            try:
+                yield raw, pipeline
+            except BaseException:
+                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
+                with suppress(psycopg.Error):
+                    pipeline.sync()
+                raise
+        is_sound = True
+    except Exception as error:
+        if (interruption := _interruption(error)) is not None:
+            raise interruption from None
+        is_sound = True
+        raise
+    finally:
+        if not raw.closed and not (is_sound and raw.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF):
+            raw.close()
+        if not raw.closed:
+            if raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                raw.rollback()
+            raw.autocommit = False
+
+
+def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, object]) -> list[Any]:
+    """The rows of one query, without a pipeline and without BEGIN and COMMIT: a statement by itself is a transaction."""
+    import psycopg
+
+    raw.autocommit = True
+    try:
+        cursor = raw.cursor()
+        cursor.execute(statement.text, statement.bound(parameters))
+        return [statement.row_type(*row) for row in cursor.fetchall()]
+    finally:
+        if not raw.closed and raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            # Somebody interrupted the waiting for the answer.
+            raw.close()
+        if not raw.closed:
+            raw.autocommit = False
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """What interrupted the driver, such as Ctrl-C, before an error of its own, which says that it was busy or has lost an answer."""
+    before = error.__context__
+    while before is not None and isinstance(before, Exception):
+        before = before.__context__
+    return before
+
+
+def has_pipelines() -> bool:
+    """Whether libpq is new enough for them."""
+    import psycopg
+
+    return psycopg.capabilities.has_pipeline()
+
+
+class Access(Protocol):
+    """One kind of database."""
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether statements go through psycopg's pipeline mode."""
+
+    @property
+    def read_options(self) -> Mapping[str, Any]:
+        """SQLAlchemy's execution options of transactions that only read, and see one state in all of their statements."""
+
+    @property
+    def write_options(self) -> Mapping[str, Any]:
+        """Those of transactions that write."""
+
+    def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
+        """A new engine; its connections are made when they are needed."""
+
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """Let a transaction wait so long for the locks of others."""
+
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Block commits until the transaction ends, after waiting for commits that have begun."""
+
+    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+        """Wait for the turn of a commit whose statements go one after another."""
+
+    def clock(self) -> ColumnElement[Any]:
+        """The database's clock as a part of a statement."""

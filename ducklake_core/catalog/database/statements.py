@@ -1,26 +1,42 @@
-"""Statements inside an open transaction: one after another through SQLAlchemy, or in a pipeline that waits for answers only."""
+"""Run statements inside an open transaction, one by one or pipelined, with shared compiled SQL."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import namedtuple
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
+from uuid import uuid4
 
 from sqlalchemy import Connection, Executable, TableClause, column, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.util import LRUCache
+from typing_extensions import override
+
+from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.catalog.database.failures import classify
+from ducklake_core.errors import CatalogError
 
 Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
 Answer = Callable[[], Sequence[Any]]
 """Rows of a question that was asked; calling it waits for them."""
-
-
 Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
 """A query: a name for its shape, what builds it, and its parameters."""
+_MOST_TOGETHER = 16
+_PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
+_MOST_KNOWN = 2000
+
+_MOST = 1000
+
+Beside = Callable[[], AbstractContextManager[Connection]]
+"""A session whose statements are committed one by one."""
+_SCOPE = "ducklake_definitions"
 
 
 class Statements(Protocol):
@@ -255,10 +271,6 @@ class Changes:
         return text, values
 
 
-_MOST_TOGETHER = 16
-_PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
-
-
 def _joined(texts: Sequence[str]) -> str:
     *first, last = (_numbered(number, text) for number, text in enumerate(texts))
     before = ", ".join(f"s{number} AS ({text})" for number, text in enumerate(first))
@@ -272,9 +284,6 @@ def _numbered(number: int, text: str) -> str:
     'UPDATE "a%%(x)s" SET b = %(s1_value_b)s::BIGINT'
     """
     return _PLACE.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
-
-
-_MOST_KNOWN = 2000
 
 
 def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Any]) -> Any:
@@ -291,3 +300,157 @@ def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], 
 @lru_cache(maxsize=64)
 def _row_type(names: tuple[str, ...]) -> Any:
     return namedtuple("Row", names, rename=True)  # noqa: PYI024
+
+
+class CompiledStatements(LRUCache[Any, Any]):
+    """Compiled statements by what they consist of and the kind of dialect that they are for, the least used ones forgotten.
+
+    Tables are compared as objects, so that statements of two versions or metadata schemas are never taken for one another. SQLAlchemy
+    tells dialects apart as objects, too, of which every engine has its own. Threads may share it.
+    """
+
+    @override
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(_by_kind(key), default)
+
+    @override
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(_by_kind(key), value)
+
+
+def _by_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    dialect, *statement = key
+    return (_kind(dialect), *statement)
+
+
+def _kind(dialect: Dialect) -> tuple[object, ...]:
+    """All in which two dialects of this library can differ: what they have found out about their server."""
+    escapes = getattr(dialect, "_backslash_escapes", None)
+    is_mariadb = getattr(dialect, "is_mariadb", None)
+    return type(dialect), is_mariadb, dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
+
+
+_of_this_process = CompiledStatements(_MOST)
+
+
+def shared_texts() -> dict[str, Any]:
+    """The execution option by which an engine uses those of this process."""
+    return {"compiled_cache": _of_this_process}
+
+
+def _forget_parent() -> None:
+    """A thread that was tidying up when the process was copied is not in the copy, which would never tidy up again."""
+    global _of_this_process  # noqa: PLW0603
+    _of_this_process = CompiledStatements(_MOST)
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+@dataclass(slots=True)
+class Scope:
+    """What one transaction makes and drops outside of itself.
+
+    Attributes:
+        undo: What drops the tables that are its own, should it fail.
+        drops: What drops the tables that nobody needs once it has committed.
+        at_commit: Whether its COMMIT was sent.
+    """
+
+    undo: list[ExecutableDDLElement] = field(default_factory=list)
+    drops: list[ExecutableDDLElement] = field(default_factory=list)
+    at_commit: bool = False
+
+
+class Definitions:
+    """The tables that transactions of one database make and drop.
+
+    Args:
+        abilities: Of the database.
+        beside: Opens a session beside a transaction.
+    """
+
+    def __init__(self, abilities: Abilities, beside: Beside) -> None:
+        self._are_apart = abilities.commits_at_ddl
+        self._beside = beside
+
+    @contextmanager
+    def around(self) -> Iterator[Scope]:
+        """The whole of a transaction, its COMMIT included."""
+        scope = Scope()
+        try:
+            yield scope
+        except CatalogError as error:
+            if classify(error) not in ("unavailable", "outcome-unknown"):
+                self._run(scope.undo)
+            raise
+        except BaseException:
+            if not scope.at_commit:
+                self._run(scope.undo)
+            raise
+        self._run(scope.drops)
+
+    def statements(self, connection: Connection, known: dict[Hashable, Any]) -> PlainStatements:
+        """Statements of a transaction that may make tables."""
+        return BesideStatements(connection, known, self) if self._are_apart else PlainStatements(connection, known)
+
+    def make(self, statement: ExecutableDDLElement) -> None:
+        """Make a table in a session of its own.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached, or somebody else has locked what the statement needs.
+            CatalogError: It refused the statement.
+        """
+        self.make_all(lambda connection: connection.execute(statement))
+
+    def make_all(self, make: Callable[[Connection], object]) -> None:
+        """Make several tables in a session of their own.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached, or somebody else has locked what a statement needs.
+            CatalogError: It rejected a statement.
+        """
+        with self._beside() as connection:
+            make(connection)
+
+    def drop(self, connection: Connection, statement: ExecutableDDLElement) -> None:
+        """Drop a table with a transaction, or right after it: nobody asks for the table when the transaction has committed."""
+        if self._are_apart:
+            scope_of(connection).drops.append(statement)
+        else:
+            connection.execute(statement)
+
+    def new_suffix(self) -> str:
+        """What tells the tables that one attempt to commit makes from those of any other attempt; nothing where they vanish with it."""
+        return f"_{uuid4().hex[:12]}" if self._are_apart else ""
+
+    def _run(self, statements: list[ExecutableDDLElement]) -> None:
+        # Whatever stays is found again, and a reader that has such a table in use for long is no reason to wait for each of them.
+        with suppress(CatalogError):
+            for statement in statements:
+                self.make(statement)
+
+
+def attach(connection: Connection, scope: Scope) -> None:
+    """Let a connection know the scope of its transaction."""
+    connection.info[_SCOPE] = scope
+
+
+def scope_of(connection: Connection) -> Scope:
+    """The scope of the transaction that a connection is in."""
+    found: Scope = connection.info[_SCOPE]
+    return found
+
+
+class BesideStatements(PlainStatements):
+    """Statements of a transaction that makes tables in a session beside it."""
+
+    def __init__(self, connection: Connection, known: dict[Hashable, Any], definitions: Definitions) -> None:
+        super().__init__(connection, known)
+        self._definitions = definitions
+
+    @override
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:
+        if undo is not None:
+            scope_of(self.connection).undo.append(undo)
+        self._definitions.make(statement)

@@ -1,22 +1,46 @@
-"""The metadata tables of each catalog version and the tables of inlined rows (specification: Tables).
-
-The order of columns is part of the format: DuckDB inserts without column lists.
-"""
+"""Define the metadata tables of each catalog version, their column types and indexes (specification: Tables)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
+from uuid import UUID
 
-from sqlalchemy import BigInteger, Column, ColumnElement, FromClause, MetaData, String, Table, cast, null
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    DateTime,
+    FromClause,
+    Index,
+    MetaData,
+    Select,
+    String,
+    Table,
+    Text,
+    Uuid,
+    case,
+    cast,
+    func,
+    inspect,
+    null,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateIndex
 from sqlalchemy.sql import quoted_name
-from sqlalchemy.types import NullType, TypeEngine
+from sqlalchemy.types import NullType, TypeDecorator, TypeEngine
+from typing_extensions import override
 
-from ducklake_core.catalog.database.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
-from ducklake_core.catalog.database.schema_paths import schemas_by_path
+from ducklake_core.catalog.database.abilities import abilities_of
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.versions import NEWEST, FormatVersion, InlinedColumns
 
@@ -25,7 +49,6 @@ _Statement = TypeVar("_Statement")
 _LATER = (1, 1)
 INLINED_SYSTEM_COLUMNS = 3
 """How many columns of a table of inlined rows are not the user's."""
-
 # One line a table: column names in order; a plain name is BIGINT, otherwise name:type; ! is NOT NULL, * is the primary key; + is new in
 # version 1.1.
 _LAYOUT = {
@@ -68,6 +91,165 @@ _LAYOUT = {
     "sort_info": "sort_id table_id begin_snapshot end_snapshot",
     "sort_expression": "sort_id table_id sort_key_index expression:varchar dialect:varchar sort_direction:varchar null_order:varchar",
 }
+TABLE_NAMES = tuple(name for name in _LAYOUT if not name.endswith("+"))
+"""Names of the metadata tables that every version has, without their prefix."""
+_INLINED_DELETES_NAME = re.compile(rf"{PREFIX}inlined_delete_(?P<owner>\d+)", re.ASCII)
+_INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
+"""The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""
+
+_TIME_TEXT = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})[ T](?P<clock>\d{2}:\d{2}(?::\d{2})?)(?:\.(?P<fraction>\d{1,9}))?"
+    r"\s*(?:(?P<utc>Z|UTC)|(?P<sign>[+-])(?P<hours>\d{2})(?::?(?P<minutes>\d{2}))?(?::?\d{2})?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_TRUTH = {"1": True, "true": True, "t": True, "0": False, "false": False, "f": False}
+
+_INDEXES = {
+    "ducklake_file_column_stats_by_column": ("file_column_stats", ("table_id", "column_id", "data_file_id")),
+    "ducklake_data_file_by_table": ("data_file", ("table_id", "data_file_id")),
+    "ducklake_delete_file_by_table": ("delete_file", ("table_id", "data_file_id")),
+    "ducklake_file_partition_value_by_table": ("file_partition_value", ("table_id", "data_file_id")),
+    "ducklake_table_by_id": ("table", ("table_id",)),
+    "ducklake_column_by_table": ("column", ("table_id",)),
+    "ducklake_table_stats_by_table": ("table_stats", ("table_id",)),
+    "ducklake_table_column_stats_by_table": ("table_column_stats", ("table_id", "column_id")),
+    "ducklake_schema_versions_by_table": ("schema_versions", ("table_id",)),
+    "ducklake_inlined_data_tables_by_table": ("inlined_data_tables", ("table_id",)),
+}
+"""Name, and the metadata table and columns that it is on."""
+# MySQL has no CREATE INDEX IF NOT EXISTS.
+_WITHOUT_IF = frozenset({"mysql", "mariadb"})
+
+
+def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
+    """Make the indexes that are missing; the names of all."""
+    knows_if = connection.dialect.name not in _WITHOUT_IF
+    for name, (table, columns) in _INDEXES.items():
+        # A copy: an index belongs to its table for good, and other catalogs share the original.
+        copy = tables[table].to_metadata(MetaData(schema=tables.schema))
+        if knows_if or not any(index["name"] == name for index in inspect(connection).get_indexes(copy.name, schema=copy.schema)):
+            connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=knows_if))
+    return tuple(_INDEXES)
+
+
+def time_to_text(value: datetime) -> str:
+    """UTC text of a point in time, as DuckDB stores it where the database has no such type.
+
+    >>> time_to_text(datetime(2024, 7, 1, 20, 0, 0, 120000, tzinfo=UTC)), time_to_text(datetime(2024, 7, 1, tzinfo=UTC))
+    ('2024-07-01 20:00:00.12+00', '2024-07-01 00:00:00+00')
+    """
+    at = value.astimezone(UTC)
+    fraction = f".{at.microsecond:06d}".rstrip("0").rstrip(".")
+    return f"{at:%Y-%m-%d %H:%M:%S}{fraction}+00"
+
+
+@lru_cache(maxsize=256)
+def time_from_text(text: str) -> datetime:
+    """The point in time of any text form that DuckDB reads; without a zone it is UTC.
+
+    >>> time_from_text("2024-07-01T20:00:00Z").isoformat(), time_from_text("2024-07-01 22:00:00.5+02").isoformat()
+    ('2024-07-01T20:00:00+00:00', '2024-07-01T20:00:00.500000+00:00')
+
+    Raises:
+        CatalogCorruptError: Not a time.
+    """
+    found = _TIME_TEXT.fullmatch(text.strip())
+    if found is None:
+        raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected", text=text)
+    micros = int((found["fraction"] or "0").ljust(6, "0")[:6])
+    offset = timedelta(hours=int(found["hours"] or 0), minutes=int(found["minutes"] or 0))
+    try:
+        at = datetime.fromisoformat(f"{found['day']} {found['clock']}").replace(microsecond=micros)
+        return at.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected: {error}", text=text) from error
+
+
+class CatalogBoolean(TypeDecorator[bool]):
+    """BOOLEAN; 0 and 1 where DuckDB declares it BIGINT."""
+
+    impl = Boolean
+    cache_ok = True
+
+    @override
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(BigInteger() if abilities_of(dialect).boolean_as_integer else Boolean())
+
+    @override
+    def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:
+        # What is written may be what was read, past the conversion of results, in a column of another type.
+        known = _truth(value)
+        return int(known) if known is not None and abilities_of(dialect).boolean_as_integer else known
+
+    @override
+    def process_result_value(self, value: Any, _dialect: Dialect) -> bool | None:
+        return _truth(value)
+
+
+def _truth(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is int and value in (0, 1):
+        return value == 1
+    # Cells of SQLite may hold anything, whatever the column's type is.
+    found = _TRUTH.get(str(value).strip().lower())
+    if found is None:
+        raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
+    return found
+
+
+class CatalogUuid(TypeDecorator[str]):
+    """UUID as lower-case dashed text."""
+
+    impl = String
+    cache_ok = True
+
+    @override
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(String() if abilities_of(dialect).uuid_as_text else Uuid(as_uuid=False, native_uuid=True))
+
+    @override
+    def process_bind_param(self, value: str | UUID | None, _dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    @override
+    def process_result_value(self, value: Any, _dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+
+class CatalogTimestamp(TypeDecorator[datetime]):
+    """TIMESTAMPTZ as an aware datetime in UTC. Where it is stored as text, never compare or order by it in SQL."""
+
+    impl = DateTime
+    cache_ok = True
+
+    @override
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(String() if abilities_of(dialect).timestamp_as_text else DateTime(timezone=True))
+
+    @override
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        at = value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        return time_to_text(at) if abilities_of(dialect).timestamp_as_text else at
+
+    @override
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return time_from_text(str(value)) if abilities_of(dialect).timestamp_as_text else value.astimezone(UTC)
+
+    @override
+    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any] | None:
+        own = self.impl_instance.result_processor(dialect, coltype)
+        # Asking for each cell what the database is like takes longer than the rest, and a lake may have very many snapshots.
+        return _in_utc if own is None and not abilities_of(dialect).timestamp_as_text else super().result_processor(dialect, coltype)
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    return None if value is None else value.astimezone(UTC)
+
 
 _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "": BigInteger,
@@ -76,9 +258,6 @@ _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "uuid": CatalogUuid,
     "timestamptz": CatalogTimestamp,
 }
-
-TABLE_NAMES = tuple(name for name in _LAYOUT if not name.endswith("+"))
-"""Names of the metadata tables that every version has, without their prefix."""
 
 
 class CatalogTables(Mapping[str, Table]):
@@ -226,11 +405,6 @@ def may_be_in_the_making(name: str, *, schema_version: int, next_catalog_id: int
     return owner is not None and owner >= next_catalog_id
 
 
-_INLINED_DELETES_NAME = re.compile(rf"{PREFIX}inlined_delete_(?P<owner>\d+)", re.ASCII)
-_INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
-"""The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""
-
-
 @lru_cache(maxsize=32)
 def metadata_tables(schema: str | None, version: FormatVersion = NEWEST) -> CatalogTables:
     """The metadata tables of a version in a database schema (None: the connection's own)."""
@@ -252,3 +426,38 @@ def _columns(layout: str, version: FormatVersion) -> Iterator[Column[Any]]:
 
 LATEST_TABLES = metadata_tables(None)
 """All columns that any version has."""
+
+
+def schemas_by_path(schema: Table) -> FromClause:
+    """The rows of ``ducklake_schema`` with paths in ``schema_name``, as names of tables begin with (format/types/names.py).
+
+    A schema is visible while every schema around it is, so that ``begin_snapshot`` and ``end_snapshot`` are those of all of them. One in a
+    schema that is not there, or in itself, is at no place, and left out; so is one without a name.
+    """
+    top = _rows(schema, _quoted(schema.c.schema_name))
+    parent = schema.c.get("parent_schema_id")
+    if parent is None:
+        return top.subquery("schemas")
+    around = top.where(parent.is_(None)).cte("schemas", recursive=True)
+    inner = schema.alias("inner_schema")
+    name = around.c.schema_name + "." + _quoted(inner.c.schema_name)
+    begin = case((inner.c.begin_snapshot < around.c.begin_snapshot, around.c.begin_snapshot), else_=inner.c.begin_snapshot)
+    is_longer = or_(inner.c.end_snapshot.is_(None), inner.c.end_snapshot > around.c.end_snapshot)
+    end = case((is_longer, func.coalesce(around.c.end_snapshot, inner.c.end_snapshot)), else_=inner.c.end_snapshot)
+    return around.union_all(
+        _rows(inner, name, begin_snapshot=begin, end_snapshot=end).join(around, around.c.schema_id == inner.c.parent_schema_id)
+    )
+
+
+def _rows(schema: FromClause, name: ColumnElement[str], **others: ColumnElement[Any]) -> Select[Any]:
+    # Both halves of a recursive query need the same type, which databases make of VARCHAR and of joined text.
+    others = {**others, "schema_name": cast(name, Text)}
+    columns = (others.get(column.name, column).label(column.name) for column in schema.c)
+    return select(*columns).where(schema.c.schema_name.is_not(None))
+
+
+def _quoted(column: ColumnElement[str]) -> ColumnElement[str]:
+    """A name as it stands in a path: see ``dotted``."""
+    name = type_coerce(column, String)
+    is_odd = or_(name.contains("."), name.contains('"'))
+    return case((is_odd, '"' + func.replace(name, '"', '""') + '"'), else_=name)

@@ -1,1 +1,6 @@
-"""Rows that are kept in the catalog itself (specification: Data Inlining)."""
+"""Rows that are stored in the catalog itself (specification: Data Inlining).
+
+Each table of the lake may have tables of inlined rows, one per schema version, and one table of inlined deletes. ``ddl`` names and
+creates them, ``write`` encodes and inserts values, ``rows`` reads them back in the columns that a scan asks for, and ``cells``
+converts single values between Arrow and the form in which each kind of database stores them.
+"""

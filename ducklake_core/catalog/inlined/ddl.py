@@ -26,7 +26,7 @@ from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import TypeEngine
 
 from ducklake_core.catalog.database.abilities import Abilities
-from ducklake_core.catalog.database.duckdb_dialect import NativeType
+from ducklake_core.catalog.database.duckdb_catalog import NativeType
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
 from ducklake_core.format.types.data_types import NULL, VARIANT, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.names import folded

@@ -1,1 +1,5 @@
-"""Bringing catalogs to a later version, step by step in one transaction."""
+"""Bring a catalog to a later format version.
+
+``steps`` plans the steps as values that print themselves, ``ddl`` renders them for each database, and ``run`` executes
+them in one transaction, or in repeatable parts where the database cannot alter tables in a transaction.
+"""

@@ -1,51 +1,482 @@
-"""Plans a migration: the steps to take on a catalog of an earlier version, which print themselves (specification: Migrations).
-
-The steps follow from the difference between the tables that are there and those of the version that is wanted, in the order in which the
-released versions differ, so that development versions need no list of their own. What DuckDB would do one version after
-another is done at once; the tables end with the same columns in the same order, which DuckDB's inserts rely on.
-"""
+"""Plan the steps that bring a catalog of an earlier version to a newer one (specification: Migrations)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
-from sqlalchemy import BigInteger, ColumnClause, Connection, String, Table, bindparam, column, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnClause,
+    ColumnElement,
+    Connection,
+    Date,
+    DateTime,
+    Double,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    column,
+    delete,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy import column as sql_column
+from sqlalchemy.dialects.postgresql import JSON, REAL
 from sqlalchemy.schema import CreateTable as CreateTableStatement
+from sqlalchemy.types import TypeEngine
 
+from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
-from ducklake_core.catalog.database.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
-from ducklake_core.catalog.database.tables import PREFIX, metadata_tables
-from ducklake_core.catalog.database.versions import Layout
+from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, PREFIX, CatalogTables, metadata_tables
+from ducklake_core.catalog.database.versions import (
+    DEFAULTS,
+    NAN_COUNT,
+    PARTIAL_FILE_INFO,
+    SCHEMA_SNAPSHOT,
+    Layout,
+    newest_snapshot,
+    partition_column_id,
+    schema_version_of,
+    stored_tables,
+    table_schema_versions,
+)
+from ducklake_core.catalog.inlined.ddl import physical_table
+from ducklake_core.catalog.inlined.rows import TableVersions
 from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
+from ducklake_core.catalog.migrations.ddl import ChangeType, DropColumn
 from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
+from ducklake_core.catalog.migrations.ddl import RenameColumn as RenameColumnStatement
 from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
-from ducklake_core.catalog.migrations.inlined_types import ChangeInlinedType, change_inlined_type, changed_inlined_types
-from ducklake_core.catalog.migrations.specified_columns import (
-    ReplaceNanCount,
-    ReplaceSchemaSnapshot,
-    SpecifiedColumn,
-    replace_column,
-    replaced_columns,
-)
-from ducklake_core.catalog.migrations.to_1_1 import (
-    AddSchemaVersion,
-    ClearBounds,
-    RenameInlinedColumn,
-    Repair,
-    RestoreDefault,
-    inlined_renames,
-    lost_defaults,
-    missing_schema_versions,
-    run_repair,
-    wrong_bounds,
-)
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.head import chunks, conditions_of
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import parse_row_counts
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.versions import V1_0, V1_1, FormatVersion, format_version
+from ducklake_core.format.types.data_types import DataType
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import parse_leaf_type
+from ducklake_core.format.values.leaf_values import from_text
+from ducklake_core.format.versions import V1_0, V1_1, FormatVersion, InlinedColumns, format_version
+
+_ROWS_PER_FETCH = 2000
+_DEFAULTS = ("initial_default", "default_value", "default_value_type", "default_value_dialect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedFile:
+    """One of them.
+
+    Attributes:
+        path: Full path.
+        has_visible_history: Whether there are snapshots that must see only some of its rows.
+    """
+
+    id: int
+    path: str
+    has_visible_history: bool
+
+
+def counted_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> list[CountedFile]:
+    """All of them, of dropped tables too, by id."""
+    file, table, schema, snapshot = (tables[name] for name in ("data_file", "table", "schema", "snapshot"))
+    if PARTIAL_FILE_INFO not in file.c:
+        return []
+    oldest = select(func.min(snapshot.c.snapshot_id)).scalar_subquery()
+    query = (
+        select(
+            file.c.data_file_id,
+            file.c.path,
+            file.c.path_is_relative,
+            file.c[PARTIAL_FILE_INFO],
+            table.c.path.label("table_path"),
+            table.c.path_is_relative.label("table_path_is_relative"),
+            schema.c.path.label("schema_path"),
+            schema.c.path_is_relative.label("schema_path_is_relative"),
+            oldest.label("oldest"),
+        )
+        .select_from(file.join(table, table.c.table_id == file.c.table_id).join(schema, schema.c.schema_id == table.c.schema_id))
+        .where(file.c[PARTIAL_FILE_INFO].is_not(None))
+        .order_by(file.c.data_file_id)
+    )
+    found: dict[int, CountedFile] = {}
+    for row in connection.execute(query):
+        counts = parse_row_counts(row.partial_file_info)
+        if counts:
+            base = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
+            base = paths.join(base, row.table_path, row.table_path_is_relative is not False)
+            path = paths.join(base, row.path, row.path_is_relative is not False)
+            # A renamed table has several rows, all of the same directory.
+            found[row.data_file_id] = CountedFile(id=row.data_file_id, path=path, has_visible_history=counts[-1][0] > row.oldest)
+    return list(found.values())
+
+
+_BYTES, _TEXT, _REAL = "bytea", "varchar", "real"
+_TYPES: dict[str, TypeEngine[Any]] = {_BYTES: LargeBinary(), _TEXT: String(), _REAL: REAL()}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInlinedType:
+    """The values of one column of one table of inlined rows are stored in today's type."""
+
+    table_name: str
+    column: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"store {self.table_name}.{self.column} as {self.to}"
+
+
+def changed_inlined_types(reader: CatalogReader, abilities: Abilities) -> Iterator[ChangeInlinedType]:
+    """The columns whose type is to change; none where databases do not enforce types, or have those of DuckDB."""
+    if not abilities.folds_names:
+        return
+    registered = reader.catalog["inlined_data_tables"]
+    rows = reader.connection.execute(select(registered).order_by(registered.c.table_id, registered.c.schema_version)).all()
+    found = inspect(reader.connection).get_multi_columns(schema=reader.catalog.schema, filter_names=[row.table_name for row in rows])
+    stored = {name: columns[INLINED_SYSTEM_COLUMNS:] for (_, name), columns in found.items()}
+    versions = {row.table_id: TableVersions.read(reader, row.table_id) for row in rows}
+    for row in rows:
+        fields = versions[row.table_id].schema_at(row.schema_version)
+        wanted = list(physical_table(reader.catalog, abilities, row.table_name, fields).c)[INLINED_SYSTEM_COLUMNS:]
+        for there, target in zip(stored.get(row.table_name, ()), wanted, strict=False):
+            to = _replacement(there["type"], target.type)
+            if to is not None:
+                yield ChangeInlinedType(row.table_name, there["name"], to)
+
+
+def change_inlined_type(connection: Connection, schema: str | None, step: ChangeInlinedType) -> None:
+    """Carry out one of them."""
+    table = Table(step.table_name, MetaData(schema=schema))
+    connection.execute(select(func.set_config("DateStyle", "ISO", True), func.set_config("TimeZone", "UTC", True)))
+    connection.execute(ChangeType(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
+
+
+def _replacement(there: TypeEngine[Any], wanted: TypeEngine[Any]) -> str | None:
+    match wanted, there:
+        case LargeBinary(), (String() | JSON()):
+            return _BYTES
+        case String(), (Date() | DateTime()):
+            return _TEXT
+        case REAL(), Double():
+            return _REAL
+        case _:
+            return None
+
+
+def _converted(value: ColumnElement[Any], to: str) -> ColumnElement[Any]:
+    text = cast(value, Text)
+    if to == _BYTES:
+        return func.convert_to(text, "UTF8")
+    # The two databases write years before Christ in different places.
+    return func.regexp_replace(text, r"^(\S+)(.*) BC$", r"\1 (BC)\2") if to == _TEXT else cast(value, REAL)
+
+
+_BOUNDS, _INLINED = "file_column_stats", "inlined_data_tables"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceNanCount:
+    """Bounds say whether there are NaN, no longer how many."""
+
+    def __str__(self) -> str:
+        return f"replace {PREFIX}{_BOUNDS}.{NAN_COUNT} by contains_nan"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceSchemaSnapshot:
+    """Tables of inlined rows are of a schema version, no longer of a snapshot."""
+
+    def __str__(self) -> str:
+        return f"replace {PREFIX}{_INLINED}.{SCHEMA_SNAPSHOT} by schema_version"
+
+
+SpecifiedColumn: TypeAlias = ReplaceNanCount | ReplaceSchemaSnapshot
+
+
+def replaced_columns(layout: Layout) -> Iterator[SpecifiedColumn]:
+    """The steps for those of the columns that are there; after the tables have the names and columns of the wanted version."""
+    former = layout.stored_name(_BOUNDS)
+    if former is not None and layout.has(former, NAN_COUNT):
+        yield ReplaceNanCount()
+    if layout.has(_INLINED, SCHEMA_SNAPSHOT):
+        yield ReplaceSchemaSnapshot()
+
+
+def replace_column(connection: Connection, tables: Mapping[str, Table], stored: Mapping[str, Table], step: SpecifiedColumn) -> None:
+    """Carry out one of the steps: DuckDB files cannot alter a table after its rows were changed in the same transaction."""
+    match step:
+        case ReplaceNanCount():
+            _replace_nan_count(connection, tables[_BOUNDS])
+        case ReplaceSchemaSnapshot():
+            _replace_schema_snapshot(connection, tables[_INLINED], stored)
+        case _:
+            assert_never(step)
+
+
+def _replace_nan_count(connection: Connection, bounds: Table) -> None:
+    count: ColumnClause[int] = column(NAN_COUNT, BigInteger)
+    names = select(bounds.c.table_id, bounds.c.column_id, bounds.c.data_file_id)
+    files: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for table_id, column_id, file_id in connection.execute(names.where(count > 0, bounds.c.contains_nan.is_not(true()))):
+        files[table_id, column_id].append(file_id)
+    connection.execute(DropColumn(bounds, NAN_COUNT))
+    for (table_id, column_id), ids in files.items():
+        same = (bounds.c.table_id == table_id, bounds.c.column_id == column_id)
+        for some in conditions_of(bounds.c.data_file_id, ids):
+            connection.execute(update(bounds).where(*same, some).values(contains_nan=True))
+
+
+def _replace_schema_snapshot(connection: Connection, table: Table, stored: Mapping[str, Table]) -> None:
+    registered = stored[_INLINED]
+    found = connection.execute(select(registered.c.table_id, registered.c.table_name, schema_version_of(stored).label("version"))).all()
+    connection.execute(DropColumn(table, SCHEMA_SNAPSHOT))
+    for row in found:
+        same = (table.c.table_id == row.table_id, table.c.table_name == row.table_name)
+        connection.execute(update(table).where(*same).values(schema_version=row.version))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameInlinedColumn:
+    """A leading column of a table of inlined rows gets its name of version 1.1."""
+
+    table_name: str
+    former: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"rename {self.table_name}.{self.former} to {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddSchemaVersion:
+    """A schema version that a table of inlined rows is of, and that the table has no row for."""
+
+    table_id: int
+    schema_version: int
+    begin_snapshot: int
+
+    def __str__(self) -> str:
+        return f"add schema version {self.schema_version} of table {self.table_id}, from snapshot {self.begin_snapshot} on"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDefault:
+    """A field of a struct that lost its default when it was renamed gets it back.
+
+    Attributes:
+        begin_snapshot: When it was renamed; ``former`` is the begin of the row that has the default.
+    """
+
+    table_id: int
+    column_id: int
+    begin_snapshot: int
+    former: int
+
+    def __str__(self) -> str:
+        return f"restore the default of field {self.column_id} of table {self.table_id} from snapshot {self.begin_snapshot} on"
+
+
+@dataclass(frozen=True, slots=True)
+class ClearBounds:
+    """Bounds of a column that are no values of its type, from before the type was changed.
+
+    Attributes:
+        files: Ids of the data files with such bounds.
+        whole_table: Whether the bounds of the whole table are among them.
+    """
+
+    table_id: int
+    column_id: int
+    files: tuple[int, ...]
+    whole_table: bool
+
+    def __str__(self) -> str:
+        whole = " and of the whole table" if self.whole_table else ""
+        return f"clear the bounds of column {self.column_id} of table {self.table_id} in {len(self.files)} files{whole}: of another type"
+
+
+Repair: TypeAlias = RenameInlinedColumn | AddSchemaVersion | RestoreDefault | ClearBounds
+
+
+def inlined_renames(connection: Connection, tables: CatalogTables, wanted: InlinedColumns) -> Iterator[RenameInlinedColumn]:
+    """The leading columns of all tables of inlined rows that have other names.
+
+    Raises:
+        UnsupportedFeatureError: A table that is not there, has other columns, or one of a user with a name that is wanted.
+    """
+    registered, table = tables["inlined_data_tables"], tables["table"]
+    owner = and_(table.c.table_id == registered.c.table_id, table.c.end_snapshot.is_(None))
+    query = select(registered.c.table_name, table.c.table_name.label("owner")).select_from(registered.outerjoin(table, owner))
+    rows = connection.execute(query.order_by(registered.c.table_name)).all()
+    found = inspect(connection).get_multi_columns(schema=tables.schema, filter_names=[row.table_name for row in rows]) if rows else {}
+    columns = {name: [column["name"] for column in listed] for (_, name), listed in found.items()}
+    for row in rows:
+        yield from _renames(row.table_name, row.owner, columns.get(row.table_name, []), tables.inlined, wanted)
+
+
+def _renames(
+    name: str, owner: str | None, columns: list[str], before: InlinedColumns, wanted: InlinedColumns
+) -> Iterator[RenameInlinedColumn]:
+    if not columns:
+        raise _refused(name, owner, "it is registered, but not there")
+    own = {folded(column) for column in columns[len(wanted.names) :]}
+    for there, former, new in zip((*columns, None, None, None), before.names, wanted.names, strict=False):
+        if there is not None and folded(there) == new:
+            continue
+        if there is None or folded(there) != former:
+            raise _refused(name, owner, f"its leading columns are {', '.join(columns[: len(wanted.names)])}")
+        if new in own:
+            raise _refused(name, owner, f"it has a column {new!r}, which is reserved: rename it, and flush the inlined rows, first")
+        yield RenameInlinedColumn(name, there, new)
+
+
+def _refused(name: str, owner: str | None, reason: str) -> UnsupportedFeatureError:
+    of = f" of table {owner!r}" if owner else ""
+    return UnsupportedFeatureError(
+        f"cannot migrate: the inlined rows in {name}{of} cannot be brought to version 1.1: {reason}; nothing was changed",
+        inlined_table=name,
+    )
+
+
+def missing_schema_versions(connection: Connection, tables: CatalogTables) -> list[AddSchemaVersion]:
+    """Of tables of inlined rows that have an earlier version; only where the snapshot before the one that began it still exists."""
+    snapshot, registered, versions = tables["snapshot"], tables["inlined_data_tables"], tables["schema_versions"]
+    following = func.lag(snapshot.c.snapshot_id).over(order_by=snapshot.c.snapshot_id)
+    stepped = func.lag(snapshot.c.schema_version).over(order_by=snapshot.c.snapshot_id)
+    steps = select(snapshot.c.snapshot_id, snapshot.c.schema_version, following.label("id_before"), stepped.label("before")).subquery(
+        "steps"
+    )
+    known = select(versions.c.table_id).where(
+        versions.c.table_id == registered.c.table_id, versions.c.schema_version == registered.c.schema_version
+    )
+    earlier = (
+        select(func.count())
+        .select_from(versions)
+        .where(versions.c.table_id == registered.c.table_id, versions.c.begin_snapshot <= steps.c.snapshot_id)
+        .scalar_subquery()
+    )
+    query = (
+        select(registered.c.table_id, registered.c.schema_version, steps.c.snapshot_id)
+        .join(steps, and_(registered.c.schema_version > steps.c.before, registered.c.schema_version <= steps.c.schema_version))
+        .where(steps.c.id_before == steps.c.snapshot_id - 1, ~known.exists(), earlier > 1)
+        .distinct()
+        .order_by(registered.c.table_id, registered.c.schema_version)
+    )
+    return [AddSchemaVersion(row.table_id, row.schema_version, row.snapshot_id) for row in connection.execute(query)]
+
+
+def lost_defaults(connection: Connection, tables: CatalogTables) -> list[RestoreDefault]:
+    """Versions of fields without an ``initial_default`` that an earlier version of them has: a default of a field cannot change."""
+    column = tables["column"]
+    query = select(column.c.table_id, column.c.column_id, column.c.begin_snapshot, column.c.initial_default).where(
+        column.c.parent_column.is_not(None)
+    )
+    found: list[RestoreDefault] = []
+    former: Any = None
+    for row in connection.execute(query.order_by(column.c.table_id, column.c.column_id, column.c.begin_snapshot)):
+        if row.initial_default is not None:
+            former = row
+        elif former is not None and (former.table_id, former.column_id) == (row.table_id, row.column_id):
+            found.append(RestoreDefault(row.table_id, row.column_id, row.begin_snapshot, former.begin_snapshot))
+    return found
+
+
+def wrong_bounds(connection: Connection, tables: CatalogTables) -> list[ClearBounds]:
+    """Bounds that are no values of the newest type of their column, of columns that had another one."""
+    column = tables["column"]
+    changed = (
+        select(column.c.table_id, column.c.column_id)
+        .group_by(column.c.table_id, column.c.column_id)
+        .having(func.count(column.c.column_type.distinct()) > 1)
+        .subquery("changed")
+    )
+    query = select(column.c.table_id, column.c.column_id, column.c.column_type).join(
+        changed, and_(changed.c.table_id == column.c.table_id, changed.c.column_id == column.c.column_id)
+    )
+    types: dict[tuple[int, int], DataType] = {}
+    for row in connection.execute(query.order_by(column.c.begin_snapshot)).all():
+        with suppress(DuckLakeError):
+            types[row.table_id, row.column_id] = parse_leaf_type(row.column_type)
+    files, whole = _wrong_in(connection, tables, "file_column_stats", types), _wrong_in(connection, tables, "table_column_stats", types)
+    return [ClearBounds(*key, tuple(files.get(key, ())), key in whole) for key in sorted(files.keys() | whole.keys())]
+
+
+def _wrong_in(
+    connection: Connection, tables: CatalogTables, name: str, types: Mapping[tuple[int, int], DataType]
+) -> dict[tuple[int, int], list[int]]:
+    stats = tables[name]
+    found: dict[tuple[int, int], list[int]] = {}
+    for chunk in chunks(sorted({column_id for _, column_id in types})):
+        query = select(stats).where(stats.c.column_id.in_(chunk)).execution_options(yield_per=_ROWS_PER_FETCH)
+        with connection.execute(query) as rows:
+            for row in rows:
+                key = (row.table_id, row.column_id)
+                if key in types and not all(_is_value(bound, types[key]) for bound in (row.min_value, row.max_value)):
+                    found.setdefault(key, []).append(getattr(row, "data_file_id", -1))
+    return found
+
+
+def _is_value(bound: object, data_type: DataType) -> bool:
+    if bound is None:
+        return True
+    try:
+        from_text(str(bound), data_type)
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return False
+    return True
+
+
+def run_repair(connection: Connection, tables: CatalogTables, step: Repair) -> None:
+    """Carry out one of them in an open transaction.
+
+    Args:
+        tables: The metadata tables as they are now.
+    """
+    match step:
+        case RenameInlinedColumn():
+            inlined = Table(step.table_name, MetaData(schema=tables.schema), Column(step.former, BigInteger))
+            connection.execute(RenameColumnStatement(inlined, step.former, step.name))
+        case AddSchemaVersion(table_id=table_id, schema_version=version, begin_snapshot=begin):
+            row = {"begin_snapshot": begin, "schema_version": version, "table_id": table_id}
+            connection.execute(insert(tables["schema_versions"]), row)
+        case RestoreDefault():
+            _restore_default(connection, tables["column"], step)
+        case ClearBounds():
+            _clear_bounds(connection, tables, step)
+
+
+def _restore_default(connection: Connection, column: Table, step: RestoreDefault) -> None:
+    field = (column.c.table_id == step.table_id, column.c.column_id == step.column_id)
+    defaults = (column.c[name] for name in _DEFAULTS)
+    former = connection.execute(select(*defaults).where(*field, column.c.begin_snapshot == step.former)).mappings().first()
+    if former is not None:
+        connection.execute(update(column).where(*field, column.c.begin_snapshot == step.begin_snapshot).values(dict(former)))
+
+
+def _clear_bounds(connection: Connection, tables: CatalogTables, step: ClearBounds) -> None:
+    stats, whole = tables["file_column_stats"], tables["table_column_stats"]
+    for chunk in chunks(step.files):
+        of_files = (stats.c.table_id == step.table_id, stats.c.column_id == step.column_id, stats.c.data_file_id.in_(chunk))
+        connection.execute(update(stats).where(*of_files).values(min_value=None, max_value=None))
+    if step.whole_table:
+        # Without bounds it would say that the column has no values yet: the next insert would begin them anew.
+        connection.execute(delete(whole).where(whole.c.table_id == step.table_id, whole.c.column_id == step.column_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rows of data files and of what belongs to them: fetched kind by kind, taken file by file, made values."""
+"""Turn catalog rows of data files, delete files and name mappings into values (specification: ducklake_data_file)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from contextlib import ExitStack
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Row, Select, Table
+from sqlalchemy import Connection, CursorResult, Row, Select, Table, and_, select
 
-from ducklake_core.catalog.database.earlier_tables import PARTIAL_FILE_INFO
-from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.catalog.database.versions import PARTIAL_FILE_INFO
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files import paths
-from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, parse_row_counts
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, EncryptionKey, parse_row_counts
+from ducklake_core.format.files.name_mapping import NameMapping, NameMappingRow, build_mapping
 from ducklake_core.format.state import TableState
 
 _ROWS_PER_FETCH = 2000
 _MOST_SHARED = 10_000
 # What DuckDB writes unless an option says otherwise.
 _ROW_GROUP_ROWS = 122_880
+_CELLS = attrgetter(
+    "data_file_id", "path", "record_count", "file_size_bytes", "row_id_start", "begin_snapshot", "end_snapshot", "partial_max"
+)
+
+BY_NAME = "map_by_name"
+"""The one kind of mapping that there is."""
 
 
 class StatementRunner:
@@ -149,11 +156,6 @@ def has_plain_rows(data_file: Table) -> bool:
     return PARTIAL_FILE_INFO not in data_file.c and "row_group_count" not in data_file.c
 
 
-_CELLS = attrgetter(
-    "data_file_id", "path", "record_count", "file_size_bytes", "row_id_start", "begin_snapshot", "end_snapshot", "partial_max"
-)
-
-
 def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
     """The value of one row of ``ducklake_delete_file``."""
     if not (row.path and all(isinstance(number, int) for number in (row.begin_snapshot, row.partial_max or 0, row.delete_count or 0))):
@@ -231,3 +233,49 @@ def _text(value: Any) -> str | None:
 def _count(value: Any) -> int | None:
     """A count of statistics, None when it is none."""
     return value if isinstance(value, int) and value >= 0 else None
+
+
+def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tuple[NameMapping, ...]:
+    """The mappings with these ids, in one statement whatever their number; none when there are no ids.
+
+    Args:
+        reader: An open read transaction.
+        ids: ``mapping_id`` of data files.
+        table: ``schema.table`` for messages.
+
+    Raises:
+        CatalogCorruptError: A mapping is missing.
+        UnsupportedFeatureError: A mapping of another kind than by name.
+    """
+    wanted = set(ids)
+    if not wanted:
+        return ()
+    mapping, name = reader.catalog["column_mapping"], reader.catalog["name_mapping"]
+    query = (
+        select(mapping.c.mapping_id, mapping.c.type, name.c.column_id, name.c.source_name, name.c.target_field_id)
+        .add_columns(name.c.parent_column, name.c.is_partition)
+        .select_from(mapping.outerjoin(name, and_(name.c.mapping_id == mapping.c.mapping_id)))
+        .where(mapping.c.mapping_id.between(min(wanted), max(wanted)))
+    )
+    found: dict[int, list[NameMappingRow]] = {}
+    for row in reader.connection.execute(query):
+        if row.mapping_id not in wanted:
+            continue
+        if row.type != BY_NAME:
+            message = f"table {table} has files whose columns are mapped by {row.type!r}; only {BY_NAME!r} is supported"
+            raise UnsupportedFeatureError(message, table=table, mapping_id=row.mapping_id)
+        rows = found.setdefault(row.mapping_id, [])
+        if row.column_id is not None:
+            rows.append(
+                NameMappingRow(
+                    number=row.column_id,
+                    source_name=row.source_name,
+                    field_id=row.target_field_id,
+                    parent=row.parent_column,
+                    in_path=bool(row.is_partition),
+                )
+            )
+    missing = sorted(wanted - found.keys())
+    if missing:
+        raise CatalogCorruptError(f"files of table {table} name the column mappings {missing}, which do not exist", table=table)
+    return tuple(build_mapping(number, rows) for number, rows in sorted(found.items()))

@@ -1,26 +1,26 @@
-"""Running writes: whose files somebody is still to commit, as rows of ``ducklake_metadata`` (see :mod:`own_rows`).
-
-A write that takes long says so every few minutes. Whoever deletes files that the catalog does not name keeps those of a write that was
-heard of lately; a write that was killed is heard of no more.
-"""
+"""Read which writes are running: rows of ``ducklake_metadata`` that belong to this library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.complete import complete_rows
-from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
+from ducklake_core.catalog.reading.completeness import complete_rows
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.files.paths import mark_of_file, mark_of_write
 
-WRITE_PREFIX = f"{OWN_PREFIX}write:"
 LOST_AFTER = timedelta(hours=1)
 """Time after which a write that is not heard of counts as killed."""
+
+OWN_PREFIX = "ducklake_core."
+"""What the keys of these rows begin with, and no option's."""
+
+WRITE_PREFIX = f"{OWN_PREFIX}write:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +96,29 @@ def files_of_running_writes(connection: Connection, tables: CatalogTables, now: 
         CatalogCorruptError: A row cannot be read.
     """
     return FilesOfWrites(write for write in read_running_writes(connection, tables) if not write.is_lost(now))
+
+
+def is_option(metadata: Any) -> ColumnElement[bool]:
+    """True for the rows of ``ducklake_metadata`` that are not this library's own."""
+    return ~has_prefix(metadata, OWN_PREFIX)
+
+
+def has_prefix(metadata: Any, prefix: str) -> ColumnElement[bool]:
+    """True for the rows of ``ducklake_metadata`` whose key begins with a text."""
+    found: ColumnElement[bool] = metadata.c.key.startswith(prefix, autoescape=True)
+    return found
+
+
+def parse_time(text: str) -> datetime:
+    """A point in time of such a row, in UTC.
+
+    Raises:
+        ValueError: It is none, is beyond the calendar, or has no zone, so that it cannot be compared with others.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("no zone")
+    try:
+        return found.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("beyond the calendar") from error

@@ -25,15 +25,14 @@ from sqlalchemy import (
 )
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.reading.own_rows import is_option
+from ducklake_core.catalog.reading.running_writes import is_option
 from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.state import InlinedTable, LakeInfo, TableState
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import ColumnRow, build_schema
+from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema
 
 COMMENT = "comment"
 """The key of the tag that is an object's comment."""

@@ -13,13 +13,12 @@ from ducklake_core.catalog.database.connections import Database, in_utc
 from ducklake_core.catalog.database.statements import Answer, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.versions import stored_version
-from ducklake_core.catalog.inlined.deletes import newest_deletes
-from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
-from ducklake_core.catalog.reading.snapshot_rows import snapshot_of
+from ducklake_core.catalog.inlined.write import newest_deletes
+from ducklake_core.catalog.reading.options import StoredOptions, options_of, stored_options_query
+from ducklake_core.catalog.reading.snapshots import snapshot_of
 from ducklake_core.catalog.reading.visibility import committed_at
 from ducklake_core.errors import CatalogCorruptError, CommitConflictError
-from ducklake_core.format.files.locations import may_be_same
-from ducklake_core.format.files.paths import file_name
+from ducklake_core.format.files.paths import file_name, may_be_same
 from ducklake_core.format.state import InlinedTable, Snapshot, TableColumnStatistics, TableStatistics
 
 _Bound = TypeVar("_Bound")

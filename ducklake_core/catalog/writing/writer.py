@@ -1,12 +1,31 @@
-"""Carry out catalog changes, in order, inside an open write transaction."""
+"""Carry out catalog changes in order inside an open write transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, assert_never
+from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    inspect,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable, DropTable
 
 from ducklake_core.catalog.changes import (
@@ -25,18 +44,27 @@ from ducklake_core.catalog.changes import (
     UpdateEach,
     UpdateRows,
 )
-from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.database.failures import is_about_missing_table
 from ducklake_core.catalog.database.statements import Statements
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes_owner, inlined_owner
 from ducklake_core.catalog.inlined.ddl import physical_table
-from ducklake_core.catalog.inlined.deletes import insert_positions
-from ducklake_core.catalog.inlined.insert import insert_inlined_rows
-from ducklake_core.catalog.writing.head import conditions_of
+from ducklake_core.catalog.inlined.write import insert_inlined_rows, insert_positions
+from ducklake_core.catalog.reading.integrity_scan import in_the_making, known_tables, newest_counters, registered_names
+from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, WRITE_PREFIX, read_running_writes
+from ducklake_core.catalog.writing.head import chunks, conditions_of
+from ducklake_core.errors import CatalogError
 
 _BATCH = 5000
 _FEW = 16
 _KEY = "key_"
 _VALUE = "value_"
 _NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
+
+ROWS_SECONDS = 30.0
+"""How long rows that others have locked are waited for between two attempts."""
+
+_SWEEP_KEY = f"{OWN_PREFIX}sweep"
 
 
 def apply_changes(statements: Statements, database: Database, changes: Iterable[CatalogChange]) -> None:
@@ -224,3 +252,128 @@ def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnE
     rest = [table.c[other].in_(value) for other, value in others]
     for condition in conditions_of(table.c[name], values):
         yield [*single, *rest, condition]
+
+
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+
+
+def wait_for_rows(database: Database, changes: Iterable[CatalogChange], sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until no other transaction has locked rows that these changes end or replace, or until ``ROWS_SECONDS`` are over.
+
+    Whoever has a turn must not wait for others, because all writers wait for the turn: another program may hold a lock for minutes,
+    as DuckDB does from a flush to the end of its transaction. So the rows are looked at again and again, in transactions that wait for
+    nothing and end at once.
+
+    Raises:
+        CatalogUnavailableError: The database cannot be reached.
+    """
+    queries = list(_rows_to_lock(database, changes))
+    until, pause = time.monotonic() + ROWS_SECONDS, _PAUSE
+    while queries and time.monotonic() < until and not _all_free(database, queries):
+        sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+def _all_free(database: Database, queries: Sequence[Select[Any]]) -> bool:
+    try:
+        with database.write() as connection:
+            for query in queries:
+                connection.execute(query)
+    except CatalogError as error:
+        if isinstance(error.__cause__, DBAPIError) and is_about_missing_table(error.__cause__):
+            # Another writer flushed inlined rows and dropped their table: the next attempt plans without them.
+            return True
+        if classify(error) != "retry":
+            raise
+        return False
+    return True
+
+
+def _rows_to_lock(database: Database, changes: Iterable[CatalogChange]) -> Iterator[Select[Any]]:
+    """Queries that lock the rows, or fail at once where they are locked."""
+    tables = database.tables
+    for change in changes:
+        match change:
+            case UpdateRows(table=name, where=where) | DeleteRows(table=name, where=where):
+                yield from _matching(tables[name], where)
+            case EndInlinedRows(table_name=name, row_ids=row_ids):
+                yield from _matching(tables.inlined_data(name), {"row_id": row_ids, "end_snapshot": None})
+            case RemoveInlinedRows(table_name=name, until=until):
+                inlined = tables.inlined_data(name)
+                yield _locking(inlined, [inlined.c.begin_snapshot <= until])
+            case UpdateEach(table=name, key=key, rows=rows):
+                columns = tuple_(*(tables[name].c[column] for column in key))
+                for chunk in chunks(tuple(row[column] for column in key) for row in rows):
+                    yield _locking(tables[name], [columns.in_(chunk)])
+            case _:
+                pass
+
+
+def _matching(table: Table, where: Mapping[str, Any]) -> Iterator[Select[Any]]:
+    single = [table.c[name].is_(None) if value is None else table.c[name] == value for name, value in where.items() if not _is_list(value)]
+    lists = [(table.c[name], value) for name, value in where.items() if _is_list(value)]
+    if not lists:
+        yield _locking(table, single)
+        return
+    (column, values), *others = lists
+    rest = [other.in_(value) for other, value in others]
+    for chunk in chunks(values):
+        yield _locking(table, [*single, *rest, column.in_(chunk)])
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, tuple)
+
+
+def _locking(table: Table, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    return select(literal(1)).select_from(table).where(*conditions).with_for_update(nowait=True)
+
+
+def store_running_writes(connection: Connection, tables: CatalogTables, write_ids: Sequence[str], now: datetime) -> None:
+    """Store that writes were heard of."""
+    forget_running_writes(connection, tables, write_ids)
+    heard = now.astimezone(UTC).isoformat()
+    rows = [{"key": WRITE_PREFIX + write_id, "value": heard, "scope": None, "scope_id": None} for write_id in write_ids]
+    connection.execute(insert(tables["metadata"]), rows)
+
+
+def forget_running_writes(connection: Connection, tables: CatalogTables, write_ids: Iterable[str]) -> None:
+    """Forget writes that have ended."""
+    metadata = tables["metadata"]
+    for keys in chunks(WRITE_PREFIX + write_id for write_id in write_ids):
+        connection.execute(delete(metadata).where(metadata.c.key.in_(keys)))
+
+
+def forget_lost_writes(connection: Connection, tables: CatalogTables, now: datetime) -> None:
+    """Forget writes that were killed; one that was heard of again meanwhile stays."""
+    lost = [write.write_id for write in read_running_writes(connection, tables) if write.is_lost(now)]
+    forget_running_writes(connection, tables, lost)
+
+
+def drop_leftovers(connection: Connection, database: Database) -> None:
+    """Drop them once the transaction, which has changed the catalog already, has committed."""
+    tables = database.tables
+    # First of all: a commit that ends later, and registers a table, has counters beyond these, so that its table is left alone.
+    counters = newest_counters(connection, tables)
+    registered = registered_names(connection, tables)
+    known = known_tables(connection, tables)
+    left = []
+    for name in inspect(connection).get_table_names(schema=tables.schema):
+        owner = inlined_deletes_owner(name)
+        if (inlined_owner(name) is not None and name not in registered) or (owner is not None and owner not in known):
+            left.append(name)
+    for name in sorted({*left} - in_the_making(left, counters)):
+        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))
+
+
+def sweep_mark(tables: CatalogTables) -> Select[Any]:
+    """Build the query for the mark; there is no row before the first sweep."""
+    metadata = tables["metadata"]
+    return select(metadata.c.value).where(metadata.c.key == _SWEEP_KEY)
+
+
+def change_sweep_mark(connection: Connection, tables: CatalogTables) -> None:
+    """Change the mark."""
+    metadata = tables["metadata"]
+    connection.execute(delete(metadata).where(metadata.c.key == _SWEEP_KEY))
+    connection.execute(insert(metadata), {"key": _SWEEP_KEY, "value": uuid4().hex, "scope": None, "scope_id": None})

@@ -1,21 +1,46 @@
-"""Row groups of an open Parquet file as Arrow batches: damage is looked at twice, and several threads may read one file."""
+"""Decode row groups of Parquet files into Arrow batches, and skip row groups by their statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
-from typing import Self
+from itertools import compress, islice, pairwise
+from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
+from ducklake_core.format.types.data_types import FLOATS, Field
+from ducklake_core.format.types.schema import NO_KEY_TYPES, VARIANT_STORAGE, ArrowArray, Schema, is_list, to_arrow_type
+from ducklake_core.format.values import leaf_values
+from ducklake_core.format.values import variant_encoding as encoding
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_files import open_parquet
 
 BATCH_ROWS = 65_536
+
+_MANY_GROUPS = 64
+_FIXED: dict[pa.DataType, tuple[bytes, int]] = {
+    pa.int8(): (encoding.INT8, 1),
+    pa.int16(): (encoding.INT16, 2),
+    pa.int32(): (encoding.INT32, 4),
+    pa.int64(): (encoding.INT64, 8),
+    pa.float32(): (encoding.FLOAT32, 4),
+    pa.float64(): (encoding.FLOAT64, 8),
+    pa.date32(): (encoding.DATE, 4),
+    pa.time64("us"): (encoding.TIME, 8),
+    pa.timestamp("us"): (encoding.TIMESTAMP, 8),
+    pa.timestamp("ns"): (encoding.TIMESTAMP_NS, 8),
+    pa.timestamp("us", "UTC"): (encoding.TIMESTAMPTZ, 8),
+    pa.timestamp("ns", "UTC"): (encoding.TIMESTAMPTZ_NS, 8),
+}
 
 
 class OpenFile:
@@ -157,3 +182,342 @@ def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -
                 raise
             where = printable(file.path)
             raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error
+
+
+def row_group_runs(
+    metadata: pq.FileMetaData,
+    file_schema: pa.Schema,
+    read_schema: Schema,
+    places: Sequence[int | None],
+    predicate: Predicate | None,
+    *,
+    rows: tuple[int, int] | None = None,
+    only: np.ndarray | None = None,
+) -> Iterator[tuple[int, list[int]]]:
+    """Runs of neighbouring row groups to read, each with the position in the file of its first row.
+
+    Args:
+        metadata: The file's footer.
+        file_schema: The file's Arrow schema.
+        read_schema: Columns that the predicate is bound to.
+        places: Place in the file of each of them.
+        predicate: Rows wanted; None for all.
+        rows: When given, only row groups that begin in this range of positions.
+        only: When given, only row groups that hold one of these positions, which ascend.
+    """
+    usable = _usable_columns(metadata, file_schema, read_schema, places, predicate)
+    position = start = 0
+    run: list[int] = []
+    for index in range(metadata.num_row_groups):
+        count = metadata.row_group(index).num_rows
+        wanted = (rows is None or rows[0] <= position < rows[1]) and (only is None or _holds(only, position, count))
+        if wanted and _may_match(predicate, metadata.row_group(index), usable):
+            if not run:
+                start = position
+            run.append(index)
+        elif run:
+            yield start, run
+            run = []
+        position += count
+    if run:
+        yield start, run
+
+
+def _holds(positions: np.ndarray, start: int, count: int) -> bool:
+    first, last = np.searchsorted(positions, [start, start + count])
+    return bool(last > first)
+
+
+def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: list[tuple[int, Field]]) -> bool:
+    return predicate is None or not usable or pruning.may_match(predicate, _statistics(group, usable), group.num_rows)
+
+
+def _usable_columns(
+    metadata: pq.FileMetaData, file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None
+) -> list[tuple[int, Field]]:
+    """Leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
+    if predicate is None:
+        return []
+    wanted = pruning.columns(predicate)
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    # A column called a.b and the field b of a struct a have the same path.
+    counts = Counter(paths)
+    leaf_of = {path: i for i, path in enumerate(paths) if counts[path] == 1}
+    found: list[tuple[int, Field]] = []
+    for column, place in zip(read_schema, places, strict=True):
+        if column.id not in wanted or place is None or not column.is_leaf or column.type in NO_KEY_TYPES:
+            continue
+        held = file_schema.field(place)
+        # Statistics in another type would have to be converted like the values; only NaN-free types are worth it.
+        if held.type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS and held.name in leaf_of:
+            found.append((leaf_of[held.name], column))
+    return found
+
+
+def _statistics(group: pq.RowGroupMetaData, columns: list[tuple[int, Field]]) -> dict[int, ColumnStatistics]:
+    result: dict[int, ColumnStatistics] = {}
+    for leaf, column in columns:
+        chunk = group.column(leaf)
+        found = chunk.statistics
+        if found is None or not found.has_null_count:
+            continue
+        bounds = (
+            (leaf_values.stat_text(found.min_raw, column.type), leaf_values.stat_text(found.max_raw, column.type))
+            if found.has_min_max
+            else (None, None)
+        )
+        result[column.id] = ColumnStatistics(
+            column_id=column.id,
+            column_size_bytes=0,
+            value_count=group.num_rows - found.null_count,
+            null_count=found.null_count,
+            min_value=bounds[0],
+            max_value=bounds[1],
+        )
+    return result
+
+
+def reassemble(array: pa.Array[Any]) -> pa.StructArray:
+    """Variants as :data:`~ducklake_core.format.types.schema.VARIANT_STORAGE`; a null variant is NULL, as in DuckDB.
+
+    Args:
+        array: The file's group: ``metadata``, ``value``, and ``typed_value`` when it is shredded.
+
+    Raises:
+        CorruptFileError: The group or a value is not a variant.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if not pa.types.is_struct(array.type) or array.type.get_field_index("metadata") < 0:
+        raise CorruptFileError(f"a file holds {array.type} where a variant is expected")
+    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    metadata = parts["metadata"].cast(pa.binary())
+    if pc.any(pc.and_(metadata.is_null(), array.is_valid())).as_py():
+        raise CorruptFileError("a file holds a variant without metadata")
+    values = _binary(parts.get("value"), len(array))
+    if "typed_value" in parts and parts["typed_value"].null_count < len(array):
+        names = _Names(pc.fill_null(metadata, encoding.EMPTY_METADATA))
+        values = _group(values, parts["typed_value"], names, names.of_rows)
+    missing = pc.fill_null(pc.equal(values, encoding.NULL), True)
+    return pa.StructArray.from_arrays(
+        [_plain_metadata(metadata), pc.fill_null(values, encoding.NULL)],
+        fields=[VARIANT_STORAGE.field(0), VARIANT_STORAGE.field(1)],
+        mask=missing if pc.any(missing).as_py() else None,
+    )
+
+
+class _Names:
+    """The dictionaries of names of all rows, each once."""
+
+    def __init__(self, metadata: ArrowArray) -> None:
+        encoded = metadata.dictionary_encode()
+        self.dictionaries: list[bytes] = encoded.dictionary.to_pylist()
+        self.of_rows = encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _binary(array: pa.Array[Any] | None, length: int) -> pa.Array[Any]:
+    return pa.nulls(length, pa.binary()) if array is None else array.cast(pa.binary())
+
+
+def _plain_metadata(metadata: pa.Array[Any]) -> pa.Array[Any]:
+    encoded = metadata.dictionary_encode()
+    plain = pa.array([encoding.plain_metadata(each) for each in encoded.dictionary.to_pylist()], pa.binary())
+    return pc.fill_null(pc.take(plain, encoded.indices), encoding.EMPTY_METADATA)
+
+
+def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    """The encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
+    if pa.types.is_struct(typed.type):
+        return _objects(rests, typed, names, dictionaries)
+    shredded = _arrays(typed, names, dictionaries) if is_list(typed.type) else _primitives(typed)
+    if pc.any(pc.and_(rests.is_valid(), shredded.is_valid())).as_py():
+        raise CorruptFileError("a file holds a variant that is shredded and not shredded at once")
+    return pc.coalesce(shredded, rests)
+
+
+def _members(group: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    """A group below ``typed_value``: a field or an element."""
+    parts = dict(zip((field.name for field in group.type), group.flatten(), strict=True))
+    values = _binary(parts.get("value"), len(group))
+    return _group(values, parts["typed_value"], names, dictionaries) if "typed_value" in parts else values
+
+
+def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    # In the order of an encoded object: by the bytes of the names.
+    order = sorted(range(typed.type.num_fields), key=lambda place: typed.type.field(place).name.encode())
+    children = typed.flatten()
+    fields = [(typed.type.field(place).name, _members(children[place], names, dictionaries)) for place in order]
+    there = typed.is_valid().to_numpy(zero_copy_only=False)
+    in_part = there & rests.is_valid().to_numpy(zero_copy_only=False)
+    made = _Scattered(len(typed))
+    rows = np.flatnonzero(there & ~in_part)
+    present = np.zeros((len(rows), len(fields)), bool)
+    for place, (_, values) in enumerate(fields):
+        present[:, place] = values.is_valid().to_numpy(zero_copy_only=False)[rows]
+    alike = _alike(np.packbits(present, axis=1), dictionaries[rows])
+    if len(alike) > _MANY_GROUPS and len(alike) * 8 > len(rows):
+        in_part[rows] = True
+        alike = []
+    for chosen in alike:
+        having = list(compress(fields, present[chosen[0]]))
+        made.add(rows[chosen], _alike_objects(having, pa.array(rows[chosen]), names.dictionaries[dictionaries[rows[chosen[0]]]]))
+    one_by_one = np.flatnonzero(in_part)
+    if len(one_by_one):
+        picked = pa.array(one_by_one)
+        columns = [(name, values.take(picked).to_pylist()) for name, values in fields]
+        others = rests.take(picked).to_pylist()
+        found = [_object(n, others[n], columns, names.dictionaries[dictionaries[row]]) for n, row in enumerate(one_by_one.tolist())]
+        made.add(one_by_one, pa.array(found, pa.binary()))
+    return pc.coalesce(made.array(), rests)
+
+
+def _alike(patterns: np.ndarray, dictionaries: np.ndarray) -> list[np.ndarray]:
+    """Positions of rows that have the same fields and the same dictionary."""
+    keys = np.concatenate([patterns, np.ascontiguousarray(dictionaries, "<i8").view(np.uint8).reshape(-1, 8)], axis=1)
+    _, groups = np.unique(keys, axis=0, return_inverse=True)
+    return _places_of(groups.reshape(-1))
+
+
+def _places_of(groups: np.ndarray) -> list[np.ndarray]:
+    """Positions by number of their group."""
+    order = np.argsort(groups, kind="stable")
+    edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    return [order[low:high] for low, high in pairwise(edges)]
+
+
+def _alike_objects(fields: Sequence[tuple[str, ArrowArray]], rows: ArrowArray, metadata: bytes) -> ArrowArray:
+    """Objects that have the very same fields, given in the order of their names."""
+    ids = encoding.name_numbers([name for name, _ in fields], metadata)
+    children = [values.take(rows) for _, values in fields]
+    ends = np.zeros((len(rows), len(fields) + 1), np.int64)
+    for place, values in enumerate(children):
+        ends[:, place + 1] = ends[:, place] + pc.binary_length(values).to_numpy(zero_copy_only=False)
+    widths = _widths(ends[:, -1])
+    offsets = _Scattered(len(rows))
+    for width in np.unique(widths).tolist():
+        chosen = np.flatnonzero(widths == width)
+        start = np.frombuffer(encoding.object_start(ids, width), np.uint8)
+        table = _little(ends[chosen].reshape(-1), width).reshape(len(chosen), -1)
+        offsets.add(chosen, _of_one_size(np.concatenate([np.broadcast_to(start, (len(chosen), len(start))), table], axis=1)))
+    return _joined([offsets.array(), *children])
+
+
+def _object(row: int, rest: bytes | None, fields: Sequence[tuple[str, list[bytes | None]]], metadata: bytes) -> bytes:
+    found = {name: value for name, values in fields if (value := values[row]) is not None}
+    if rest is not None:
+        others = encoding.object_fields(rest, metadata)
+        if others is None or any(name in others for name, _ in fields):
+            raise CorruptFileError("a file holds a variant with a field that is shredded and not shredded at once")
+        found |= others
+    return encoding.object_(found, metadata)
+
+
+def _arrays(typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    elements = _members(typed.flatten(), names, np.repeat(dictionaries, counts))
+    # An element that is missing altogether stands for null.
+    elements = pc.fill_null(elements, encoding.NULL)
+    lists = np.concatenate([[0], np.cumsum(counts)])
+    sizes = np.concatenate([[0], np.cumsum(pc.binary_length(elements).to_numpy(zero_copy_only=False).astype(np.int64))])
+    content = pc.binary_join(pa.ListArray.from_arrays(pa.array(lists, pa.int32()), elements), b"")
+    forms = _widths(sizes[lists[1:]] - sizes[lists[:-1]]) + 8 * (counts > 255)
+    heads = _Scattered(len(typed))
+    for form in np.unique(forms).tolist():
+        chosen = np.flatnonzero(forms == form)
+        many = counts[chosen] + 1
+        owner = np.repeat(np.arange(len(chosen)), many)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
+        first = lists[chosen][owner]
+        offsets = _little(sizes[first + place] - sizes[first], form & 7)
+        limits = np.concatenate([[0], np.cumsum(many * (form & 7))])
+        starts = encoding.array_starts(counts[chosen].tolist(), form & 7)
+        heads.add(chosen, _joined([pa.array(starts, pa.binary()), _from_bytes(offsets, limits)]))
+    return pc.if_else(typed.is_valid(), _joined([heads.array(), content]), pa.scalar(None, pa.binary()))
+
+
+class _Scattered:
+    """An array of binaries that is made in parts; NULL where nothing was added."""
+
+    def __init__(self, length: int) -> None:
+        self._places = np.full(length, -1, np.int64)
+        self._parts: list[ArrowArray] = []
+        self._count = 0
+
+    def add(self, places: np.ndarray, values: ArrowArray) -> None:
+        """Add values at places."""
+        self._places[places] = self._count + np.arange(len(places))
+        self._parts.append(values)
+        self._count += len(places)
+
+    def array(self) -> ArrowArray:
+        """All of it."""
+        if not self._parts:
+            return pa.nulls(len(self._places), pa.binary())
+        return pa.concat_arrays(self._parts).take(pa.array(self._places, mask=self._places < 0))
+
+
+def _widths(sizes: np.ndarray) -> np.ndarray:
+    """How many bytes offsets take up to a size."""
+    return 1 + (sizes > 0xFF).astype(np.int64) + (sizes > 0xFFFF) + (sizes > 0xFFFFFF)
+
+
+def _little(numbers: np.ndarray, width: int) -> np.ndarray:
+    """Numbers as so many bytes each."""
+    return np.ascontiguousarray(numbers.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width]).reshape(-1)
+
+
+def _joined(parts: Sequence[ArrowArray]) -> ArrowArray:
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def _from_bytes(data: np.ndarray, limits: np.ndarray) -> ArrowArray:
+    return pa.Array.from_buffers(
+        pa.binary(), len(limits) - 1, [None, pa.py_buffer(limits.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+
+
+def _of_one_size(rows: np.ndarray) -> ArrowArray:
+    """Binaries, a row of bytes for each."""
+    return _from_bytes(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])
+
+
+def _primitives(typed: ArrowArray) -> ArrowArray:
+    if isinstance(typed, pa.ExtensionArray):
+        typed = typed.storage
+    arrow = typed.type
+    if arrow in _FIXED:
+        kind, width = _FIXED[arrow]
+        found = _fixed(kind, typed, width, width)
+    elif pa.types.is_boolean(arrow):
+        return pc.if_else(typed, pa.scalar(encoding.TRUE), pa.scalar(encoding.FALSE))
+    elif pa.types.is_fixed_size_binary(arrow) and arrow.byte_width == 16:
+        found = _fixed(encoding.UUID, typed, 16, 16)
+    elif isinstance(arrow, pa.Decimal128Type | pa.Decimal32Type | pa.Decimal64Type):
+        kind, width = _decimal_form(arrow.precision)
+        # In sixteen bytes, of which the first ones are the number.
+        found = _fixed(kind + bytes([arrow.scale]), typed.cast(pa.decimal128(arrow.precision, arrow.scale)), 16, width)
+    elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return _sized(typed.cast(pa.binary()), encoding.string_start)
+    elif pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return _sized(typed.cast(pa.binary()), encoding.binary_start)
+    else:
+        raise CorruptFileError(f"a file holds a variant that is shredded as {arrow}, which variants cannot hold")
+    return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary())) if typed.null_count else found
+
+
+def _fixed(start: bytes, typed: ArrowArray, width: int, kept: int) -> ArrowArray:
+    held = np.frombuffer(typed.buffers()[1] or b"", np.uint8)[typed.offset * width :][: len(typed) * width].reshape(-1, width)
+    starts = np.broadcast_to(np.frombuffer(start, np.uint8), (len(typed), len(start)))
+    return _of_one_size(np.concatenate([starts, held[:, :kept]], axis=1))
+
+
+def _sized(texts: ArrowArray, start: Any) -> ArrowArray:
+    lengths = pc.binary_length(texts).dictionary_encode()
+    starts = pa.array([start(length) for length in lengths.dictionary.to_pylist()], pa.binary())
+    return _joined([starts.take(lengths.indices), texts])
+
+
+def _decimal_form(precision: int) -> tuple[bytes, int]:
+    if precision <= 9:
+        return encoding.DECIMAL4, 4
+    return (encoding.DECIMAL8, 8) if precision <= 18 else (encoding.DECIMAL16, 16)

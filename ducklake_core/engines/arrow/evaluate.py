@@ -1,48 +1,118 @@
-"""Predicates over Arrow batches, with DuckDB's semantics: NULL is unknown, NaN equals NaN and is the greatest number,
-text compares by its bytes, numbers exactly."""
+"""Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeAlias, assert_never
 from uuid import UUID as Uuid
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.comparable import comparable, hashable, in_domain, unified
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
-from ducklake_core.format.expressions.comparison import FLIPPED, Domain, Fitted, common_domain, fit, holds, key_of
+from ducklake_core.engines.arrow import variant_sql
+from ducklake_core.engines.arrow.scalar_functions import FUNCTIONS as random_functions
+from ducklake_core.engines.arrow.scalar_functions import (
+    TIMESTAMP_UNITS,
+    TypedArray,
+    arithmetic,
+    as_type,
+    cast_scalar,
+    joined,
+    matching,
+    nulls,
+    number_function,
+    of_text,
+    random_values,
+    repeated,
+    unified_type,
+    with_constants,
+    without,
+)
+from ducklake_core.errors import DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.comparison import (
+    FLIPPED,
+    Domain,
+    Fitted,
+    are_comparable,
+    common_domain,
+    domain_of,
+    fit,
+    holds,
+    key_of,
+)
 from ducklake_core.format.expressions.predicates import (
     And,
     BoxOverlap,
+    Call,
+    Case,
+    CastTo,
     ColumnReference,
+    Compare,
     Comparison,
     Constant,
     InList,
     InRanges,
+    InZone,
     IsNull,
+    KeyValue,
     Literal,
+    Logical,
     Not,
     Operand,
     Operator,
     Or,
     Predicate,
+    Scalar,
     SqlExpression,
     StartsWith,
+    Test,
+    Text,
     VariantComparison,
     VariantIsNull,
+    remembered,
 )
-from ducklake_core.format.types.data_types import FLOATS, UUID, DataType
+from ducklake_core.format.expressions.ranges import Span, all_of, any_of, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.sql import nested_sql
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INT64,
+    INT128,
+    INTEGERS,
+    INTERVAL,
+    JSON,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPTZ,
+    TIMETZ,
+    UINT64,
+    UINT128,
+    UUID,
+    VARCHAR,
+    DataType,
+    DecimalType,
+    Field,
+    PrimitiveType,
+)
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import HUGE_INTEGER, Schema, to_arrow_type
+from ducklake_core.format.values.arrow_cast import cast_array, from_values
+from ducklake_core.format.values.temporal import in_zone
+from ducklake_core.format.values.variant_encoding import ARRAY_TYPE, NULL_TYPE, OBJECT_TYPE, Slots, VariantBuffer
+from ducklake_core.format.values.variant_shredding import column_types, typed_values
 from ducklake_core.format.values.wkb import overlaps
 
-if TYPE_CHECKING:
-    from ducklake_core.format.expressions.scalars import Scalar
-
 Data: TypeAlias = pa.RecordBatch | pa.Table
-
 _FUNCTIONS = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -51,6 +121,26 @@ _FUNCTIONS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+
+# Below this many branches of one column plain evaluation is as fast.
+_LEAST_BRANCHES = 8
+_LEAST_ALIKE = 4
+
+_INFINITY = 2**63 - 1
+_MICROSECONDS_A_DAY = 86_400_000_000
+
+RELATIONS = {
+    "st_intersects": "intersects", "st_within": "within", "st_contains": "contains", "st_covers": "covers", "st_coveredby": "covered_by",
+    "st_equals": "equals", "st_touches": "touches", "st_crosses": "crosses", "st_overlaps": "overlaps",
+}  # fmt: skip
+"""Functions of shapely, by those of DuckDB's spatial extension."""
+_TURNED = {"intersects": "intersects", "within": "contains", "covered_by": "covers", "touches": "touches", "overlaps": "overlaps"}
+"""The same relation with its arguments exchanged: a constant that comes first is looked at only once."""
+
+SOURCE_IDS = 1_000_000_000
+"""Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%")
+_MOST_IN_FLOAT32 = 2**24
 
 
 def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> pa.BooleanArray:
@@ -85,14 +175,10 @@ def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> p
         case InList():
             return _in_list(predicate, batch)
         case InRanges():
-            from ducklake_core.engines.arrow.branches import in_ranges
-
             return in_ranges(predicate, batch)
         case StartsWith(operand=column, prefix=prefix):
             return pc.starts_with(comparable(column_of(column, batch), column.type), prefix)
         case VariantComparison() | VariantIsNull():
-            from ducklake_core.engines.arrow.variant_filter import variant_outcome
-
             return variant_outcome(predicate, batch)
         case BoxOverlap():
             return _of_geometries(predicate, batch)
@@ -104,13 +190,11 @@ def _of_geometries(predicate: BoxOverlap, batch: Data) -> pa.BooleanArray:
     array = column_of(predicate.operand, batch)
     if predicate.relation is None:
         return overlaps(array, predicate.box)
-    from ducklake_core.engines.arrow.geometry_filter import related
 
     return related(predicate, array)
 
 
 def _any(predicate: Or, batch: Data, filtering: bool) -> pa.BooleanArray:
-    from ducklake_core.engines.arrow.branches import branches_of, outcome_of_branches
 
     grouped, others = branches_of(predicate)
     parts = [outcome_of_branches(branches, batch, filtering=filtering) for branches in grouped]
@@ -151,7 +235,6 @@ def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
 
 
 def _of_scalar(scalar: Scalar | None, expression: SqlExpression, batch: Data) -> pa.BooleanArray:
-    from ducklake_core.engines.arrow.scalars import outcome
 
     if scalar is None:
         raise _needs_engine(expression)
@@ -283,3 +366,752 @@ def _is_in(array: pa.Array, data_type: DataType, values: list[object]) -> pa.Boo
     if data_type in FLOATS:
         array, wanted = hashable(array), hashable(wanted)
     return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pc.is_in(array, wanted))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Term:
+    """A comparison of a column with a value of its own type."""
+
+    column: ColumnReference
+    operator: Operator
+    value: object
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+class _Alike:
+    """Branches that compare the same columns in the same way: places of their keys, and for each comparison their values."""
+
+    terms: tuple[tuple[ColumnReference, Operator], ...]
+    values: tuple[tuple[object, ...], ...]
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+class Branches:
+    """Operands of an OR that each ask a column for some values.
+
+    Attributes:
+        column: That column.
+        keys: The values, all different; a branch is what has to hold for the rows of one of them.
+        whole: Places of keys whose rows all match.
+        alike: Branches that are evaluated together.
+        others: Branches that are evaluated one by one, by the places of their keys.
+        operands: The operands as they were.
+    """
+
+    column: ColumnReference
+    keys: tuple[object, ...]
+    whole: tuple[int, ...]
+    alike: tuple[_Alike, ...]
+    others: Mapping[int, Predicate]
+    operands: tuple[Predicate, ...]
+
+
+@remembered
+def branches_of(predicate: Or) -> tuple[tuple[Branches, ...], tuple[Predicate, ...]]:
+    """The branches of an OR by the columns that tell them apart, and the operands that are none; found once for each predicate."""
+    left: tuple[Predicate, ...] = predicate.operands
+    found: list[Branches] = []
+    while len(left) >= _LEAST_BRANCHES:
+        keyed = [_keyed(operand) for operand in left]
+        counts: dict[ColumnReference, set[object]] = {}
+        for keys in keyed:
+            for column, values in keys.items():
+                counts.setdefault(column, set()).update(values)
+        if not counts:
+            break
+        column = max(counts, key=lambda column: len(counts[column]))
+        mine = [(operand, keys[column]) for operand, keys in zip(left, keyed, strict=True) if column in keys]
+        if len(mine) < _LEAST_BRANCHES:
+            break
+        found.append(_branches(column, mine))
+        left = tuple(operand for operand, keys in zip(left, keyed, strict=True) if column not in keys)
+    return tuple(found), left
+
+
+def _keyed(operand: Predicate) -> dict[ColumnReference, tuple[object, ...]]:
+    """For each column that the operand asks for values, which; told apart by their keys, which tell 0.0 from no other zero."""
+    parts = operand.operands if isinstance(operand, And) else (operand,)
+    found: dict[ColumnReference, tuple[object, ...]] = {}
+    for part in parts:
+        values = _values(part)
+        if values is not None and values[0] not in found:
+            found[values[0]] = values[1]
+    return found
+
+
+def _values(part: Predicate) -> tuple[ColumnReference, tuple[object, ...]] | None:
+    match part:
+        case Comparison(left=ColumnReference() as column, operator="=", right=Literal() as literal):
+            literals: tuple[Literal, ...] = (literal,)
+        case InList(operand=column, values=literals, has_null=False):
+            pass
+        case _:
+            return None
+    if column.type in FLOATS or domain_of(column.type) is None:
+        return None
+    values: list[object] = []
+    for literal in literals:
+        term = _term(column, "=", literal)
+        if isinstance(term, _Term):
+            values.append(term.value)
+        elif term is not False:
+            return None
+    return column, tuple(values)
+
+
+def _term(column: ColumnReference, operator: Operator, literal: Literal) -> _Term | bool | None:
+    if literal.value is None or common_domain(column.type, literal.type) is None:
+        return None
+    try:
+        fitted = fit(operator, literal, column.type)
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+    return _Term(column=column, operator=fitted.operator, value=fitted.value) if isinstance(fitted, Fitted) else fitted
+
+
+def _branches(column: ColumnReference, operands: Sequence[tuple[Predicate, tuple[object, ...]]]) -> Branches:
+    rests: dict[object, list[Predicate]] = {}
+    for operand, values in operands:
+        rest = _without(operand, column)
+        for value in values:
+            rests.setdefault(value, []).append(rest)
+    # The same few rests may stand beside very many values.
+    joined: dict[tuple[int, ...], Predicate] = {}
+    whole: list[int] = []
+    shapes: dict[tuple[tuple[ColumnReference, Operator], ...], list[tuple[int, list[_Term]]]] = {}
+    others: dict[int, Predicate] = {}
+    for place, found in enumerate(rests.values()):
+        key = tuple(id(rest) for rest in found)
+        if key not in joined:
+            joined[key] = any_of(found) if len(found) > 1 else found[0]
+        rest = joined[key]
+        terms = _terms(rest)
+        if terms is None:
+            others[place] = rest
+        elif not terms:
+            whole.append(place)
+        else:
+            shapes.setdefault(tuple((term.column, term.operator) for term in terms), []).append((place, terms))
+    alike = []
+    for shape, members in shapes.items():
+        if len(members) < _LEAST_ALIKE:
+            others |= {place: _predicate(terms) for place, terms in members}
+        else:
+            columns = tuple(tuple(terms[n].value for _, terms in members) for n in range(len(shape)))
+            alike.append(_Alike(terms=shape, values=columns, places=tuple(place for place, _ in members)))
+    return Branches(
+        column=column,
+        keys=tuple(rests),
+        whole=tuple(whole),
+        alike=tuple(alike),
+        others=others,
+        operands=tuple(operand for operand, _ in operands),
+    )
+
+
+def _without(operand: Predicate, column: ColumnReference) -> Predicate:
+    """The rest of an operand, without its condition on the values of the column."""
+    if not isinstance(operand, And):
+        return all_of(())
+    parts = list(operand.operands)
+    del parts[next(place for place, part in enumerate(parts) if (_values(part) or (None,))[0] == column)]
+    return all_of(parts)
+
+
+def _terms(rest: Predicate) -> list[_Term] | None:
+    """Comparisons with constants that are all a branch asks for; None when it asks for something else."""
+    if rest == all_of(()):
+        return []
+    found: list[_Term] = []
+    for part in rest.operands if isinstance(rest, And) else (rest,):
+        match part:
+            case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as literal):
+                term = _term(column, operator, literal)
+            case Comparison(left=Literal() as literal, operator=operator, right=ColumnReference() as column):
+                term = _term(column, FLIPPED[operator], literal)
+            case _:
+                return None
+        if not isinstance(term, _Term):
+            return None
+        found.append(term)
+    return sorted(found, key=lambda term: (term.column.column_id, term.operator))
+
+
+def _predicate(terms: Sequence[_Term]) -> Predicate:
+    return all_of(
+        Comparison(left=term.column, operator=term.operator, right=Literal(value=term.value, type=term.column.type)) for term in terms
+    )
+
+
+def outcome_of_branches(branches: Branches, batch: Data, *, filtering: bool) -> pa.BooleanArray:
+    """The outcome of the branches' OR for every row; see :func:`~ducklake_core.engines.arrow.evaluate.evaluate`."""
+    array = column_of(branches.column, batch)
+    branch = _branch_of_rows(branches, array)
+    outcome = np.zeros(len(branch), bool)
+    unknown = np.zeros(len(branch), bool)
+
+    def put(rows: np.ndarray, found: pa.BooleanArray) -> None:
+        outcome[rows] = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+        unknown[rows] = found.is_null().to_numpy(zero_copy_only=False)
+
+    outcome[np.isin(branch, branches.whole)] = True
+    for alike in branches.alike:
+        slots = np.full(len(branches.keys) + 1, -1)
+        slots[list(alike.places)] = np.arange(len(alike.places))
+        rows = np.flatnonzero(slots[branch] >= 0)
+        if len(rows):
+            put(rows, _compared_alike(alike, batch.take(pa.array(rows)), slots[branch[rows]]))
+    order = np.argsort(branch, kind="stable") if branches.others else branch
+    ends = np.searchsorted(branch[order], np.arange(len(branches.keys) + 1)) if branches.others else branch
+    for place, rest in branches.others.items():
+        rows = order[ends[place] : ends[place + 1]]
+        if len(rows):
+            put(rows, evaluate(rest, batch.take(pa.array(rows)), filtering=filtering))
+    if array.null_count and not filtering:
+        # Where the column is NULL every branch may be NULL, and only all of them tell.
+        rows = array.is_null().to_numpy(zero_copy_only=False).nonzero()[0]
+        few = batch.take(pa.array(rows))
+        put(rows, reduce(pc.or_kleene, (evaluate(operand, few) for operand in branches.operands)))
+    return pa.array(outcome, mask=unknown)
+
+
+def _branch_of_rows(branches: Branches, array: pa.Array) -> np.ndarray:
+    """For every row the place of its key, -1 for none."""
+    plain = comparable(array, branches.column.type)
+    places = pc.index_in(plain, _keys(branches, plain.type))
+    return np.asarray(pc.fill_null(places, -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _compared_alike(alike: _Alike, batch: Data, slots: np.ndarray) -> pa.BooleanArray:
+    """All comparisons of rows with the constants of their own branches."""
+    picked = pa.array(slots)
+    parts = []
+    for place, (column, operator) in enumerate(alike.terms):
+        plain = comparable(column_of(column, batch), column.type)
+        parts.append(compared(plain, _compared_with(alike, place, plain.type).take(picked), operator))
+    return reduce(pc.and_kleene, parts)
+
+
+@remembered
+def _keys(branches: Branches, arrow: pa.DataType) -> pa.Array:
+    return _constants(branches.keys, branches.column, arrow)
+
+
+@remembered
+def _compared_with(alike: _Alike, place: int, arrow: pa.DataType) -> pa.Array:
+    return _constants(alike.values[place], alike.terms[place][0], arrow)
+
+
+def _constants(values: Sequence[object], column: ColumnReference, arrow: pa.DataType) -> pa.Array:
+    return pa.array([to_scalar(value, column.type, arrow).as_py() for value in values], arrow)
+
+
+def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:
+    """Whether each row's value lies in one of the ranges, found by a search."""
+    column = predicate.operand
+    array = column_of(column, batch)
+    plain = comparable(array, column.type)
+    spans = spans_of_ranges(predicate)
+    if not (pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type)) or pa.types.is_float16(plain.type):
+        return _in_spans_by_key(column, plain, spans)
+    values = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False)
+    return pa.array(_in_spans(values, spans), mask=plain.is_null().to_numpy(zero_copy_only=False))
+
+
+def _in_spans(values: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
+    bounded = [span for span in spans if span.start[0] == 1]
+    lows = np.array([span.low for span in bounded], values.dtype)
+    exclusive = np.array([span.start[2] == 1 for span in bounded], bool)
+    place = np.searchsorted(lows, values, side="right") - 1
+    # A value that a span begins right after belongs to the span before it, if to any.
+    same = np.zeros(len(values), bool) if not len(lows) else (place >= 0) & _equal(lows[np.maximum(place, 0)], values) & exclusive[place]
+    place = place - same + (len(spans) - len(bounded))
+    highs = np.array([0 if span.end[0] else span.high for span in spans], values.dtype)
+    inclusive, endless = (np.array([span.end[n] == 1 for span in spans], bool) for n in (2, 0))
+    at = np.maximum(place, 0)
+    inside = endless[at] | _before(values, highs[at]) | (inclusive[at] & _equal(values, highs[at]))
+    return np.asarray((place >= 0) & inside)
+
+
+def _equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.asarray((left == right) | (np.isnan(left) & np.isnan(right)) if left.dtype.kind == "f" else left == right)
+
+
+def _before(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """NaN is the greatest number."""
+    return np.asarray((left < right) | (np.isnan(right) & ~np.isnan(left)) if left.dtype.kind == "f" else left < right)
+
+
+def _in_spans_by_key(column: ColumnReference, plain: pa.Array, spans: Sequence[Span]) -> pa.BooleanArray:
+    """For values that only Python orders: each different one is looked up once."""
+    domain = domain_of(column.type)
+    assert domain is not None
+    coded = plain.dictionary_encode()
+    keys = [None if value is None else key_of(value, column.type, domain) for value in coded.dictionary.to_pylist()]
+    found = pa.array([None if key is None else spans_between(spans, key, key)[0] for key in keys], pa.bool_())
+    return found.take(coded.indices)
+
+
+def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
+    """Whether the relation holds between each geometry and the constant; NULL for NULL.
+
+    Raises:
+        UnsupportedFeatureError: The package shapely is not installed.
+        UsageError: The constant is no geometry.
+        SchemaError: A geometry of which the relation cannot be told.
+    """
+    text = nested_sql(predicate, "duckdb")
+    shapely = require_shapely(text)
+    try:
+        constant = shapely.from_wkt(predicate.constant)
+    except shapely.errors.ShapelyError as error:
+        raise UsageError(f"{predicate.constant!r} is no geometry in well-known text: {error}") from error
+    shapely.prepare(constant)
+    near = overlaps(array, predicate.box)
+    found = near.fill_null(False).to_numpy(zero_copy_only=False)
+    places = np.flatnonzero(found)
+    function = RELATIONS[predicate.relation or "st_intersects"]
+    found[places] = _outcomes(shapely, function, array.take(pa.array(places)), constant, predicate.constant_first, text)
+    return pa.array(found, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _outcomes(shapely: ModuleType, function: str, array: Any, constant: Any, constant_first: bool, text: str) -> Any:
+    try:
+        shapes = shapely.from_wkb(array.to_numpy(zero_copy_only=False))
+        if constant_first:
+            return getattr(shapely, function)(constant, shapes)
+        if function in _TURNED:
+            return getattr(shapely, _TURNED[function])(constant, shapes)
+        return getattr(shapely, function)(shapes, constant)
+    except shapely.errors.ShapelyError as error:
+        raise SchemaError(f"{text} cannot be told of a geometry: {error}") from error
+
+
+def require_shapely(what: str) -> ModuleType:
+    """The package, which is no dependency.
+
+    Raises:
+        UnsupportedFeatureError: It is not installed.
+    """
+    try:
+        return import_module("shapely")
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            f"{what} needs the package shapely, also on Spark's executors: pip install 'ducklake-dagster[spatial]'; "
+            "without it the boxes alone can be compared: column && constant",
+            package="shapely",
+        ) from error
+
+
+def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -> pa.BooleanArray:
+    """The outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
+
+    Raises:
+        SchemaError: A value does not compare with the constant, or cannot be cast.
+        CorruptFileError: A value is no variant.
+    """
+    field = predicate.left if isinstance(predicate, VariantComparison) else predicate.operand
+    array: Any = column_of(field.column, batch)
+    try:
+        return _outcome(predicate, field.path, array)
+    except (SchemaError, UnsupportedFeatureError):
+        if field.cast is None or isinstance(predicate, VariantIsNull) or not variant_sql.is_available():
+            raise
+        return variant_sql.compare_variants(predicate, array)
+
+
+def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int, ...], array: Any) -> pa.BooleanArray:
+    buffer = VariantBuffer(array)
+    slots = _at(buffer, path)
+    slots = slots.where(slots.kinds != NULL_TYPE)
+    found, known = np.zeros(len(array), bool), np.zeros(len(array), bool)
+    if isinstance(predicate, VariantIsNull):
+        found[:] = True
+        found[slots.places] = False
+        return pa.array(found)
+    for data_type, chosen in column_types(buffer, slots):
+        part = slots.where(chosen)
+        outcome = _compared(buffer, part, data_type, predicate)
+        found[part.places] = outcome.fill_null(False).to_numpy(zero_copy_only=False)
+        known[part.places] = outcome.is_valid().to_numpy(zero_copy_only=False)
+    return pa.array(found, mask=~known)
+
+
+def _at(buffer: VariantBuffer, path: tuple[str | int, ...]) -> Slots:
+    """The values at a path; places are rows."""
+    slots = buffer.root()
+    for step in path:
+        parents = slots.where(slots.kinds == (OBJECT_TYPE if isinstance(step, str) else ARRAY_TYPE))
+        if isinstance(step, str):
+            children = buffer.fields(parents).get(step)
+        else:
+            elements, counts = buffer.elements(parents)
+            first = np.cumsum(counts) - counts
+            children = elements.where(first[counts >= step] + step - 1)
+        if children is None:
+            return slots.where(np.empty(0, np.int64))
+        slots = children.moved(parents.places[children.places])
+    return slots
+
+
+def _compared(
+    buffer: VariantBuffer, slots: Slots, data_type: PrimitiveType | DecimalType | None, predicate: VariantComparison
+) -> pa.BooleanArray:
+    cast, right = predicate.left.cast, predicate.right
+    if data_type is None or (cast is None and not are_comparable(data_type, right.type)):
+        held = "an object, an array or a value" if data_type is None else data_type
+        raise SchemaError(
+            f"{nested_sql(predicate, 'duckdb')}: a row has {held} there, which does not compare with {right.type}; cast it, or leave "
+            "such rows out before",
+            column=predicate.left.column.path[0],
+        )
+    if cast == JSON:
+        # A string becomes a string of JSON, in quotes, and not what it contains.
+        raise UnsupportedFeatureError(f"a cast from variant to json in {nested_sql(predicate, 'duckdb')}", cast="variant to json")
+    values = typed_values(buffer, slots, data_type)
+    column = ColumnReference(column_id=0, path=("value",), type=data_type)
+    batch = pa.record_batch([values], names=["value"])
+    if cast is None:
+        return evaluate(Comparison(left=column, operator=predicate.operator, right=right), batch)
+
+    wanted = CastTo(operand=column, type=cast, lenient=predicate.left.lenient)
+    return outcome(Compare(left=wanted, operator=predicate.operator, right=right), batch)
+
+
+def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
+    """The values of an expression, as an UPDATE gives them to a column: in its type.
+
+    Args:
+        scalar: Bound to columns that the batch has, by name.
+        column: The column that is set.
+        batch: The rows, in logical form.
+
+    Raises:
+        SchemaError: A value that does not fit the column, an overflow.
+        UnsupportedFeatureError: Something that only a SQL engine can do.
+    """
+    if isinstance(scalar, InZone):
+        with in_zone(scalar.zone):
+            return assigned(scalar.operand, column, batch)
+    if isinstance(scalar, ColumnReference) and scalar.column_id >= SOURCE_IDS and {scalar.type, column.type} <= TIMESTAMP_UNITS.keys():
+        # New rows as an append takes them: a cast of DuckDB's would leave digits out without a word, or is not there.
+        return cast_array(column_of(scalar, batch), column)
+    try:
+        return as_type(_eval(scalar, batch), column.type, batch.num_rows)
+    except (SchemaError, UsageError) as error:
+        raise SchemaError(f"column {column.name!r}: {error.message}", column=column.name) from error
+    except UnsupportedFeatureError as error:
+        if isinstance(scalar, ColumnReference) and _is_taken_by_appends(scalar.type, column.type):
+            # A column as it is: what an append of it gives.
+            return cast_array(column_of(scalar, batch), column)
+        message = f"column {column.name!r} of type {column.type} cannot be set in process: it needs {error.message}"
+        raise UnsupportedFeatureError(message, column=column.name) from error
+
+
+def _is_taken_by_appends(given: DataType, wanted: DataType) -> bool:
+    """Whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
+    if wanted in (INT128, UINT128, INTERVAL, TIME, TIMETZ):
+        return given == VARCHAR or (wanted in (INT128, UINT128) and (given in INTEGERS or isinstance(given, DecimalType)))
+    return (wanted, given) == (TIMESTAMP_NS, INT64)
+
+
+def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
+    """For which rows a condition is true; NULL counts as false."""
+    return pc.fill_null(_boolean(scalar, batch), False)
+
+
+def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Evaluate a condition for every row: true, false, or NULL where it is unknown."""
+    return _boolean(scalar, batch)
+
+
+def evaluate_scalar(scalar: Scalar, batch: pa.RecordBatch) -> tuple[Any, DataType | None]:
+    """The values of an expression for every row, and their type; None for NULL that takes the type of what stands beside it.
+
+    Raises:
+        SchemaError: A value out of the range of its type, a cast that fails.
+        UnsupportedFeatureError: Something that only a SQL engine can do.
+    """
+    value = _eval(scalar, batch)
+    return value.array, None if value.is_null else value.type
+
+
+def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
+    """Refuse before any row is read what cannot be evaluated.
+
+    Args:
+        scalar: An expression, or a condition when there is no column.
+        batch: No rows, with the columns that it is bound to.
+        column: The column that it is assigned to.
+    """
+    if column is None:
+        _boolean(scalar, batch)
+    else:
+        assigned(scalar, column, batch)
+
+
+def _boolean(scalar: Scalar, batch: pa.RecordBatch) -> Any:
+    return as_type(_eval(scalar, batch), BOOLEAN, batch.num_rows)
+
+
+def _eval(scalar: Scalar, batch: pa.RecordBatch) -> TypedArray:
+    rows = batch.num_rows
+    match scalar:
+        case ColumnReference(type=data_type):
+            return TypedArray(column_of(scalar, batch), data_type)
+        case Literal(value=None, type=data_type):
+            return TypedArray(pa.nulls(rows, to_arrow_type(data_type)), data_type, is_null=data_type == BOOLEAN)
+        case Literal(value=value, type=data_type):
+            constant = value if data_type in INTEGERS and isinstance(value, int) else None
+            return TypedArray(repeated(from_values([value], data_type), rows), data_type, constant=constant)
+        case Text(text=text):
+            return TypedArray(repeated(pa.array([text]), rows), VARCHAR, text=text)
+        case Test(predicate=predicate):
+            return TypedArray(evaluate(predicate, batch), BOOLEAN)
+        case InZone(operand=operand, zone=zone):
+            with in_zone(zone):
+                return _eval(operand, batch)
+        case KeyValue():
+            return TypedArray(has_key_value(scalar, batch), BOOLEAN)
+        case CastTo(operand=operand, type=wanted, lenient=lenient):
+            value = _eval(operand, batch)
+            plain = as_type(value, wanted, rows) if value.is_null else cast_scalar(value.array, value.type, wanted, lenient=lenient)
+            return TypedArray(plain, wanted)
+        case Compare(left=left, operator=operator, right=right):
+            return TypedArray(_scalar_comparison(_eval(left, batch), operator, _eval(right, batch), rows), BOOLEAN)
+        case Logical(kind=kind, operands=operands):
+            return TypedArray(_logical(kind, operands, batch), BOOLEAN)
+        case Case():
+            return _case(scalar, batch)
+        case Call():
+            return _call(scalar, batch)
+        case _:
+            assert_never(scalar)
+
+
+def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> Any:
+    if kind == "is null":
+        value = _eval(operands[0], batch)
+        # is_null() of Arrow alone tells NaN from NULL.
+        return value.array.is_null()
+    if kind == "in":
+        return _is_one_of([_eval(operand, batch) for operand in operands], batch.num_rows)
+    booleans = [_boolean(operand, batch) for operand in operands]
+    if kind == "not":
+        return pc.invert(booleans[0])
+    return reduce(pc.and_kleene if kind == "and" else pc.or_kleene, booleans)
+
+
+def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
+    """Whether the first is equal to one of the others, compared one by one: DuckDB brings all to one type before, which may lose digits."""
+    types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
+    if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
+        raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
+    subject, *others = values
+    return reduce(pc.or_kleene, [_scalar_comparison(subject, "=", other, rows) for other in others])
+
+
+def _is_short(value: TypedArray) -> bool:
+    """Whether it is a whole number as written that every type of numbers holds exactly."""
+    return value.constant is not None and abs(value.constant) <= _MOST_IN_FLOAT32
+
+
+def _scalar_comparison(left: TypedArray, operator: Any, right: TypedArray, rows: int) -> Any:
+    if left.is_null or right.is_null:
+        return pa.nulls(rows, pa.bool_())
+    if left.text is not None and right.text is None:
+        left = TypedArray(as_type(left, right.type, rows), right.type)
+    elif right.text is not None and left.text is None:
+        right = TypedArray(as_type(right, left.type, rows), left.type)
+    if TIMESTAMPTZ in (left.type, right.type):
+        left, right = (_at_instants(value) for value in (left, right))
+    domain = common_domain(left.type, right.type)
+    if domain is None:
+        raise UnsupportedFeatureError(f"a comparison of {left.type} with {right.type}")
+    return compared(*unified(left.array, left.type, right.array, right.type, domain), operator)
+
+
+def _at_instants(value: TypedArray) -> TypedArray:
+    """Dates and timestamps without a zone as the instants that they are in the effective one."""
+    wider = value.type in (DATE, TIMESTAMP)
+    return TypedArray(cast_scalar(value.array, value.type, TIMESTAMPTZ), TIMESTAMPTZ) if wider else value
+
+
+def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
+    """Each branch sees only the rows that come to it, so that a division it guards is never made for others."""
+    rows = batch.num_rows
+    left = pa.array(range(rows), pa.int64())
+    parts: list[tuple[Any, TypedArray]] = []
+    rest = batch
+    for condition, value in case.branches:
+        chosen = holds_for(condition, rest)
+        parts.append((left.filter(chosen), _eval(value, rest.filter(chosen))))
+        others = pc.invert(chosen)
+        left, rest = left.filter(others), rest.filter(others)
+    # The type of ELSE is looked at first.
+    return _put_together([(left, _eval(case.otherwise, rest)), *parts], rows)
+
+
+def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
+    """Each argument sees only the rows for which all before it are NULL."""
+    left = pa.array(range(batch.num_rows), pa.int64())
+    parts: list[tuple[Any, TypedArray]] = []
+    rest = batch
+    for argument in arguments:
+        value = _eval(argument, rest)
+        empty = value.array.is_null() if argument is not arguments[-1] else pa.repeat(pa.scalar(False), rest.num_rows)
+        kept = pc.invert(empty)
+        parts.append((left.filter(kept), replace(value, array=value.array.filter(kept))))
+        left, rest = left.filter(empty), rest.filter(empty)
+    return _put_together(parts, batch.num_rows)
+
+
+def _put_together(parts: Sequence[tuple[Any, TypedArray]], rows: int) -> TypedArray:
+    """The values of all parts, each with its rows, in the type that they have in common, which depends on their order."""
+    wanted = unified_type([value for _, value in parts])
+    if wanted is None:
+        return nulls(rows)
+    values = pa.concat_arrays([as_type(value, wanted, len(places)) for places, value in parts])
+    order = pc.sort_indices(pa.concat_arrays([places for places, _ in parts]))
+    return TypedArray(pc.take(values, order), wanted)
+
+
+def _null_if(first: TypedArray, second: TypedArray, rows: int) -> TypedArray:
+    equal = pc.fill_null(_scalar_comparison(first, "=", second, rows), False)
+    return replace(first, array=without(first.array, equal), text=None, constant=None)
+
+
+def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
+    function, rows = call.function, batch.num_rows
+    if function == "coalesce":
+        return _coalesce(call.arguments, batch)
+    if function in random_functions:
+        return random_values(function, rows)
+    # What stands beside NULL gives it a type and is not calculated.
+    is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
+    values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
+    match function:
+        case _ if function in _ARITHMETIC:
+            return arithmetic(function, values[0], values[1], rows)
+        case "negate" | "abs" | "floor" | "ceil":
+            return number_function(function, values[0])
+        case "||" | "concat":
+            return joined(function, values, rows)
+        case "upper" | "lower" | "length" | "trim" | "ltrim" | "rtrim":
+            return of_text(function, values[0])
+        case "like" | "starts_with":
+            return matching(function, values[0], values[1])
+        case "replace" | "substring":
+            return with_constants(function, values)
+        case "nullif":
+            return _null_if(values[0], values[1], rows)
+        case _:
+            raise UnsupportedFeatureError(f"the function {function}")
+
+
+def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
+    """Plain storage of a leaf column whose order is the type's order: days, units of time (see format/values/leaf_values.py), bytes.
+
+    Raises:
+        UnsupportedFeatureError: A type whose values cannot be ordered here.
+    """
+    if domain_of(data_type) is None:
+        raise UnsupportedFeatureError(f"values of type {data_type} cannot be compared here; scan with .to_spark() instead")
+    plain: Any = array.storage if isinstance(array, pa.ExtensionArray) else array
+    if pa.types.is_dictionary(plain.type):
+        plain = plain.dictionary_decode()
+    arrow = plain.type
+    if data_type in (INT128, UINT128):
+        return plain if arrow == HUGE_INTEGER else plain.cast(HUGE_INTEGER)
+    if pa.types.is_date32(arrow):
+        return plain.view(pa.int32())
+    if pa.types.is_timestamp(arrow):
+        return _units(plain.view(pa.int64()), arrow.unit, "ns" if data_type == TIMESTAMP_NS else "us")
+    if pa.types.is_time(arrow):
+        return plain.cast(pa.time64("us")).view(pa.int64())
+    if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
+        return plain.cast(pa.string())
+    if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):
+        return plain.cast(pa.binary())
+    return plain
+
+
+def hashable(array: Any) -> Any:
+    """Equal values in equal form, of a type that Arrow's set operations know: one NaN for all of them, one zero for both."""
+    if pa.types.is_floating(array.type):
+        return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0.0, array.type)))
+    return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array
+
+
+def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
+    """Numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
+    plain = comparable(array, data_type)
+    if domain not in ("float32", "float64"):
+        return plain
+    target = pa.float32() if domain == "float32" else pa.float64()
+    if pa.types.is_decimal(plain.type):
+        # Arrow's own cast of decimals to floats is not always the nearest float.
+        return plain.cast(pa.string()).cast(target)
+    if pa.types.is_boolean(plain.type):
+        plain = plain.cast(pa.int8())
+    return plain.cast(target, safe=False)
+
+
+def unified(left: pa.Array, left_type: DataType, right: pa.Array, right_type: DataType, domain: Domain) -> tuple[pa.Array, pa.Array]:
+    """Two columns in one comparable form."""
+    if domain == "exact" and left_type != right_type:
+        return _exact(comparable(left, left_type), left_type, comparable(right, right_type), right_type)
+    if domain == "point in time" and left_type != right_type:
+        unit = "ns" if TIMESTAMP_NS in (left_type, right_type) else "us"
+        return _instants(comparable(left, left_type), left_type, unit), _instants(comparable(right, right_type), right_type, unit)
+    return in_domain(left, left_type, domain), in_domain(right, right_type, domain)
+
+
+def _exact(left: pa.Array, left_type: DataType, right: pa.Array, right_type: DataType) -> tuple[pa.Array, pa.Array]:
+    left, right = (a.cast(pa.int8()) if t == BOOLEAN else a for a, t in ((left, left_type), (right, right_type)))
+    if all(pa.types.is_integer(a.type) for a in (left, right)) and UINT64 not in (left_type, right_type):
+        return left.cast(pa.int64()), right.cast(pa.int64())
+    whole, scale = (max(pair) for pair in zip(_digits(left_type), _digits(right_type), strict=True))
+    if whole + scale > 76:
+        raise UnsupportedFeatureError(f"{left_type} and {right_type} have no common type here; scan with .to_spark() instead")
+    common = pa.decimal256(76, scale)
+    return left.cast(common), right.cast(common)
+
+
+def _digits(data_type: DataType) -> tuple[int, int]:
+    if isinstance(data_type, DecimalType):
+        return data_type.precision - data_type.scale, data_type.scale
+    return (39, 0) if data_type in (INT128, UINT128) else (20, 0)
+
+
+def _instants(array: pa.Array, data_type: DataType, unit: str) -> pa.Array:
+    if data_type == DATE:
+        return _scaled(array.cast(pa.int64()), _MICROSECONDS_A_DAY * (1000 if unit == "ns" else 1))
+    return _units(array, "ns" if data_type == TIMESTAMP_NS else "us", unit)
+
+
+def _units(array: pa.Array, unit: str, wanted: str) -> pa.Array:
+    steps = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+    if steps[unit] < steps[wanted]:
+        # Nanoseconds in a column of microseconds: nothing writes that, and rounding would change comparisons.
+        raise UnsupportedFeatureError(f"timestamps in {unit} stand where {wanted} belong")
+    return _scaled(array, steps[unit] // steps[wanted])
+
+
+def _scaled(array: pa.Array, factor: int) -> pa.Array:
+    """Multiplied; what does not fit 64 bits, infinities among it, becomes infinite."""
+    if factor == 1:
+        return array
+    numbers = np.asarray(array.fill_null(0))
+    limit = _INFINITY // factor
+    scaled = np.where(numbers > limit, _INFINITY, np.where(numbers < -limit, -_INFINITY, numbers * factor))
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.int64()), pa.array(scaled))
+
+
+def has_key_value(wanted: KeyValue, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Whether the key of each row has the wanted value; never NULL."""
+    field = Field(id=wanted.column.column_id, name=wanted.column.path[0], type=wanted.column.type)
+    rows = pa.RecordBatch.from_arrays([column_of(wanted.column, batch)], names=[field.name])
+    (texts,) = partition_arrays(PartitionSpec(fields=(wanted.key,)), Schema(columns=(field,)), rows)
+    return texts.is_null() if wanted.text is None else pc.fill_null(pc.equal(texts, pa.scalar(wanted.text)), False)

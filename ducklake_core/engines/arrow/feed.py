@@ -14,7 +14,7 @@ from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen, read_inlined
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.planning.change_plan import (
+from ducklake_core.planning.plan import (
     CHANGE_TYPE,
     DELETE,
     INSERT,
@@ -24,12 +24,12 @@ from ducklake_core.planning.change_plan import (
     ChangeTask,
     DeletedRows,
     FeedShape,
+    FileTask,
     InlinedChanges,
     InsertedRows,
+    covered,
     feed_arrow_schema,
 )
-from ducklake_core.planning.plan import FileTask
-from ducklake_core.planning.snapshot_spans import covered
 from ducklake_core.storage.delete_files import read_deletes_of
 from ducklake_core.storage.filesystems import Storage
 

@@ -1,52 +1,82 @@
-"""Reading one data file with Arrow: its visible rows that satisfy a predicate, in the columns of a scan.
-
-Where a predicate leaves rows out, the columns that it reads are decoded first, row group by row group, and the others only of row groups
-that have such rows. Row groups of a usual size are read by several threads.
-"""
+"""Read one data file with Arrow: locate its columns, filter its rows, cast values to the table's types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, assert_never
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ducklake_core.engines.arrow.columns import Absent, InFile, InPath
-from ducklake_core.engines.arrow.conform import conform, constant
-from ducklake_core.engines.arrow.decoding import BATCH_ROWS, Handles, OpenFile, decoded
-from ducklake_core.engines.arrow.file_layout import layout_of
-from ducklake_core.engines.arrow.found_rows import FoundAhead, FoundRows, Held
-from ducklake_core.engines.arrow.in_order import in_order
-from ducklake_core.engines.arrow.row_groups import row_group_runs
-from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.files.data_files import DataFile
-from ducklake_core.format.files.locations import protocol_of
-from ducklake_core.format.files.name_mapping import plain_text
-from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.values.arrow_cast import constant_array
-from ducklake_core.planning.plan import FileTask, ScanProjection
+from ducklake_core.engines.arrow.decoding import BATCH_ROWS, Handles, OpenFile, decoded, reassemble, row_group_runs
+from ducklake_core.engines.arrow.scalar_functions import cast_scalar
+from ducklake_core.engines.arrow.work import in_order
+from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.evolution.promotion import promote
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicates import Predicate, remembered
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
+from ducklake_core.format.files.name_mapping import MappedColumn, NameMapping, path_value, plain_text
+from ducklake_core.format.files.paths import protocol_of
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    FLOAT32,
+    JSON,
+    TIME_NS,
+    TIMESTAMP_NS,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import (
+    FIELD_ID_KEY,
+    Schema,
+    from_arrow_field,
+    is_list,
+    to_arrow_field,
+    to_arrow_schema,
+    to_arrow_type,
+)
+from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array
+from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, ScanProjection, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
 _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 32 * 1024 * 1024
 """Row groups of more rows or bytes are read in batches by one thread for each column; others as a whole, several at a time."""
-
 _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
-
-
 _HELD_BYTES = 8 * 1024 * 1024
 """So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
-
 _MOST_READERS = 8
 _NOWHERE = np.full(BATCH_ROWS, -1, dtype=np.int64)
 """The positions of the rows of a batch, where nobody asks for them."""
+
+_MOST_REMEMBERED = 8
+
+ArrowField: TypeAlias = Any
+
+_INFINITE = 2**63 - 1
+_NARROW_DIGITS = 18
+"""Decimals of so many digits are 64 bits or less to DuckDB, which rounds to them in another way than to wider ones."""
+_MICROSECONDS = {"ms": 1000, "s": 1_000_000}
+
+Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
+"""Arrays of a file's columns by their places in it."""
 
 
 def readers_of(path: str) -> int:
@@ -340,3 +370,546 @@ def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
     snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
     found: np.ndarray = snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingPasses:
+    """Which columns of a file are decoded, by their places: first those that say which rows are wanted, then the others.
+
+    Attributes:
+        first: Columns of the first pass; all of them when there is no second.
+        rest: Columns of the second pass.
+        named: Whether columns are asked for by name; else all are decoded.
+    """
+
+    first: tuple[int, ...]
+    rest: tuple[int, ...]
+    named: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """The columns of a scan in files of one Arrow schema.
+
+    Attributes:
+        schema: The files' Arrow schema.
+        is_filtered: Whether rows are left out by the scan's condition; not where the catalog says that all satisfy it.
+        filters_snapshots: Whether rows of some snapshots are hidden.
+        read_schema: The columns to read.
+        sources: By id, the columns to read and where they come from.
+        unchanged: By id, those whose values are passed on as they are: place in the file and type.
+        row_id_place: Place of the column of row ids, None where there is none.
+        snapshot_id_place: Place of the column of snapshot ids likewise.
+        asked: Columns that the predicate reads.
+        asked_virtual: Virtual columns that it reads.
+        passes: Which columns are decoded when.
+        output_schema: The batches to return.
+        is_common: Whether it holds for every file of this Arrow schema: columns are found by their ids alone.
+    """
+
+    schema: pa.Schema
+    is_filtered: bool
+    filters_snapshots: bool
+    read_schema: Schema
+    sources: Mapping[int, tuple[Field, Source]]
+    unchanged: Mapping[int, tuple[int, Any]]
+    row_id_place: int | None
+    snapshot_id_place: int | None
+    asked: Schema
+    asked_virtual: tuple[str, ...]
+    passes: DecodingPasses
+    output_schema: pa.Schema
+    is_common: bool
+
+    @property
+    def places(self) -> list[int | None]:
+        """Place in the file of each column to read, None where its values are not in it."""
+        return [_place(self.sources, column) for column in self.read_schema]
+
+    def asked_schema(self) -> pa.Schema:
+        """The columns that the predicate reads, for its evaluation."""
+        return _asked_schema(self.asked, self.asked_virtual)
+
+    def fits(self, schema: pa.Schema, task: FileTask, is_filtered: bool) -> bool:
+        """Whether it is that of a file of the same scan with this Arrow schema, too."""
+        return (
+            self.is_common
+            and task.file.mapping_id is None
+            and self.filters_snapshots == (task.snapshot_filter is not None)
+            and self.is_filtered == is_filtered
+            # Field ids are metadata.
+            and self.schema.equals(schema, check_metadata=True)
+        )
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The layouts that a scan met last; replaced as a whole, so that threads need no lock: one that gets lost is made again."""
+
+    layouts: tuple[FileLayout, ...] = ()
+
+
+@remembered
+def _recent_of(_shape: ScanProjection) -> _Recent:
+    return _Recent()
+
+
+def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
+    """The layout of a file with this Arrow schema.
+
+    Raises:
+        CatalogCorruptError: The file's name mapping did not come along.
+        CorruptFileError: The file's path lacks the value of a column.
+    """
+    recent, is_filtered = _recent_of(shape), shape.predicate is not None and not task.all_rows_match
+    found = next((layout for layout in recent.layouts if layout.fits(schema, task, is_filtered)), None)
+    if found is None:
+        found = _made(schema, task, shape)
+        if found.is_common:
+            recent.layouts = (found, *recent.layouts[: _MOST_REMEMBERED - 1])
+    return found
+
+
+def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
+    ids = [field_id(field) for field in schema]
+    by_id = {number: place for place, number in enumerate(ids) if number is not None}
+    sources = {
+        column.id: (column, source) for column, source in zip(shape.read_schema, find_columns(schema, task.file, shape), strict=True)
+    }
+    predicate = None if task.all_rows_match else shape.predicate
+    asked = Schema(columns=tuple(_asked_columns(shape.read_schema, predicate)))
+    asked_virtual = needed_virtual(predicate)
+    system = {"rowid": by_id.get(ROW_ID_FIELD_ID), "snapshot_id": by_id.get(SNAPSHOT_ID_FIELD_ID)}
+    out = {_place(sources, column) for column in shape.schema} | {system.get(name) for name in shape.virtual}
+    first = {_place(sources, column) for column in asked} | {system.get(name) for name in asked_virtual}
+    if task.snapshot_filter is not None:
+        first.add(system["snapshot_id"])
+    if predicate is None:
+        first |= out
+    return FileLayout(
+        schema=schema,
+        is_filtered=predicate is not None,
+        filters_snapshots=task.snapshot_filter is not None,
+        read_schema=shape.read_schema,
+        sources=sources,
+        unchanged={number: found for number, (column, source) in sources.items() if (found := _unchanged(column, source))},
+        row_id_place=system["rowid"],
+        snapshot_id_place=system["snapshot_id"],
+        asked=asked,
+        asked_virtual=asked_virtual,
+        passes=_passes(schema.names, first, out),
+        output_schema=shape.arrow_schema(),
+        is_common=task.file.mapping_id is None and None not in ids,
+    )
+
+
+def _unchanged(column: Field, source: Source) -> tuple[int, Any] | None:
+    if isinstance(source, InFile) and same_shape(source.field, column):
+        return source.place, source.field.type
+    return None
+
+
+def _place(sources: Mapping[int, tuple[Field, Source]], column: Field) -> int | None:
+    _, source = sources[column.id]
+    return source.place if isinstance(source, InFile) else None
+
+
+def _passes(names: list[str], first: set[int | None], out: set[int | None]) -> DecodingPasses:
+    # With two columns of one name in the file, only reading all of them keeps the places right.
+    if len(set(names)) < len(names) or any("." in name for name in names):
+        return DecodingPasses(tuple(range(len(names))), (), named=False)
+    return DecodingPasses(_ascending(first), _ascending(out - first), named=True)
+
+
+def _ascending(places: set[int | None]) -> tuple[int, ...]:
+    return tuple(sorted(place for place in places if place is not None))
+
+
+def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Field]:
+    """Columns that the predicate reads, by any of their fields."""
+    needed = frozenset() if predicate is None else pruning.columns(predicate)
+    return [column for column in read_schema if any(node.id in needed for node in column.walk())]
+
+
+@lru_cache(maxsize=64)
+def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
+    fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    """The column at a place of the file, described by a field with the table's ids."""
+
+    place: int
+    field: ArrowField
+
+
+@dataclass(frozen=True, slots=True)
+class InPath:
+    """A value that the file's path holds for all of its rows, None for NULL."""
+
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The file lacks the column: its rows are older than it, or it was added without it."""
+
+
+Source: TypeAlias = InFile | InPath | Absent
+
+
+def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tuple[Source, ...]:
+    """The source of each column of ``shape.read_schema`` in a file with this Arrow schema.
+
+    Raises:
+        CatalogCorruptError: The file's name mapping did not come along.
+        CorruptFileError: The file's path lacks the value of a column.
+    """
+    fields = list(schema)
+    if file.mapping_id is not None:
+        found = _by_name(fields, _mapping(file, shape), file)
+    elif all(field_id(field) is not None for field in fields):
+        found = _by_id(fields)
+    else:
+        # One column without an id is enough for DuckDB to take all columns by their position in the table.
+        found = _by_position(fields, shape.positions_at(file.begin_snapshot))
+    return tuple(found.get(column.id, Absent()) for column in shape.read_schema)
+
+
+def _mapping(file: DataFile, shape: ScanProjection) -> NameMapping:
+    mapping = next((mapping for mapping in shape.mappings if mapping.id == file.mapping_id), None)
+    if mapping is None:
+        raise CatalogCorruptError(f"data file {file.id} of table {shape.table} has the unknown column mapping {file.mapping_id}")
+    return mapping
+
+
+def _by_id(fields: Sequence[ArrowField]) -> dict[int, Source]:
+    found: dict[int, Source] = {}
+    for place, field in enumerate(fields):
+        number = field_id(field)
+        if number is not None:
+            # Of two columns with one id DuckDB takes the first.
+            found.setdefault(number, InFile(place, field))
+    return found
+
+
+def _by_position(fields: Sequence[ArrowField], positions: dict[int, int]) -> dict[int, Source]:
+    # Below a column nothing is known by position, so that nested values are NULL, as in DuckDB.
+    return {number: InFile(place, _known_as(fields[place], number, _bare)) for number, place in positions.items() if place < len(fields)}
+
+
+def _by_name(fields: Sequence[ArrowField], mapping: NameMapping, file: DataFile) -> dict[int, Source]:
+    places = _places(fields)
+    found: dict[int, Source] = {}
+    for column in mapping.columns:
+        place = places.get(folded(column.source_name))
+        if column.in_path:
+            found.setdefault(column.field_id, InPath(path_value(file.path, column.source_name)))
+        elif place is not None:
+            found.setdefault(column.field_id, InFile(place, _mapped(fields[place], column)))
+    return found
+
+
+def _places(fields: Sequence[ArrowField]) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for place, field in enumerate(fields):
+        places.setdefault(folded(field.name), place)
+    return places
+
+
+def _mapped(field: ArrowField, column: MappedColumn) -> ArrowField:
+    def children(fields: Sequence[ArrowField]) -> list[ArrowField]:
+        if len(fields) == 1 and len(column.children) == 1 and is_list(field.type):
+            # Writers call the element of a list by many names, and the mapping by that of the group around it.
+            return [_mapped(fields[0], column.children[0])]
+        places = _places(fields)
+        below = {places[folded(child.source_name)]: child for child in column.children if folded(child.source_name) in places}
+        return [_mapped(child, below[place]) if place in below else _bare(child) for place, child in enumerate(fields)]
+
+    return _known_as(field, column.field_id, children)
+
+
+def _bare(field: ArrowField | Sequence[ArrowField]) -> Any:
+    """Fields without any id."""
+    if isinstance(field, pa.Field):
+        return pa.field(field.name, _rebuilt(field.type, _bare), field.nullable)
+    return [_bare(one) for one in field]
+
+
+def _known_as(field: ArrowField, number: int, children: Callable[[Sequence[ArrowField]], list[ArrowField]]) -> ArrowField:
+    return pa.field(field.name, _rebuilt(field.type, children), field.nullable, metadata={FIELD_ID_KEY: str(number)})
+
+
+def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[ArrowField]]) -> Any:
+    """The nested type with other fields below it."""
+    if pa.types.is_struct(arrow_type):
+        return pa.struct(children([arrow_type.field(i) for i in range(arrow_type.num_fields)]))
+    if pa.types.is_map(arrow_type):
+        # Files name the two as they like; mappings call them key and value.
+        key, value = arrow_type.key_field.with_name("key"), arrow_type.item_field.with_name("value")
+        key, value = children([key, value])
+        return pa.map_(key.with_nullable(False), value)
+    if is_list(arrow_type):
+        return pa.list_(children([arrow_type.value_field])[0])
+    return arrow_type
+
+
+def field_id(field: pa.Field[Any]) -> int | None:
+    """The field id of a file's node, None when it has none."""
+    text = (field.metadata or {}).get(FIELD_ID_KEY)
+    return int(text) if text is not None and int(text) >= 0 else None
+
+
+def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    """Values of a file's column as the logical Arrow type of the table's column.
+
+    Args:
+        array: The values.
+        source: The file's field, with the table's ids on everything below it that is a column of the table (engines/arrow/file_reader.py).
+        target: The table's column.
+
+    Raises:
+        SchemaError: A value cannot be cast to the column's type.
+        UnsupportedFeatureError: The keys of a map carry no id.
+    """
+    if same_shape(source, target) and array.type.equals(source.type, check_metadata=True):
+        return array
+    if pa.types.is_dictionary(array.type) or pa.types.is_run_end_encoded(array.type):
+        array = pc.cast(array, array.type.value_type)
+    match target.type:
+        case PrimitiveType(name="variant"):
+            return reassemble(array)
+        case StructType() if pa.types.is_struct(array.type):
+            return _struct(array, source, target)
+        case MapType() if pa.types.is_map(array.type):
+            return _map(array, source, target)
+        case ListType() if is_list(array.type):
+            return _list(array, source, target)
+        case StructType() | MapType() | ListType():
+            raise SchemaError(f"column {target.name!r} is {target.type}, but a file holds {array.type}", column=target.name)
+        case _:
+            return from_file(array, target)
+
+
+def same_shape(source: pa.Field[Any], target: Field) -> bool:
+    """Whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
+    if any(node.type == VARIANT for node in target.walk()):
+        return False
+    wanted = to_arrow_field(target)
+    # Arrow's equality of types covers names and metadata of children, and so their field ids.
+    return bool(source.type.equals(wanted.type, check_metadata=True)) and not pa.types.is_dictionary(source.type)
+
+
+def constant(target: Field, length: int) -> pa.Array[Any]:
+    """The column of rows that are older than it: its initial default, or NULL."""
+    return constant_array(target.initial_default, target, length)
+
+
+def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
+    # A node without an id below a file's column is no column of the table: DuckDB gives NULL for it as well.
+    by_id = {field_id(field): index for index, field in reversed(list(enumerate(fields)))}
+    found = [(target, by_id.get(target.id)) for target in targets]
+    return [constant(target, length) if index is None else conform(arrays[index], fields[index], target) for target, index in found]
+
+
+def _struct(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    fields = [source.type.field(i) for i in range(source.type.num_fields)]
+    arrays = [array.field(i) for i in range(array.type.num_fields)]
+    children = _children(fields, arrays, target.children, len(array))
+    wanted = to_arrow_type(target.type)
+    return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+
+
+def _list(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    element = source.type.value_field
+    values_ = array.flatten()
+    (child,) = _children([element], [values_], target.children, len(values_))
+    return pa.ListArray.from_arrays(_offsets(array), child, type=to_arrow_type(target.type), mask=_null_mask(array))
+
+
+def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    key, item = source.type.key_field, source.type.item_field
+    if target.children[0].id not in (field_id(key), field_id(item)):
+        raise UnsupportedFeatureError(f"the keys of the map {target.name!r} carry no field id, so they cannot be found", column=target.name)
+    # Arrow's map arrays forget their slice in keys and items; as a list of structs they do not.
+    entries = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
+    pairs = entries.flatten()
+    keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))
+    return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=_null_mask(array))
+
+
+def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
+    """Values of a leaf in the Arrow type of the column, rounded where the column is coarser.
+
+    Nanoseconds are cut to microseconds (towards zero), microseconds rounded to milliseconds and seconds, fractions and texts of them to
+    integers, as DuckDB does each of these.
+
+    >>> from ducklake_core.format.types.data_types import INT32, TIMESTAMP
+    >>> from_file(pa.array([1001, -1999]).view(pa.timestamp("ns")), Field(name="c", type=TIMESTAMP)).cast(pa.int64()).to_pylist()
+    [1, -1]
+    >>> from_file(pa.array([1.5, 2.5, -1.5]), Field(name="c", type=INT32)).to_pylist()
+    [2, 2, -2]
+
+    Raises:
+        SchemaError: A value that has no counterpart in the column's type.
+    """
+    if _loses_nanoseconds(array.type, column.type):
+        array = _without_nanoseconds(array)
+    if _needs_cast(array, column.type):
+        return _cast(array, column)
+    try:
+        return promote(array, column)
+    except SchemaError:
+        target = to_arrow_type(column.type)
+        if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
+            return promote(_rounded(array, target.unit), column)
+        try:
+            return _cast(array, column)
+        except (UnsupportedFeatureError, pa.ArrowException):
+            pass
+        raise
+
+
+def _needs_cast(array: pa.Array[Any], wanted: DataType) -> bool:
+    """Whether Arrow would cast without an error, but to other values: infinities for large numbers, escapes as they are, halves to even."""
+    if wanted == BLOB and _is_text(array.type):
+        return bool(pc.any(pc.match_substring(array, "\\")).as_py())
+    narrow = isinstance(wanted, DecimalType) and wanted.precision <= _NARROW_DIGITS
+    return pa.types.is_floating(array.type) and (narrow or (wanted == FLOAT32 and pa.types.is_float64(array.type)))
+
+
+def _cast(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
+    held = from_arrow_field(pa.field(column.name, array.type)).type
+    if _is_text(array.type):
+        array = array.cast(pa.string())
+    try:
+        return cast_scalar(array, held, column.type)
+    except (SchemaError, UsageError) as error:
+        message = f"column {column.name!r}: values of type {held} do not fit {column.type}: {error.message}"
+        raise SchemaError(message, column=column.name) from error
+
+
+def _loses_nanoseconds(held: pa.DataType, wanted: DataType) -> bool:
+    """Whether DuckDB reads such values as microseconds first."""
+    if not (pa.types.is_timestamp(held) or pa.types.is_time64(held)) or held.unit != "ns" or wanted in (TIMESTAMP_NS, TIME_NS):
+        return False
+    return wanted not in (VARCHAR, JSON) or pa.types.is_time64(held) or held.tz is not None
+
+
+def _without_nanoseconds(array: pa.Array[Any]) -> pa.Array[Any]:
+    held = array.type
+    numbers = array.view(pa.int64())
+    cut = pc.divide(numbers, pa.scalar(1000, pa.int64()))
+    if pa.types.is_time64(held):
+        return cut.view(pa.time64("us"))
+    infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
+    return pc.if_else(infinite, numbers, cut).view(pa.timestamp("us", held.tz))
+
+
+def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
+    """Whole milliseconds or seconds, as microseconds; halves are rounded away from zero."""
+    if array.type.unit == "s" or unit not in _MICROSECONDS:
+        return array
+    array = cast_temporal(array, pa.timestamp("us", array.type.tz))
+    step = pa.scalar(_MICROSECONDS[unit], pa.int64())
+    numbers = array.view(pa.int64())
+    half = pc.multiply(pc.sign(numbers), pa.scalar(_MICROSECONDS[unit] // 2, pa.int64()))
+    infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
+    whole = pc.multiply(pc.divide(pc.add(pc.if_else(infinite, pa.scalar(0, pa.int64()), numbers), half), step), step)
+    return pc.if_else(infinite, numbers, whole).view(array.type)
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Rows that are wanted: their positions in the file, and the columns that were decoded to find them."""
+
+    positions: npt.NDArray[np.int64]
+    held: Held
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory."""
+        found: int = self.positions.nbytes + sum(values.nbytes for values in self.held.values())
+        return found
+
+    def part(self, start: int, end: int) -> FoundRows:
+        """Some of the rows, by their numbers among them; not a copy."""
+        return FoundRows(self.positions[start:end], {place: values.slice(start, end - start) for place, values in self.held.items()})
+
+
+class FoundAhead:
+    """What a first pass over a file finds, taken by a second one that is behind it.
+
+    Args:
+        batches: For each batch of the first pass the position behind its last row, and what was found in it, None when nothing was.
+    """
+
+    def __init__(self, batches: Iterator[tuple[int, FoundRows | None]]) -> None:
+        self._batches = batches
+        self._reached = -1
+        self._has_ended = False
+        self._found_bytes = 0
+        self._waiting: deque[FoundRows] = deque()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the first pass has ended, and all that it found was taken."""
+        return self._has_ended and not self._waiting
+
+    @property
+    def last(self) -> int | None:
+        """The last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
+        return int(self._waiting[-1].positions[-1]) if self._has_ended and self._waiting else None
+
+    def look(self, most: int) -> bool:
+        """Look for rows until so many bytes of them are held, or all is looked at; False when there are none."""
+        while (not self._waiting or self._found_bytes < most) and self._advance():
+            pass
+        return bool(self._waiting)
+
+    def until(self, position: int) -> FoundRows | None:
+        """The rows before a position that were not taken yet, None when there are none."""
+        while self._reached < position and self._advance():
+            pass
+        parts: list[FoundRows] = []
+        while self._waiting and self._waiting[0].positions[0] < position:
+            found = self._waiting.popleft()
+            count = len(found.positions)
+            cut = int(np.searchsorted(found.positions, position))
+            parts.append(found if cut == count else found.part(0, cut))
+            if cut < count:
+                self._waiting.appendleft(found.part(cut, count))
+        return _joined(parts) if parts else None
+
+    def _advance(self) -> bool:
+        for reached, found in self._batches:
+            self._reached = reached
+            if found is not None:
+                self._found_bytes += found.bytes
+                self._waiting.append(found)
+            return True
+        self._has_ended = True
+        return False
+
+
+def _joined(parts: Sequence[FoundRows]) -> FoundRows:
+    """Several as one; not a copy where there is one."""
+    if len(parts) == 1:
+        return parts[0]
+    held = {place: pa.chunked_array([part.held[place] for part in parts]).combine_chunks() for place in parts[0].held}
+    return FoundRows(np.concatenate([part.positions for part in parts]), held)

@@ -1,34 +1,45 @@
-"""Which rows of which files a DELETE, an overwrite or an upsert hides: found per file, written as delete files at once.
-
-One file is one work unit, so that memory is bounded by one file's positions; only small values leave it.
-"""
+"""Find the positions of rows that a delete, overwrite or upsert removes, and write them as delete files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ducklake_core.commit.actions import InlinedDeletion, StagedDeleteFile
-from ducklake_core.engines.arrow.keys import KeySet
+from ducklake_core.commit.actions import CumulativeDeletes, GatheredDeletes, InlinedDeletion, StagedDeleteFile
+from ducklake_core.engines.arrow.evaluate import hashable
 from ducklake_core.engines.arrow.read import read_inlined, read_task
-from ducklake_core.errors import CatalogCorruptError, CorruptFileError, UsageError
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files import paths
-from ducklake_core.format.files.data_files import DataFile, DeleteFile
-from ducklake_core.format.files.encryption_key import EncryptionKey
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, EncryptionKey
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema
+from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
-from ducklake_core.storage.delete_files import DeletedPositions, DeletionVectors, deleted_positions, read_delete_file, write_delete_file
+from ducklake_core.storage.delete_files import (
+    DeletedPositions,
+    DeletionVectors,
+    deleted_positions,
+    process_memory,
+    read_delete_file,
+    read_deletes_of,
+    write_delete_file,
+)
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
-from ducklake_core.storage.recent_deletes import process_memory
+from ducklake_core.storage.parquet_files import open_parquet
 
 _POSITION = "file_row_number"
+
+_FOUND = "found"
+_MOST_PLACES = 1 << 22
+"""So far apart may the integers of a batch be for a table of all between them, a byte for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,3 +337,160 @@ def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[
 def physical_rows(found: Mapping[str, Iterable[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Inlined rows by physical table, in the order that a commit takes them."""
     return tuple((name, tuple(sorted(row_ids))) for name, row_ids in sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Keys as columns of the table; made by :func:`key_set`.
+
+    Attributes:
+        schema: The key columns, with the table's types.
+        keys: One row per distinct key, in comparable Arrow types; ascending where the key is one column of integers.
+    """
+
+    schema: Schema
+    keys: pa.Table
+
+    def contains(self, batch: pa.RecordBatch) -> pa.Array[Any]:
+        """For each row of a batch that begins with the key columns, whether its key is in the set; a NULL key never is."""
+        columns = [_comparable(column) for column in batch.columns[: len(self.schema)]]
+        if len(columns) == 1:
+            return _among(columns[0], self.keys.column(0).combine_chunks())
+        names = self.keys.column_names
+        rows = pa.table([*columns, pa.array(range(batch.num_rows), pa.int64())], names=[*names, _FOUND])
+        # Joins of Arrow do not match NULLs with each other, which is what SQL means too.
+        matched = rows.join(self.keys, keys=names, join_type="left semi").column(_FOUND)
+        return pc.is_in(rows.column(_FOUND).combine_chunks(), value_set=matched.combine_chunks())
+
+
+def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
+    """The keys of a source.
+
+    Args:
+        source: Rows with at least the key columns.
+        on: Names of the key columns.
+        table: The table's columns; keys are compared in their types.
+
+    Raises:
+        SchemaError: NULL in a key, or two rows with the same key: which one should win is not said.
+        UnsupportedFeatureError: A key column of a nested type.
+        NotFoundError: No such column in the table.
+    """
+    schema = table.select(on)
+    for column in schema:
+        if not column.is_leaf or column.type in NO_KEY_TYPES:
+            raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
+    by_name = {folded(name): name for name in source.column_names}
+    missing = [column.name for column in schema if folded(column.name) not in by_name]
+    if missing:
+        raise SchemaError(f"the data has no column {missing[0]!r}, which is part of the key", column=missing[0])
+    held = cast_to(source.select([by_name[folded(column.name)] for column in schema]), schema, physical=False, exact=True)
+    columns = [_comparable(column.combine_chunks()) for column in held.columns]
+    for column, values in zip(schema, columns, strict=True):
+        if values.null_count:
+            raise SchemaError(f"key column {column.name!r} has NULL in the data; rows without a key cannot be matched", column=column.name)
+    keys = pa.table(columns, names=[f"key{index}" for index in range(len(columns))])
+    distinct = keys.group_by(keys.column_names).aggregate([]) if len(keys) else keys
+    if len(distinct) != len(keys):
+        raise SchemaError(
+            f"the data has {len(keys) - len(distinct)} rows whose key ({', '.join(schema.names)}) occurs more than once", columns=list(on)
+        )
+    found = distinct.select(keys.column_names)
+    return KeySet(schema, found.sort_by("key0") if len(columns) == 1 and _is_small_integer(columns[0].type) else found)
+
+
+def _is_small_integer(data_type: pa.DataType) -> bool:
+    """Whether 64 bits with a sign hold its values."""
+    return bool(pa.types.is_integer(data_type) and data_type != pa.uint64())
+
+
+def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
+    """Whether each value is a key; NULL never is. Integers that lie close together are looked up in a table instead of hashed.
+
+    >>> _among(pa.array([5, None, 7]), pa.array([1, 5])).to_pylist()
+    [True, False, False]
+    """
+    if not _is_small_integer(values.type) or values.null_count == len(values):
+        return pc.is_in(values, value_set=keys)
+    bounds = pc.min_max(values).as_py()
+    low, high = bounds["min"], bounds["max"]
+    numbers = keys.to_numpy().astype(np.int64, copy=False)
+    near = numbers[np.searchsorted(numbers, low) : np.searchsorted(numbers, high, side="right")]
+    if not len(near):
+        return pa.repeat(pa.scalar(False), len(values))
+    if high - low > _MOST_PLACES:
+        return pc.is_in(values, value_set=pa.array(near, values.type))
+    is_key = np.zeros(high - low + 1, dtype=bool)
+    is_key[near - low] = True
+    found = is_key[values.fill_null(low).to_numpy().astype(np.int64, copy=False) - low]
+    return pa.array(found) if not values.null_count else pc.and_(pa.array(found), values.is_valid())
+
+
+def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
+    """The same values in a type that Arrow's set operations know."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return hashable(array)
+
+
+def write_deletes(
+    positions: np.ndarray, snapshots: np.ndarray, data_file: str, state: WriteState, end_snapshot: int | None = None
+) -> CumulativeDeletes:
+    """Write a delete file of positions, ascending, with the snapshot that deleted each.
+
+    Args:
+        data_file: Full path of the data file.
+        state: Where and how files of the table are written.
+        end_snapshot: When the data file ended.
+    """
+    kind = state.vectors.format(snapshots)
+    name = paths.new_delete_file_name(state.write_id, kind)
+    key = EncryptionKey.random() if state.encrypted else None
+    written = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key, as_vector=kind == "puffin")
+    return CumulativeDeletes(
+        path=name,
+        delete_count=len(positions),
+        min_snapshot=int(snapshots.min()),
+        max_snapshot=int(snapshots.max()),
+        end_snapshot=end_snapshot,
+        encryption_key=key,
+        **asdict(written),
+    )
+
+
+def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) -> GatheredDeletes:
+    """Write one delete file with all that ever deleted rows of a data file.
+
+    A row that is deleted stays deleted, so that each position needs its first snapshot alone; the delete files that are replaced
+    were of the same data file, whatever snapshots they were live at.
+
+    Args:
+        history: What deleted rows of it.
+        data_path: The lake's, to which paths of the catalog are relative.
+        state: Where and how files of the table are written.
+
+    Raises:
+        CorruptFileError: A delete file is not one of this data file, or the catalog deletes rows that the file does not have.
+    """
+    file = history.file
+    parts = [(np.array([p for p, _ in history.inlined], np.int64), np.array([s for _, s in history.inlined], np.int64))]
+    for delete_file in file.delete_files:
+        held = read_deletes_of(state.storage, delete_file, file)
+        begun = np.full(len(held.positions), delete_file.begin_snapshot, np.int64)
+        parts.append((held.positions, begun if held.snapshots is None else held.snapshots))
+    positions, snapshots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    order = np.lexsort((snapshots, positions))
+    positions, snapshots = positions[order], snapshots[order]
+    first = np.concatenate([[True], np.diff(positions) != 0])
+    positions, snapshots = positions[first], snapshots[first]
+    if positions[0] < 0 or positions[-1] >= file.record_count:
+        raise CorruptFileError(
+            f"the catalog deletes row {positions[-1] if positions[0] >= 0 else positions[0]} of {printable(file.path)}, which has "
+            f"{file.record_count} rows",
+            path=printable(file.path),
+        )
+    replaced = tuple((one.id, *paths.relative_to(data_path, one.path)) for one in file.delete_files)
+    deletes = write_deletes(positions, snapshots, file.path, state, file.end_snapshot)
+    return GatheredDeletes(data_file_id=file.id, file=deletes, replaced=replaced)

@@ -17,19 +17,15 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.decoding import BATCH_ROWS, OpenFile
 from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader, readers_of
-from ducklake_core.engines.arrow.in_order import in_order
+from ducklake_core.engines.arrow.work import in_order
 from ducklake_core.errors import CorruptFileError, NotFoundError
 from ducklake_core.format.files.data_files import DataFile
-from ducklake_core.format.files.locations import printable, protocol_of
-from ducklake_core.format.types.arrow_types import to_arrow_schema
-from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column
-from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
-from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
-from ducklake_core.storage.delete_files import deleted_positions
+from ducklake_core.format.files.paths import printable, protocol_of
+from ducklake_core.format.types.schema import to_arrow_schema
+from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, InlinedColumn, ScanPlan, ScanProjection, inlined_column, needed_virtual
+from ducklake_core.storage.delete_files import deleted_positions, process_memory
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_input import open_parquet
-from ducklake_core.storage.recent_deletes import process_memory
-from ducklake_core.storage.second_look import read_twice
+from ducklake_core.storage.parquet_files import open_parquet, read_twice
 
 Opened: TypeAlias = Callable[[FileReader], None]
 

@@ -1,27 +1,35 @@
-"""Rows that can be had as a stream of Arrow batches, and from there in every form in which frames come."""
+"""Rows as a stream of Arrow batches, and their conversion to pandas, polars and other libraries."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.schema import ArrowType
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+
 DtypeBackend: TypeAlias = Literal["numpy", "numpy_nullable", "pyarrow"]
 """Types of the columns of a pandas frame, as pandas' own readers call them."""
-
 _LEAST_POLARS = 2
+
+_WIDEST = 38
+
+_BACKENDS = ("numpy", "numpy_nullable", "pyarrow")
+_LARGEST_EXACT = 2**53
+"""Up to here a float of 64 bits holds every whole number."""
 
 
 class Readable(ABC):
@@ -66,7 +74,6 @@ class Readable(ABC):
             UsageError: A column of whole numbers has NULLs and a number that no float holds; take one of the other two.
             UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which ``"pyarrow"`` alone holds.
         """
-        from ducklake_core.engines.arrow.pandas_frame import pandas_frame
 
         return pandas_frame(self.to_arrow(), dtype_backend)
 
@@ -78,7 +85,6 @@ class Readable(ABC):
         Raises:
             UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column.
         """
-        from ducklake_core.engines.arrow.other_libraries import check_intervals, with_narrow_decimals
 
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
         if int(polars.__version__.partition(".")[0]) < _LEAST_POLARS:
@@ -103,7 +109,6 @@ class Readable(ABC):
         Raises:
             UnsupportedFeatureError: DuckDB is not installed.
         """
-        from ducklake_core.engines.arrow.other_libraries import NarrowStream
 
         duckdb = _optional("duckdb", "to_duckdb", "pip install 'ducklake-dagster[duckdb]'")
         relation: DuckDBPyRelation = (duckdb.default_connection() if connection is None else connection).from_arrow(NarrowStream(self))
@@ -141,3 +146,156 @@ def _optional(package: str, method: str, install: str) -> ModuleType:
         return import_module(package)
     except ImportError as error:
         raise UnsupportedFeatureError(f"{method}() needs the {package} package: {install}", package=package) from error
+
+
+def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The rows with integers of 128 bits as decimals of 38 digits, which are the widest ones of DuckDB and Polars.
+
+    Raises:
+        UnsupportedFeatureError: While it is read, a value of 39 digits.
+    """
+    return _with_types(reader, pa.decimal128(_WIDEST, 0))
+
+
+def with_integer_strings(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows with 128-bit integers as strings: no other type that Arrow and DuckDB share holds 39 digits."""
+    return _with_types(reader, pa.string())
+
+
+def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBatchReader:
+    schema = pa.schema([field.with_type(_replaced(field.type, wanted)) for field in reader.schema], reader.schema.metadata)
+    if schema.types == reader.schema.types:
+        return reader
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            yield pa.RecordBatch.from_arrays(
+                [_cast(column, field) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
+            )
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def check_intervals(schema: pa.Schema, library: str) -> None:
+    """Refuse columns of intervals, also inside others.
+
+    Raises:
+        UnsupportedFeatureError: There is one.
+    """
+    for field in schema:
+        if _has_interval(field.type):
+            message = f"column {field.name!r} has intervals, for which {library} has no type: leave the column out, or use to_arrow()"
+            raise UnsupportedFeatureError(message, column=field.name)
+
+
+def _has_interval(kind: ArrowType) -> bool:
+    if pa.types.is_interval(kind):
+        return True
+    return any(_has_interval(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        message = f"column {field.name!r} has integers of 39 digits, which only Arrow holds: use to_arrow()"
+        raise UnsupportedFeatureError(message, column=field.name) from error
+
+
+def _replaced(kind: ArrowType, wanted: ArrowType) -> ArrowType:
+    """Return a type with another one in place of 128-bit integers, at any depth."""
+    types = pa.types
+    if types.is_decimal256(kind) and not kind.scale:
+        return wanted
+    if types.is_list(kind):
+        return pa.list_(_replaced_field(kind.value_field, wanted))
+    if types.is_struct(kind):
+        return pa.struct([_replaced_field(kind.field(place), wanted) for place in range(kind.num_fields)])
+    if types.is_map(kind):
+        return pa.map_(_replaced_field(kind.key_field, wanted), _replaced_field(kind.item_field, wanted))
+    return kind
+
+
+def _replaced_field(field: pa.Field, wanted: ArrowType) -> pa.Field:
+    return field.with_type(_replaced(field.type, wanted))
+
+
+class NarrowStream:
+    """What can be streamed again and again, with decimals of at most 38 digits."""
+
+    def __init__(self, rows: Readable) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A new stream of the rows."""
+        return with_narrow_decimals(self._rows.to_reader()).__arrow_c_stream__(requested_schema)
+
+
+def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
+    """The rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
+    if dtype_backend not in _BACKENDS:
+        raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {dtype_backend!r}", parameter="dtype_backend")
+    if dtype_backend == "numpy":
+        _check_exact(table)
+        return _converted(table, None)
+    import pandas as pd
+
+    if dtype_backend == "pyarrow":
+        # The storage of extension types: pandas knows no arithmetic of theirs.
+        return table.to_pandas(types_mapper=pd.ArrowDtype)
+    nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
+    nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
+    return _converted(table, nullable.get)
+
+
+def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd.DataFrame:
+    try:
+        return table.to_pandas(types_mapper=types_mapper)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        name = next(name for name in table.column_names if not _converts(table.select([name]), types_mapper))
+        message = (
+            f"column {name!r} has values that pandas does not hold in this form ({error}): pass dtype_backend='pyarrow', or use to_arrow()"
+        )
+        raise UnsupportedFeatureError(message, column=name) from error
+
+
+def _converts(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> bool:
+    try:
+        table.to_pandas(types_mapper=types_mapper)
+    except (ValueError, OverflowError, pa.ArrowException):
+        return False
+    return True
+
+
+def _nullable_numbers() -> Iterator[Any]:
+    import pandas as pd
+
+    yield from (pd.Int8Dtype(), pd.Int16Dtype(), pd.Int32Dtype(), pd.Int64Dtype())
+    yield from (pd.UInt8Dtype(), pd.UInt16Dtype(), pd.UInt32Dtype(), pd.UInt64Dtype())
+    yield from (pd.Float32Dtype(), pd.Float64Dtype())
+
+
+def _check_exact(table: pa.Table) -> None:
+    """Whole numbers beside NULLs become floats, which must not change them."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for chunk in column.chunks:
+            for numbers in _numbers_as_floats(chunk, has_nulls=bool(column.null_count)):
+                found = pc.min_max(numbers).as_py()
+                if found["min"] is not None and max(-found["min"], found["max"]) > _LARGEST_EXACT:
+                    raise UsageError(
+                        f"column {name!r} has NULLs and whole numbers beyond 2^53, which pandas would round to floats: pass "
+                        "dtype_backend='numpy_nullable' or 'pyarrow'",
+                        column=name,
+                    )
+
+
+def _numbers_as_floats(values: pa.Array[Any], *, has_nulls: bool) -> Iterator[pa.Array[Any]]:
+    """Whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
+    if values.type in (pa.int64(), pa.uint64()):
+        if has_nulls:
+            yield values
+    elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+        inner = values.flatten()
+        yield from _numbers_as_floats(inner, has_nulls=bool(inner.null_count))

@@ -1,20 +1,40 @@
-"""Rows in a table's sort order, as DuckDB sorts them: NaN above all numbers, texts by their bytes."""
+"""Sort and cluster rows as DuckDB orders them, with spilling for more rows than fit in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import StorageError, UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import SortOrder
-from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.storage.spill import SpilledBatch, SpillFile
+
+Places: TypeAlias = Callable[[pa.RecordBatch], pa.Array | None]
+"""Where the rows stand that come first, second and so on; None when they are in order. Equal rows keep theirs."""
+RUN_BYTES = 128 * 1024 * 1024
+"""Arrow bytes of rows that are sorted at once."""
+BLOCK_BYTES = 1024 * 1024
+"""Arrow bytes of a block: at least one of each run is in memory while runs are merged."""
+STAGE_BLOCKS = 64
+"""Blocks whose rows are sorted together while runs are merged, beside one of each run."""
+
+SAMPLED_ROWS = 100_000
+"""So many rows, about, say where the ranges of a column begin."""
+CURVE_COLUMN = "_ducklake_internal_curve"
+_MOST_BITS = 10
+_WORD_BITS = 64
+Codes = npt.NDArray[np.uint64]
 
 
 def sorted_rows(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.RecordBatch:
@@ -103,3 +123,274 @@ def _parts(values: pa.Array, column: Field, order: SortOrder) -> list[tuple[str,
 
 def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"cannot write to {table}: {order.refusal.format(reason)}", table=table, expression=order.expression)
+
+
+def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
+    """The rows in a sort order; equal ones keep theirs.
+
+    Raises:
+        UnsupportedFeatureError: Arrow cannot sort by one of the columns.
+        StorageError: The local disk has no room for them.
+    """
+    yield from _sorted(rows, lambda batch: sorted_places(batch, orders, columns, state.table), encrypted=state.encrypted)
+
+
+def sorted_along(rows: Iterable[pa.RecordBatch], curve: HilbertCurve, *, encrypted: bool) -> Iterator[pa.RecordBatch]:
+    """The rows as a curve meets them.
+
+    Raises:
+        StorageError: The local disk has no room for them.
+    """
+    numbered = (curve.numbered(batch) for batch in rows)
+    for batch in _sorted(numbered, lambda batch: pc.sort_indices(batch.column(CURVE_COLUMN)), encrypted=encrypted):
+        yield pa.RecordBatch.from_arrays(batch.columns[:-1], names=batch.schema.names[:-1])
+
+
+def _sorted(rows: Iterable[pa.RecordBatch], places: Places, *, encrypted: bool) -> Iterator[pa.RecordBatch]:
+    sort = ExternalSort(places, encrypted=encrypted)
+    try:
+        for batch in rows:
+            sort.add(batch)
+        yield from sort.rows()
+    finally:
+        sort.close()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Sorted rows on the disk, read once from their beginning to their end.
+
+    Attributes:
+        blocks: Where they are.
+        ends: Rows up to the end of each block.
+        ranks: For each block how many blocks of all runs end before it.
+        next: The next block to read.
+        given: Rows that were given back.
+        head: Rows that were read and not given back yet.
+    """
+
+    blocks: list[SpilledBatch] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    next: int = 0
+    given: int = 0
+    head: list[pa.RecordBatch] = field(default_factory=list)
+
+    def read(self, spill: SpillFile, rank: int) -> None:
+        """Read every block that may hold rows up to the end of the block with a rank."""
+        while self.next < len(self.blocks) and (not self.next or self.ranks[self.next - 1] <= rank):
+            self.head.append(spill.read(self.blocks[self.next]))
+            self.next += 1
+
+
+class ExternalSort:
+    """Takes rows and gives them back in order.
+
+    Args:
+        places: The order.
+        encrypted: Whether what is written to the disk is encrypted.
+    """
+
+    def __init__(self, places: Places, *, encrypted: bool = False) -> None:
+        self._places = places
+        self._spill = SpillFile(encrypted=encrypted)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._runs: list[_Run] = []
+        self._lasts: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; all batches have the same schema.
+
+        Raises:
+            StorageError: The local disk has no room.
+        """
+        if not batch.num_rows:
+            return
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= RUN_BYTES:
+            self._write_run()
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order, in batches; to be read once.
+
+        Raises:
+            StorageError: The local disk has no room, or does not give back what it was given.
+        """
+        try:
+            if self._runs:
+                yield from self._merged()
+            elif self._waiting:
+                yield from _blocks(*self._sorted())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Forget all rows, and free the disk."""
+        self._waiting, self._runs, self._lasts, self._waiting_bytes = [], [], [], 0
+        self._spill.close()
+
+    def _sorted(self) -> tuple[pa.RecordBatch, int]:
+        rows, size = pa.concat_batches(self._waiting), self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+        places = self._places(rows)
+        return (rows if places is None else rows.take(places)), size
+
+    def _write_run(self) -> None:
+        run, count = _Run(), 0
+        for block in _blocks(*self._sorted()):
+            try:
+                run.blocks.append(self._spill.append(block))
+            except OSError as error:
+                raise StorageError(
+                    f"rows cannot be sorted: the local disk took {self._spill.bytes} bytes of them and no more ({error}); name a "
+                    "directory with more room by TMPDIR, or make smaller groups with a smaller target_file_size"
+                ) from error
+            count += block.num_rows
+            run.ends.append(count)
+            # A copy: a slice would keep the whole run in memory.
+            self._lasts.append(block.take(pa.array([block.num_rows - 1])))
+        self._runs.append(run)
+
+    def _merged(self) -> Iterator[pa.RecordBatch]:
+        if self._waiting:
+            self._write_run()
+        ending = self._ranked()
+        for first in range(0, len(ending), STAGE_BLOCKS):
+            rank = min(first + STAGE_BLOCKS, len(ending)) - 1
+            yield from self._up_to(rank, *ending[rank])
+
+    def _ranked(self) -> list[tuple[int, int]]:
+        """(run, block) of all blocks in the order in which they end; each run gets the ranks of its own."""
+        blocks = [(number, block) for number, run in enumerate(self._runs) for block in range(len(run.blocks))]
+        places = self._places(pa.concat_batches(self._lasts))
+        self._lasts = []
+        ending = blocks if places is None else [blocks[place] for place in places.to_pylist()]
+        for run in self._runs:
+            run.ranks = [0] * len(run.blocks)
+        for rank, (number, block) in enumerate(ending):
+            self._runs[number].ranks[block] = rank
+        return ending
+
+    def _up_to(self, rank: int, number: int, block: int) -> Iterator[pa.RecordBatch]:
+        """The rows that were not given yet, up to the last one of a block."""
+        for run in self._runs:
+            run.read(self._spill, rank)
+        counts = [sum(batch.num_rows for batch in run.head) for run in self._runs]
+        bounds = np.cumsum([0, *counts])
+        rows = pa.concat_batches([batch for run in self._runs for batch in run.head])
+        last = int(bounds[number]) + self._runs[number].ends[block] - self._runs[number].given - 1
+        found = self._places(rows)
+        places = np.arange(rows.num_rows) if found is None else found.to_numpy()
+        chosen = places[: int(np.flatnonzero(places == last)[0]) + 1]
+        of_runs = np.bincount(np.searchsorted(bounds, chosen, side="right") - 1, minlength=len(self._runs)).tolist()
+        for run, start, count, taken in zip(self._runs, bounds.tolist(), counts, of_runs, strict=False):
+            run.given += taken
+            run.head = [rows.slice(start + taken, count - taken)] if count > taken else []
+        given = rows.take(pa.array(chosen))
+        yield from _blocks(given, given.nbytes)
+
+
+def _blocks(rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    most = max(1, int(rows.num_rows * BLOCK_BYTES / max(size, 1)))
+    for start in range(0, rows.num_rows, most):
+        yield rows.slice(start, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HilbertCurve:
+    """A curve through some columns.
+
+    Attributes:
+        schema: The columns, by name.
+        bounds: For each the values at which its ranges begin, ascending, without NULL.
+        bits: Each column has fewer than 2 to the power of this many bounds.
+    """
+
+    schema: Schema
+    bounds: tuple[pa.Array, ...]
+    bits: int
+
+    def numbered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with their place on the curve in a column behind the others, :data:`CURVE_COLUMN`."""
+        codes = [
+            _codes(comparable_values(rows.column(column.name), column), bounds)
+            for column, bounds in zip(self.schema, self.bounds, strict=True)
+        ]
+        return rows.append_column(CURVE_COLUMN, pa.array(hilbert_index(codes, self.bits)))
+
+
+def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) -> HilbertCurve:
+    """The curve that suits some rows.
+
+    Args:
+        batches: The rows; of one in so many is kept what it has in the columns.
+        schema: The columns, two at least.
+        rows: How many rows there are, about.
+    """
+    bits = min(_MOST_BITS, _WORD_BITS // len(schema))
+    # The same rows every time, and no pattern of the data that a fixed step could fall in with.
+    chance, random = min(1.0, SAMPLED_ROWS / max(1, rows)), np.random.default_rng(0)
+    kept: list[list[pa.Array]] = [[] for _ in schema]
+    for batch in batches:
+        chosen = pa.array(np.flatnonzero(random.random(batch.num_rows) < chance))
+        for values, column in zip(kept, schema, strict=True):
+            values.append(comparable_values(batch.column(column.name).take(chosen), column))
+    return HilbertCurve(schema=schema, bounds=tuple(_bounds(values, 2**bits) for values in kept), bits=bits)
+
+
+def _bounds(parts: Sequence[pa.Array], ranges: int) -> pa.Array:
+    # No part at all where every row is deleted.
+    values = pa.concat_arrays(parts).drop_null() if parts else pa.nulls(0)
+    if not len(values):
+        return values
+    ascending = values.take(pc.sort_indices(values))
+    places = np.unique(np.arange(1, ranges) * len(ascending) // ranges)
+    # The same value may begin several ranges of about as many rows; then they are one. It stays sorted.
+    return pc.unique(ascending.take(pa.array(places)))
+
+
+def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
+    """For each value how many bounds are not above it; NULL comes last, as NaN does among numbers."""
+    both = pa.concat_arrays([bounds, values])
+    # Stable: of equal ones the bound comes first.
+    places = pc.sort_indices(both).to_numpy()
+    is_bound = places < len(bounds)
+    passed = np.cumsum(is_bound, dtype=np.uint64)
+    codes = np.empty(len(values), np.uint64)
+    codes[places[~is_bound].astype(np.int64) - len(bounds)] = passed[~is_bound]
+    return codes
+
+
+def hilbert_index(codes: Sequence[Codes], bits: int) -> Codes:
+    """Where points lie on a Hilbert curve that goes through all of space.
+
+    >>> square = [np.array([0, 0, 1, 1], np.uint64), np.array([0, 1, 1, 0], np.uint64)]
+    >>> hilbert_index(square, 1).tolist()
+    [0, 1, 2, 3]
+
+    Args:
+        codes: One array for each dimension, of numbers below 2 to the power of ``bits``.
+        bits: Times the number of dimensions at most 64.
+    """
+    axes = [axis.astype(np.uint64) for axis in codes]
+    one, none = np.uint64(1), np.uint64(0)
+    for bit in range(bits - 1, 0, -1):
+        high, below = np.uint64(1 << bit), np.uint64((1 << bit) - 1)
+        for number in range(len(axes)):
+            is_set = (axes[number] & high) != none
+            exchanged = np.where(is_set, none, (axes[0] ^ axes[number]) & below)
+            axes[0] = np.where(is_set, axes[0] ^ below, axes[0] ^ exchanged)
+            if number:
+                axes[number] = axes[number] ^ exchanged
+    for number in range(1, len(axes)):
+        axes[number] = axes[number] ^ axes[number - 1]
+    turned = np.zeros_like(axes[0])
+    for bit in range(bits - 1, 0, -1):
+        turned = np.where((axes[-1] & np.uint64(1 << bit)) != none, turned ^ np.uint64((1 << bit) - 1), turned)
+    index = np.zeros_like(axes[0])
+    for bit in range(bits - 1, -1, -1):
+        for axis in axes:
+            index = (index << one) | (((axis ^ turned) >> np.uint64(bit)) & one)
+    return index

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance, require_duckdb
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.expressions.nested_sql import nested_sql
 from ducklake_core.format.expressions.predicates import VariantComparison
+from ducklake_core.format.expressions.sql import nested_sql
 from ducklake_core.format.types.data_types import VARCHAR, DataType, Field
-from ducklake_core.format.types.type_names import duckdb_type
+from ducklake_core.format.types.schema import duckdb_type
 from ducklake_core.format.values.arrow_cast import cast_array
 
 

@@ -1,22 +1,29 @@
-"""An instance of DuckDB that reaches nothing but what it is given."""
+"""Create isolated DuckDB instances, and let signals interrupt their queries."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.data_types import INT128, INTERVAL, TIME_NS, TIMETZ, UINT128
-from ducklake_core.format.values.time_zones import is_utc, session_zone
+from ducklake_core.format.values.temporal import is_utc, session_zone
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+
 INEXACT_IN_ARROW = (INT128, UINT128, INTERVAL, TIMETZ, TIME_NS)
 """Types whose values DuckDB changes when it exports them to Arrow; they are exported as strings."""
-
 _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+
+Result = TypeVar("Result")
+_INTERRUPT_SECONDS = 0.1
 
 
 def new_instance(zone: str | None = None) -> DuckDBPyConnection:
@@ -63,3 +70,35 @@ def require_duckdb(otherwise: str | None = None) -> ModuleType:
         missing = "the package duckdb is not installed: pip install 'ducklake-dagster[duckdb]'"
         message = missing if otherwise is None else f"{otherwise}, or pip install 'ducklake-dagster[duckdb]'"
         raise UnsupportedFeatureError(message, package="duckdb") from error
+
+
+def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]) -> Result:
+    """Run work on a connection, and interrupt it when a signal handler raises an exception.
+
+    Only the main thread receives signals; in another thread the work runs as it is.
+
+    Args:
+        connection: Connection that the work uses. Interrupt-safe use requires that nothing else uses it meanwhile.
+        work: Function that runs queries on the connection.
+
+    Returns:
+        The result of the work.
+
+    Raises:
+        BaseException: What the signal handler raised, or what the work raised.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    with ThreadPoolExecutor(1, thread_name_prefix="ducklake-duckdb") as pool:
+        future = pool.submit(copy_context().run, work)
+        try:
+            return future.result()
+        finally:
+            _end(connection, future)
+
+
+def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
+    # Work of several queries begins the next one after an interruption, so that one is not enough.
+    while not future.done():
+        connection.interrupt()
+        wait([future], timeout=_INTERRUPT_SECONDS)

@@ -1,44 +1,40 @@
-"""Queries run in this process by DuckDB, over scans of this library.
-
-A new instance gets what the query may name: tables as views over datasets, the lake's views and macros with the texts that the catalog
-has. So names mean what they mean in DuckDB, and files are read, decrypted and left out as everywhere else in this library.
-"""
+"""Run queries with DuckDB in this process over scans of this library."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from ducklake_core.engines.duckdb.geometries import make_functions
-from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance
-from ducklake_core.engines.duckdb.interruption import run_interruptibly
-from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, not_taken, ways
+from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
+from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
-from ducklake_core.engines.duckdb.variants import query_needs_conversion, read_query
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format.macro_text import MacroImplementation
-from ducklake_core.format.types.data_types import (
-    UINT128,
-    VARCHAR,
-    VARIANT,
-    DataType,
-    with_children,
-)
+from ducklake_core.format.macros import PLACEHOLDER, MacroImplementation
+from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
-from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
-from ducklake_core.format.values.time_zones import session_zone
-from ducklake_core.format.view_text import PLACEHOLDER
+from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type
+from ducklake_core.format.values.temporal import session_zone
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
+
 
 _CATALOG = "memory"
+Target: TypeAlias = "Sequence[tuple[str, Field]]"
+"""Columns that rows are for, by their names."""
+
+_MOST_PLANNED_ROWS = 20_000_000
+"""DuckDB makes five numbers for each of these rows, in two nanoseconds each; only proportions matter to the order of joins."""
+Planned: TypeAlias = tuple[int | None, ...]
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +68,6 @@ class Sources:
     def texts(self) -> list[str]:
         """The texts of views and macros."""
         return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
-
-
-Target: TypeAlias = "Sequence[tuple[str, Field]]"
-"""Columns that rows are for, by their names."""
 
 
 def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False) -> pa.RecordBatchReader:
@@ -357,3 +349,203 @@ def schema_in_instance(path: str) -> str:
     """
     parts = split_path(path)
     return folded(parts[0] if len(parts) == 1 else quoted_path(parts))
+
+
+class Session:
+    """An instance with what queries may name; its temporary tables live as long as it does."""
+
+    def __init__(self, connection: DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def make(self, name: str, query: str) -> list[str]:
+        """Keep the rows of a query under a name; names of their columns."""
+        self._connection.execute(f"CREATE TEMP TABLE {quoted_path((name,))} AS {query}")
+        return [row[0] for row in self._connection.execute(f"DESCRIBE {quoted_path((name,))}").fetchall()]
+
+    def rows(self, query: str) -> pa.Table:
+        """The rows of a query, all of them in memory."""
+        return read_query(self._connection, query).read_all()
+
+    def number(self, query: str) -> int:
+        """The one number that a query gives."""
+        row = self._connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found]) -> Found:
+    """Do work with an instance; from its beginning again where DuckDB has made a filter that no scan takes (see join_order.py).
+
+    Args:
+        texts: What the work runs.
+        sources: What it may name.
+        work: It gives back rows that it holds, and no streams.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        UsageError: DuckDB refuses a query, or fails while it runs; the message is its own.
+        DuckLakeError: A table cannot be read.
+    """
+    found = ways([*texts, *sources.texts], sources.tables)
+    for way in found[:-1]:
+        try:
+            return _worked(texts, sources, work, way)
+        except FilterNotTakenError:
+            continue
+    try:
+        return _worked(texts, sources, work, found[-1])
+    except FilterNotTakenError as problem:
+        raise problem.told from problem
+
+
+def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found], way: Way) -> Found:
+    failures = Failures()
+    with new_instance() as connection:
+
+        def whole() -> Found:
+            prepare(connection, [*texts, *sources.texts], sources, failures, way)
+            # One time for all of them is that of now().
+            connection.begin()
+            return work(Session(connection))
+
+        try:
+            return run_interruptibly(connection, whole)
+        except Exception as problem:
+            told = told_of(problem, failures, texts[0])
+            if told is problem:
+                raise
+            raise told from problem
+
+
+def check_expression(table: str, text: str, columns: Schema, target: Field | None = None) -> None:
+    """Let DuckDB bind an expression that a table will store, because it cannot insert into tables with expressions that it rejects.
+
+    Checks nothing where DuckDB is not installed, and accepts functions of its extensions that are not loaded.
+
+    Args:
+        table: Name of the table.
+        text: The expression.
+        columns: The columns that it may name.
+        target: The column whose default it is, None for a sort key.
+
+    Raises:
+        UsageError: DuckDB rejects it; the message contains DuckDB's reason.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        return
+    with new_instance() as connection:
+        # DuckDB reports some casts that it does not have only when it computes a row.
+        try:
+            if target is None:
+                named = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in columns]
+                connection.execute(f"CREATE TABLE rows_ ({', '.join(named)})")
+                connection.execute("INSERT INTO rows_ DEFAULT VALUES")
+                # Next to a column, DuckDB rejects aggregate functions.
+                connection.execute(f"SELECT {text}, rowid FROM rows_").fetchall()  # noqa: S608 - it is the caller's own SQL
+            else:
+                connection.execute(f"CREATE TABLE rows_ (c {duckdb_type(target.type)} DEFAULT ({text}))")
+                connection.execute("INSERT INTO rows_ DEFAULT VALUES")
+        except duckdb.Error as problem:
+            reason = line_of(problem).rstrip(".")
+            if "exists in the" in reason:
+                return
+            if "GROUP BY" in reason:
+                reason = "it has an aggregate function"
+            what = f"the sort key {text}" if target is None else f"the default {text} of column {target.name!r}"
+            message = f"{what} of table {table} is rejected by DuckDB, which could not write to the table: {reason}. Use another expression"
+            raise UsageError(message, expression=text, table=table) from problem
+
+
+def check_statement(sql: str, sources: Sources) -> None:
+    """Let DuckDB look at a statement over empty tables of the same columns: it finds what it would refuse, such as an unknown column.
+
+    Raises:
+        NotFoundError: It names something that does not exist.
+        UsageError: DuckDB refuses it; the message is its own.
+    """
+    import duckdb
+
+    with new_instance() as connection:
+        make_own_functions(connection, [sql, *sources.texts], sources)
+        named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
+        for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
+        for table in sources.tables:
+            columns = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in table.columns]
+            connection.execute(f"CREATE TABLE {name_in_instance(table.schema_name, table.name)} ({', '.join(columns)})")
+        refused = make_views(connection, sources)
+        try:
+            connection.execute(f"EXPLAIN {sql}")
+        except duckdb.CatalogException as problem:
+            raise NotFoundError("; ".join([line_of(problem), *refused])) from problem
+        except duckdb.Error as problem:
+            raise UsageError(f"DuckDB does not take the statement: {line_of(problem)}", sql=sql) from problem
+
+
+class FilterNotTakenError(Exception):
+    """DuckDB has made a filter that no scan of Arrow data takes; ``told`` is what the user is told where there is no other way."""
+
+    def __init__(self, told: BaseException) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way to run a query.
+
+    Attributes:
+        planned: How many rows DuckDB is told that each table has, None for nothing.
+        joins_filter: Whether joins make filters.
+    """
+
+    planned: Planned
+    joins_filter: bool = True
+
+
+def not_taken(problem: BaseException) -> bool:
+    """Whether DuckDB says that a scan takes no such filter."""
+    return "Pushdown Filter Type" in str(problem)
+
+
+def ways(texts: Sequence[str], tables: Sequence[TableSource]) -> list[Way]:
+    """The ways in which to try a query, in this order.
+
+    Of two tables it is enough to know which is the larger one: Bloom filters are rare then, and other filters of joins are kept.
+
+    Args:
+        texts: The query, and the texts of views and macros.
+        tables: What they may name.
+    """
+    return list(dict.fromkeys(_ways(texts, tables)))
+
+
+def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
+    nothing: Planned = (None,) * len(tables)
+    # What is behind UNION ALL may be begun after the first rows were given.
+    begins_at_once = not any("UNION" in text.upper() for text in texts)
+    if sum(table.row_count is not None for table in tables) > 2:
+        counts = _in_proportion(tables)
+        if begins_at_once:
+            yield Way(planned=counts)
+        yield Way(planned=counts, joins_filter=False)
+        return
+    if begins_at_once:
+        yield Way(planned=_ranks(tables))
+    yield Way(planned=nothing)
+    yield Way(planned=nothing, joins_filter=False)
+
+
+def _in_proportion(tables: Sequence[TableSource]) -> Planned:
+    """Row counts, in proportion where the largest is beyond what is worth it."""
+    largest = max(table.row_count or 0 for table in tables)
+    shrunk = max(largest / _MOST_PLANNED_ROWS, 1)
+    return tuple(None if table.row_count is None else max(int(table.row_count / shrunk), 1) for table in tables)
+
+
+def _ranks(tables: Sequence[TableSource]) -> Planned:
+    """1 for the smallest table, 2 for the next larger one."""
+    sizes = sorted({table.row_count for table in tables if table.row_count is not None})
+    return tuple(None if table.row_count is None else sizes.index(table.row_count) + 1 for table in tables)

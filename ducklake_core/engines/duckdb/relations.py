@@ -1,18 +1,8 @@
-"""Tables as DuckDB scans them: it says which columns it needs and which rows, and gets a stream of Arrow batches.
-
-Columns go by their places (``c0``, ``c1`` ...), so that the text of a filter has no names in it that could be taken for something else::
-
-    c0 INTEGER   c1 VARCHAR   c2 DOUBLE      what is scanned: a dataset, only of the columns and files that are asked for
-    SELECT c0 AS "day", c1 AS "carrier", CASE ... c2 END AS "delay"     the view under the table's own name
-
-DuckDB takes every such scan for one row, and so joins a dozen of them in any order. The view of a table that is joined therefore begins
-with rows that are not there, from which DuckDB's optimizer concludes how many there are::
-
-    SELECT CASE WHEN n < 0 THEN NULL END AS c0, ... FROM range(5000) AS r(n) WHERE n < 0  UNION ALL  SELECT c0, ... FROM (the scan)
-"""
+"""Expose tables to DuckDB as Arrow streams, and translate the filters that it pushes down."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -20,12 +10,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as pds
 
-from ducklake_core.engines.arrow.other_libraries import with_integer_strings
-from ducklake_core.engines.duckdb.pushed_filters import pruning_predicate
-from ducklake_core.engines.duckdb.variants import taken_in
-from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.engines.arrow.readable import with_integer_strings
+from ducklake_core.engines.duckdb.functions import taken_in
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, InList, Literal, Operator, Predicate
+from ducklake_core.format.expressions.ranges import all_of
 from ducklake_core.format.types.data_types import (
+    BLOB,
     BOOLEAN,
     DATE,
     INT128,
@@ -38,14 +30,20 @@ from ducklake_core.format.types.data_types import (
     holds_variants,
 )
 from ducklake_core.format.types.names import quoted_path
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import duckdb_type
+from ducklake_core.format.types.schema import Schema, duckdb_type, to_arrow_schema
+from ducklake_core.format.values.temporal import in_zone
 
 _ONE_IN = 5
 """DuckDB's guess of how many rows a condition lets through."""
-
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
 """Reads columns of a table, in this order; rows for which the predicate is not true may be left out."""
+
+_OPERATORS: dict[str, Operator] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_VALUE = r'"(?P<text>[^"\\]*)"|(?P<plain>[-+.:0-9A-Za-z]+(?: [-+.:0-9Z]+)?)'
+_COMPARISON = re.compile(rf"\(c(?P<column>\d+) (?P<operator>==|!=|<=|>=|<|>) (?:{_VALUE})\)")
+_IN = re.compile(
+    r"is_in\(c(?P<column>\d+), \{value_set=[a-z0-9]+(?:\([^)]*\))?:\[(?P<values>[^\[\]{}]*)\], null_matching_behavior=MATCH\}\)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +172,96 @@ def _shared_schema(columns: Schema) -> pa.Schema:
     nothing = pa.RecordBatchReader.from_batches(plain, iter(()))
     shared = with_integer_strings(nothing).schema
     return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(shared)])
+
+
+def pruning_predicate(filter_text: str, columns: Sequence[Field]) -> Predicate | None:
+    """The parts of a filter that are understood, None when there are none.
+
+    >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
+    >>> fields = [Field(id=1, name="n", type=INT64), Field(id=2, name="s", type=VARCHAR)]
+    >>> found = pruning_predicate('((c0 > 1) and (c1 == "a") and is_null(c1, {nan_is_null=false}))', fields)
+    >>> [(part.left.path, part.operator, part.right.value) for part in found.operands]
+    [(('n',), '>', 1), (('s',), '=', 'a')]
+    """
+    found = [part for part in (_part(text, columns) for text in _conjuncts(filter_text)) if part is not None]
+    return all_of(found) if found else None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Splits nested brackets, outside of quoted texts."""
+
+    text: str
+
+    def operands(self) -> list[str] | None:
+        """What an AND in brackets joins, None when it is something else."""
+        if not (self.text.startswith("(") and self.text.endswith(")")):
+            return None
+        parts, depth, start, quoted = [], 0, 1, False
+        place = 1
+        inner = self.text[:-1]
+        while place < len(inner):
+            letter = inner[place]
+            if quoted:
+                place += letter == "\\"
+                quoted = letter != '"'
+            elif letter == '"':
+                quoted = True
+            else:
+                depth += (letter in "([{") - (letter in ")]}")
+                if depth < 0:
+                    return None
+                if not depth and inner.startswith(" and ", place):
+                    parts.append(inner[start:place])
+                    start = place + 5
+                    place = start - 1
+            place += 1
+        return None if not parts or depth or quoted else [*parts, inner[start:]]
+
+
+def _conjuncts(text: str) -> list[str]:
+    found, waiting = [], [text]
+    while waiting:
+        part = waiting.pop(0)
+        operands = _Reader(part).operands()
+        if operands is None:
+            found.append(part)
+        else:
+            waiting = [*operands, *waiting]
+    return found
+
+
+def _part(text: str, columns: Sequence[Field]) -> Predicate | None:
+    try:
+        match = _COMPARISON.fullmatch(text)
+        if match is not None:
+            column = columns[int(match["column"])]
+            value = _literal(match["text"], match["plain"], column)
+            return None if value is None else Comparison(left=_reference(column), operator=_OPERATORS[match["operator"]], right=value)
+        match = _IN.fullmatch(text)
+        if match is None:
+            return None
+        column = columns[int(match["column"])]
+        values = [_quoted_literal(value.strip(), column) for value in match["values"].split(",\n")]
+        known = tuple(value for value in values if value is not None)
+        return InList(operand=_reference(column), values=known) if len(known) == len(values) else None
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+
+
+def _quoted_literal(text: str, column: Field) -> Literal | None:
+    match = re.fullmatch(_VALUE, text)
+    return None if match is None else _literal(match["text"], match["plain"], column)
+
+
+def _literal(quoted: str | None, plain: str | None, column: Field) -> Literal | None:
+    text = quoted if quoted is not None else plain
+    if text is None or text == "null" or column.type == BLOB:
+        return None
+    # Arrow writes instants in UTC.
+    with in_zone("UTC"):
+        return text_literal(text, column.type)
+
+
+def _reference(column: Field) -> ColumnReference:
+    return ColumnReference(column_id=column.id, path=(column.name,), type=column.type)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ducklake_core.engines.arrow.frame_input import check_index
+from ducklake_core.engines.arrow.frame import check_index
 from ducklake_core.engines.spark.types import from_spark_schema, type_parts
 from ducklake_core.errors import UsageError
-from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
+from ducklake_core.format.evolution.reconciliation import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import written_plan
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ducklake_core.engines.arrow.merge_source import MergeSource
+    from ducklake_core.engines.arrow.merge import MergeSource
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.files.data_files import WrittenFile
     from ducklake_core.format.state import TableState
     from ducklake_core.planning.plan import ScanPlan
     from ducklake_core.storage.filesystems import Storage
-    from ducklake_core.storage.sweeping import NamedFiles
+    from ducklake_core.storage.unfinished import NamedFiles
 
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
@@ -102,7 +102,7 @@ class SparkFrame:
 
     def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, SparkFrame]:
         """The rows in this process, None when there are more than so many, or too many bytes of them; and the frame."""
-        from ducklake_core.engines.spark.few_rows import few_rows
+        from ducklake_core.engines.spark.write import few_rows
 
         return few_rows(self.data, limit, most_bytes), self
 
@@ -149,8 +149,7 @@ class SparkFrame:
 
         They have the frame's own columns, or ``columns``, which the frame has by name.
         """
-        from ducklake_core.engines.arrow.merge_source import MergeSource
-        from ducklake_core.engines.arrow.row_change import source_ids
+        from ducklake_core.engines.arrow.merge import MergeSource, source_ids
 
         schema = source_ids(self.schema if columns is None else columns)
         plain = replace(state, schema=schema, partition_spec=None, row_constraint=None, sort=())
@@ -159,8 +158,7 @@ class SparkFrame:
 
     def empty_source(self, columns: Schema, state: WriteState) -> MergeSource:
         """The source of a merge that has columns and no rows."""
-        from ducklake_core.engines.arrow.merge_source import MergeSource
-        from ducklake_core.engines.arrow.row_change import source_ids
+        from ducklake_core.engines.arrow.merge import MergeSource, source_ids
 
         return MergeSource(schema=source_ids(columns), directory=state.directory, session=self.session, storage=state.storage)
 

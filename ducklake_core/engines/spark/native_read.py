@@ -1,40 +1,44 @@
-"""Spark's own Parquet reader for the files of a plan, with deleted rows left out and virtual columns added.
-
-Both hang on a row's place: the name of its file and its position there, which Spark tells. The driver reads the delete files
-of a plan unless they are many, and the deleted positions travel as constants of a filter (position_filter.py). Where that does not pay,
-and for virtual columns, rows are joined with a small frame of what is known of each file (file_facts.py), which is broadcast: one
-look-up of a number a row and no shuffle.
-"""
+"""Read a plan with Spark's own Parquet reader, leaving out deleted rows and adding virtual columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
+import numpy as np
+import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, DecimalType, LongType, MapType, StringType, StructField, StructType
 
+from ducklake_core.engines.arrow.file_reader import field_id, readers_of
 from ducklake_core.engines.arrow.read import naming_table
-from ducklake_core.engines.spark import file_facts
-from ducklake_core.engines.spark.deletes_here import read_here
-from ducklake_core.engines.spark.field_ids import refusal
-from ducklake_core.engines.spark.file_facts import NAME, POSITION, ROW_ID, SNAPSHOT_ID
-from ducklake_core.engines.spark.hadoop_paths import hadoop_path
-from ducklake_core.engines.spark.position_filter import DeletedBits, deleted_bits_of, visible_rows
-from ducklake_core.engines.spark.scan_schema import quoted, spark_schema
-from ducklake_core.engines.spark.session_settings import held_settings, users_setting
-from ducklake_core.engines.spark.sessions import is_connect
-from ducklake_core.errors import NotFoundError
-from ducklake_core.format.expressions.predicate_sql import to_sql
-from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
+from ducklake_core.engines.spark.scan_schema import hadoop_path, quoted, spark_schema
+from ducklake_core.engines.spark.session import held_settings, is_connect, local_frame, users_setting
+from ducklake_core.engines.spark.tasks import task_ids
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.sql import to_sql
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile, DeleteFile
 from ducklake_core.format.files.paths import file_name
-from ducklake_core.planning.native import ROW_INDEX
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.planning.native import DELETED_BITS, ROW_INDEX
 from ducklake_core.planning.plan import FileTask, ScanPlan
-from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.delete_files import DeletedPositions, deleted_positions, process_memory
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_files import read_schema, read_twice
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+
+
+_FILES_PER_SLICE = 256
+_LEAST_SLICES = 4
+_HASH = "_ducklake_hash"
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -44,6 +48,31 @@ SPARK_LISTS = 32
 """So many paths the driver looks up in a session that has no other number set."""
 # Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
 _ALL_ROWS = {f"parquet.filter.{name}.enabled": "false" for name in ("stats", "columnindex", "dictionary", "bloom", "record-level")}
+
+MOST_WORDS = 1 << 20
+"""Words at most, 8 MB, as they travel with each stage that reads the files."""
+MOST_NAMES = 4096
+SHARE = 0.2
+"""Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
+_MOST_ROWS = 1 << 37
+"""The numbers of the words of so many rows are integers of 32 bits."""
+_MOST_COMPARED = 8
+"""Among so many files the only one with deletes is told by its name: a third of the words, and a subquery less."""
+
+READER_CONF = "spark.ducklake.read.files"
+"""Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
+_FILES_PER_PARTITION = 4096
+_AT_ONCE = 16
+FILES_LOOKED_AT_HERE = 64
+"""As many footers take some milliseconds here, once, where a task of executors takes fifty in each action."""
+_MOST_REMEMBERED = 1 << 16
+_looked_at: dict[tuple[Storage, str], Mapping[int, str]] = {}
+"""Files that were looked at here, with what :func:`check_ids` found: none is written again under its name."""
+
+MOST_FILES = 4096
+"""Data files, and delete files, that the driver looks at for one plan at most: 0.4 ms of processor time for each delete file."""
+MOST_POSITIONS = 2_000_000
+"""Deleted positions that it holds meanwhile, of eight bytes each."""
 
 
 def read_natively(
@@ -155,13 +184,13 @@ def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session
         bits = deleted_bits_of(names, positions, _rows(tasks))
         if bits is not None:
             return _filtered(schema, bits, tasks, session, schemes)
-    virtual = plan.shape.read_virtual
-    for name, wanted, field_id in ((ROW_ID, "rowid", ROW_ID_FIELD_ID), (SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
-        if wanted in virtual:
-            schema.add(StructField(name, LongType(), True, {"parquet.field.id": field_id}))
-    visible = file_facts.joined(_with_places(_files(schema, tasks, session, schemes)), plan, tasks, positions, storage, session)
+    included = plan.shape.read_virtual
+    for name, wanted, number in ((ROW_ID, "rowid", ROW_ID_FIELD_ID), (SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
+        if wanted in included:
+            schema.add(StructField(name, LongType(), True, {"parquet.field.id": number}))
+    visible = joined(_with_places(_files(schema, tasks, session, schemes)), plan, tasks, positions, storage, session)
     columns = (quoted(name) for name in plan.read_schema.names)
-    return visible.select(*columns, *(file_facts.virtual(name, plan.table).alias(name) for name in virtual))
+    return visible.select(*columns, *(virtual(name, plan.table).alias(name) for name in included))
 
 
 def _filtered(
@@ -179,3 +208,426 @@ def _filtered(
 def _with_places(files: DataFrame) -> DataFrame:
     metadata = files.metadataColumn("_metadata")
     return files.select("*", metadata.getField("file_name").alias(NAME), metadata.getField("row_index").alias(POSITION))
+
+
+# Names of the columns that exist only between the files and the result.
+NAME, POSITION = "_ducklake_name", "_ducklake_position"
+ROW_ID, SNAPSHOT_ID = "_ducklake_row_id", "_ducklake_snapshot_id"
+_KEY, _KEY_HASH, _INDEX, _PATH, _FIRST_ROW_ID, _BEGIN, _FIRST, _LAST, _DELETED, _SELDOM = (
+    f"_ducklake_file_{name}" for name in ("key", "hash", "index", "path", "first_row_id", "begin", "first", "last", "deleted", "seldom")
+)
+_FACTS = {
+    _KEY: ("string", pa.string()),
+    _FIRST: ("bigint", pa.int64()),
+    _LAST: ("bigint", pa.int64()),
+    _DELETED: ("array<array<bigint>>", pa.list_(pa.list_(pa.int64()))),
+    _INDEX: ("bigint", pa.int64()),
+    _PATH: ("string", pa.string()),
+    _FIRST_ROW_ID: ("bigint", pa.int64()),
+    _BEGIN: ("bigint", pa.int64()),
+}
+_NEEDED_FACTS = (_KEY, _FIRST, _LAST, _DELETED)  # the others are of use for virtual columns only
+
+
+def joined(
+    rows: DataFrame,
+    plan: ScanPlan,
+    tasks: Sequence[FileTask],
+    positions: Sequence[np.ndarray] | None,
+    storage: Storage,
+    session: SparkSession,
+) -> DataFrame:
+    """Visible rows, each with what is known of its file.
+
+    Args:
+        rows: Rows with ``NAME`` and ``POSITION``.
+        plan: The plan that is read.
+        tasks: The files of the rows.
+        positions: Deleted positions of each file; None to leave reading them to executors.
+        storage: How to open delete files.
+        session: The session of the rows.
+    """
+    facts = _facts(plan, tasks, storage, session) if positions is None else _local_facts(plan, tasks, positions, session)
+    frame = rows.withColumn(_HASH, sf.xxhash64(NAME)).join(sf.broadcast(_keyed(facts)), sf.col(_HASH) == sf.col(_KEY_HASH), "left")
+    return frame.filter(_is_visible(exact=bool(plan.shape.read_virtual)))
+
+
+def _keyed(facts: DataFrame) -> DataFrame:
+    """Facts by the hash of their file's name: a join on a number takes half the time of one on names."""
+    others = (name for name in facts.columns if name not in _NEEDED_FACTS)
+    # Spark takes every column of a matched row out of it, for each row anew; what few rows need is one column.
+    seldom = sf.struct(_KEY, _DELETED).alias(_SELDOM)
+    return facts.select(sf.xxhash64(_KEY).alias(_KEY_HASH), _FIRST, _LAST, seldom, *others)
+
+
+def _is_visible(*, exact: bool) -> Column:
+    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known.
+
+    Args:
+        exact: Whether to compare the name of every row, as what is known of its file becomes a part of the row. Otherwise that
+            two names have one hash of 64 bits is noticed only where it hides a row: comparing takes as long as all of the rest.
+    """
+    position, bits = sf.col(POSITION), DELETED_BITS.bit_length() - 1
+    key, pieces = (sf.col(_SELDOM).getField(name) for name in (_KEY, _DELETED))
+    words = sf.get(pieces, sf.shiftright(position, bits).cast("int"))
+    word = sf.get(words, sf.shiftright(position, 6).bitwiseAND(DELETED_BITS // 64 - 1).cast("int"))
+    # Deletes often lie together, and a comparison is cheaper than a look into the bits. No bit is NULL, which is not deleted.
+    may_be = (position >= sf.col(_FIRST)) & (position <= sf.col(_LAST))
+    deleted = may_be & (sf.getbit(word, position.bitwiseAND(63).cast("int")) == 1)
+    same_name = key == sf.col(NAME)
+    message = sf.concat(sf.lit("Spark read a file under a name that is not in the plan: "), sf.col(NAME))
+    stranger = sf.raise_error(message).cast("boolean")
+    if exact:
+        return sf.when(same_name, ~sf.coalesce(deleted, sf.lit(False))).otherwise(stranger)
+    hidden = sf.when(same_name, sf.lit(False)).otherwise(stranger)
+    return sf.when(sf.col(_KEY_HASH).isNull(), stranger).when(deleted, hidden).otherwise(sf.lit(True))
+
+
+def virtual(name: str, table: str) -> Column:
+    """A virtual column of joined rows; of a table that the message of an error names."""
+    match name:
+        case "rowid":
+            without = sf.concat(sf.lit(f"a file of table {table} has no row ids, neither in the file nor in the catalog: "), sf.col(_PATH))
+            counted = sf.col(_FIRST_ROW_ID) + sf.col(POSITION)
+            return sf.coalesce(sf.col(ROW_ID), counted, sf.raise_error(without).cast("bigint"))
+        case "snapshot_id":
+            return sf.coalesce(sf.col(SNAPSHOT_ID), sf.col(_BEGIN))
+        case "filename":
+            return sf.col(_PATH)
+        case "file_index":
+            return sf.col(_INDEX).cast(DecimalType(20, 0))
+        case _:
+            return sf.col(POSITION)
+
+
+def _schema(plan: ScanPlan) -> pa.Schema:
+    return pa.schema([pa.field(name, _FACTS[name][1]) for name in (_FACTS if plan.shape.read_virtual else _NEEDED_FACTS)])
+
+
+def _text(schema: pa.Schema) -> str:
+    return ", ".join(f"{name} {_FACTS[name][0]}" for name in schema.names)
+
+
+def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[np.ndarray], session: SparkSession) -> DataFrame:
+    """One row a file, of what the driver knows; Spark broadcasts it without a job."""
+    schema = _schema(plan)
+    found = [_facts_of(file_name(task.file.path), task, deleted) for task, deleted in zip(tasks, positions, strict=True)]
+    return local_frame(session, pa.Table.from_pylist(found, schema=schema), _text(schema))
+
+
+def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
+    """One row a file; delete files are read where this runs, on executors."""
+    count = min(len(tasks), max(_LEAST_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
+    # Pickled one by one, so that a task of Spark unpacks its own slice only.
+    slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
+    schema = _schema(plan)
+    return session.range(0, count, 1, count).mapInArrow(_facts_reader(slices, plan.snapshot_id, storage, schema), _text(schema))
+
+
+def _facts_reader(
+    slices: tuple[bytes, ...], snapshot_id: int, storage: Storage, schema: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in task_ids(numbers):
+            rows = [_facts_of(key, task, deleted_positions(storage, task.file, snapshot_id)) for key, task in _unpacked(slices[number])]
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    return read
+
+
+def _unpacked(part: bytes) -> list[tuple[str, FileTask]]:
+    return pickle.loads(part)  # type: ignore[no-any-return]  # noqa: S301 - made by our own function in the same job
+
+
+def _facts_of(key: str, task: FileTask, positions: np.ndarray) -> dict[str, object]:
+    file = task.file
+    first, last = (int(positions[0]), int(positions[-1])) if len(positions) else (None, None)
+    return {
+        _KEY: key,
+        _FIRST: first,
+        _LAST: last,
+        _INDEX: task.index,
+        _PATH: file.path,
+        _FIRST_ROW_ID: file.row_id_start,
+        _BEGIN: file.begin_snapshot,
+        _DELETED: deleted_bits(positions),
+    }
+
+
+def deleted_bits(positions: np.ndarray) -> list[np.ndarray | None] | None:
+    """Positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
+
+    >>> [None if words is None else words.tolist() for words in deleted_bits(np.array([1, 65, 64 * 64 * 2])) or ()]
+    [[2, 2], None, [1]]
+    """
+    if not len(positions):
+        return None
+    numbers = positions // DELETED_BITS
+    pieces: list[np.ndarray | None] = [None] * (int(numbers[-1]) + 1)
+    for number in np.unique(numbers).tolist():
+        first, last = np.searchsorted(numbers, [number, number + 1])
+        places = positions[first:last] - number * DELETED_BITS
+        flags = np.zeros((int(places[-1]) // 64 + 1) * 64, dtype=bool)
+        flags[places] = True
+        pieces[number] = np.packbits(flags, bitorder="little").view("<i8")
+    return pieces
+
+
+_ANYWHERE, _BY_NAME = "_ducklake_anywhere", "_ducklake_by_name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedBits:
+    """Deleted positions of some files.
+
+    Attributes:
+        names: The files' names.
+        first: The first word of positions that has a bit.
+        anywhere: As in the module's picture.
+        only: The name of the only file with deletes, among few files; they have no words of their own.
+        own: The words of each file.
+    """
+
+    names: tuple[str, ...]
+    first: int
+    anywhere: np.ndarray
+    only: str | None
+    own: tuple[np.ndarray, ...]
+
+    def is_deleted(self, name: str, position: int) -> bool:
+        """What the filter finds, for tests.
+
+        Raises:
+            KeyError: The name is none of the files', and the position is deleted in one of them.
+        """
+        word, bit = (position >> 6) - self.first, position & 63
+        if not 0 <= word < len(self.anywhere) or not int(self.anywhere[word]) >> bit & 1:
+            return False
+        if name not in self.names:
+            raise KeyError(name)
+        if self.only is not None:
+            return name == self.only
+        return bool(int(self.own[self.names.index(name)][word]) >> bit & 1)
+
+
+def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows: int) -> DeletedBits | None:
+    """Deleted positions of files in the form of the filter; None where a join is cheaper, or the words would be too many.
+
+    Args:
+        names: The files' names, distinct.
+        positions: Deleted positions of each, ascending.
+        rows: Rows of all files together.
+
+    >>> found = deleted_bits_of(["a", "b"], [np.array([70, 200]), np.array([71])], 1000)
+    >>> [found.is_deleted(name, place) for name in "ab" for place in (0, 70, 71, 200, 5000)]
+    [False, True, False, True, False, False, False, True, False, False]
+    """
+    changed = [found for found in positions if len(found)]
+    if not changed or len(names) > MOST_NAMES or rows > _MOST_ROWS:
+        return None
+    first = min(int(found[0]) for found in changed) >> 6
+    words = (max(int(found[-1]) for found in changed) >> 6) + 1 - first
+    is_compared = len(changed) == 1 and len(names) <= _MOST_COMPARED
+    if words * (1 if is_compared else len(names) + 1) > MOST_WORDS:
+        return None
+    if is_compared:
+        only = next(name for name, found in zip(names, positions, strict=True) if len(found))
+        return DeletedBits(names=tuple(names), first=first, anywhere=_words(changed[0] - (first << 6), words), only=only, own=())
+    own = tuple(_words(found - (first << 6), words) for found in positions)
+    anywhere = np.asarray(np.bitwise_or.reduce(own))
+    if int(np.unpackbits(anywhere.view(np.uint8)).sum()) * len(names) > SHARE * rows:
+        return None
+    return DeletedBits(names=tuple(names), first=first, anywhere=anywhere, only=None, own=own)
+
+
+def _words(places: np.ndarray, count: int) -> np.ndarray:
+    flags = np.zeros(count * 64, dtype=bool)
+    flags[places] = True
+    return np.packbits(flags, bitorder="little").view("<i8")
+
+
+def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, position: str, name: str | None = None) -> DataFrame:
+    """Rows that are not deleted; one without a position stops the query, and a deleted one of an unknown file.
+
+    Whatever the filter names Spark evaluates for each row, before the conditions of whoever filters the frame.
+
+    Args:
+        rows: Rows with their places.
+        bits: The deleted positions.
+        session: The session of the rows.
+        position: Column of the position of a row in its file.
+        name: Column of the name of the row's file; None where ``bits`` are of one file.
+    """
+    words = ArrayType(LongType(), False)
+    columns = {_ANYWHERE: pa.array([bits.anywhere], pa.list_(pa.int64()))}
+    fields = [StructField(_ANYWHERE, words, False)]
+    if bits.own:
+        columns[_BY_NAME] = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
+        fields.append(StructField(_BY_NAME, ArrayType(MapType(StringType(), words, False), False), False))
+    frame = local_frame(session, pa.table(columns), StructType(fields))
+    # As columns of the rows they would count as part of each row where Spark keeps them apart, which a correlated subquery in a user's
+    # filter makes it do: small tables would then be too large to broadcast.
+    anywhere, *by_name = (frame.select(column).scalar() for column in columns)
+    hidden = sf.lit(False)
+    if name is not None:
+        if bits.only is not None:
+            others = [one for one in bits.names if one != bits.only]
+            is_visible = sf.when(sf.col(name) == bits.only, sf.lit(False)).when(sf.col(name).isin(others), sf.lit(True))
+        else:
+            # Spark looks for a key of a map in all of it.
+            bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
+            is_visible = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first) == 0
+        hidden = sf.coalesce(is_visible, _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})"))
+    lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
+    # A comparison as the whole of the condition Spark would take for one that leaves few rows, and make filters for joins of it.
+    is_deleted = _bit(anywhere, position, bits.first) == 1
+    return rows.filter(sf.when(is_deleted, hidden).when(sf.expr(f"{position} IS NULL"), lost).otherwise(sf.lit(True)))
+
+
+def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
+    """As many buckets as names, each with the words of its names."""
+    buckets: list[list[tuple[str, np.ndarray]]] = [[] for _ in bits.names]
+    for name, words in zip(bits.names, bits.own, strict=True):
+        buckets[crc32(name.encode()) % len(buckets)].append((name, words))
+    return buckets
+
+
+def _bit(words: Column, position: str, first: int) -> Column:
+    """The bit of a position; NULL outside of the words."""
+    word = sf.get(words, sf.expr(f"CAST(shiftright({position}, 6) AS INT) - {first}"))
+    return sf.call_function("shiftright", word, sf.expr(f"CAST({position} & 63 AS INT)")).bitwiseAND(1)
+
+
+def _stop(message: str) -> Column:
+    return sf.expr(f"CAST(raise_error({message}) AS BOOLEAN)")
+
+
+def wants_native(session: SparkSession) -> bool:
+    """Whether Spark's own reader may read files.
+
+    Raises:
+        UsageError: The setting has another value.
+    """
+    wanted = str(session.conf.get(READER_CONF, "native")).lower()
+    if wanted not in ("native", "arrow"):
+        raise UsageError(f"{READER_CONF} is {wanted!r}: set it to 'native' or 'arrow', or unset it")
+    return wanted == "native"
+
+
+def refusal(
+    tasks: Sequence[FileTask], read: Schema, table: str, schema: StructType, storage: Storage, session: SparkSession
+) -> DataFrame | None:
+    """Look whether files have field ids, at one of each commit, as a commit has one writer.
+
+    Args:
+        read: The columns that are read.
+        schema: Those of the frame that looks.
+
+    Returns:
+        A frame without rows that looks when it runs, and fails with what this raises; None when they were looked at here, where
+        they are few and the session is not a client of Spark Connect, which need not reach them.
+
+    Raises:
+        UnsupportedFeatureError: A file lacks field ids.
+        CorruptFileError: A file is no Parquet file.
+        NotFoundError: There is no such file.
+    """
+    of_each = {(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values()
+    ids = frozenset(column.id for column in read)
+    paths = [path for path in of_each if not _is_known(_looked_at.get((storage, path)), ids)]
+    if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
+        found = _check_all(paths, ids, table, storage)
+        if len(_looked_at) + len(paths) > _MOST_REMEMBERED:
+            _looked_at.clear()
+        _looked_at.update(((storage, path), without) for path, without in zip(paths, found, strict=True))
+        return None
+    parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
+    slices = tuple(pickle.dumps(part) for part in parts)
+    return session.range(0, len(slices), 1, len(slices)).mapInArrow(_checker(slices, ids, table, storage), schema)
+
+
+def _is_known(without: Mapping[int, str] | None, read: frozenset[int]) -> bool:
+    return without is not None and read.isdisjoint(without)
+
+
+def _checker(
+    slices: tuple[bytes, ...], read: frozenset[int], table: str, storage: Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def check(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in task_ids(numbers):
+            _check_all(pickle.loads(slices[number]), read, table, storage)  # noqa: S301 - made by our own function in the same job
+        yield from ()
+
+    return check
+
+
+def _check_all(paths: Sequence[str], read: frozenset[int], table: str, storage: Storage) -> list[Mapping[int, str]]:
+    # Stores take their time to answer.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda path: read_twice(lambda: check_ids(path, read, table, storage)), paths))
+
+
+def check_ids(path: str, read: frozenset[int], table: str, storage: Storage) -> Mapping[int, str]:
+    """Look whether every column of a file has an id, and all that is in those that are read.
+
+    Args:
+        read: Ids of the columns that are read.
+
+    Returns:
+        Ids and names of other columns with something in them that has none, as variants have.
+
+    Raises:
+        UnsupportedFeatureError: One has none.
+        CorruptFileError: The file is no Parquet file.
+    """
+    where = printable(path)
+    lacking = [(field_id(field), field.name) for field in read_schema(storage, path, table=table) if _lacks_id(field)]
+    without = next((name for number, name in lacking if number is None or number in read), None)
+    if without is not None:
+        raise UnsupportedFeatureError(
+            f"column {without!r} of {where} of table {table} lacks a field id, so that Spark's own reader would give NULL for it; set "
+            f"{READER_CONF} to 'arrow' in the session, or register the file with a name mapping (add_data_files)",
+            path=where,
+            table=table,
+            column=without,
+        )
+    return {number: name for number, name in lacking if number is not None}
+
+
+def _lacks_id(field: pa.Field[Any]) -> bool:
+    children: list[pa.Field[Any]] = []
+    if pa.types.is_map(field.type):
+        children = [field.type.key_field, field.type.item_field]
+    elif pa.types.is_struct(field.type) or pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+        children = [field.type.field(place) for place in range(field.type.num_fields)]
+    return field_id(field) is None or any(_lacks_id(child) for child in children)
+
+
+def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> list[np.ndarray] | None:
+    """The deleted positions of each file, ascending; None where they are too many for the driver.
+
+    Raises:
+        NotFoundError: A delete file is gone.
+        CorruptFileError: It is not one, or not of its data file.
+    """
+    files = [task.file for task in tasks]
+    positions = sum(len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files) for file in files)
+    if max(len(files), sum(len(file.delete_files) for file in files)) > MOST_FILES or positions > MOST_POSITIONS:
+        return None
+    pairs = [(one, file) for file in files for one in file.delete_files]
+    # Held here meanwhile, as what is read now may push out of the memory what was remembered.
+    found = {(one.path, file.path): process_memory.recall(storage, one, file) for one, file in pairs}
+    unread = [(one, file) for one, file in pairs if found[one.path, file.path] is None]
+    if unread:
+        with ThreadPoolExecutor(readers_of(unread[0][0].path), thread_name_prefix="ducklake-deletes") as threads:
+            for (one, file), positions_of in zip(
+                unread, threads.map(lambda pair: process_memory.read(storage, *pair), unread), strict=True
+            ):
+                found[one.path, file.path] = positions_of
+
+    def read(_: Storage, one: DeleteFile, file: DataFile) -> DeletedPositions:
+        known = found[one.path, file.path]
+        assert known is not None
+        return known
+
+    return [deleted_positions(storage, file, snapshot_id, read=read) for file in files]

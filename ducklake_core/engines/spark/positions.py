@@ -25,8 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
-from ducklake_core.engines.arrow.file_report import reraise_remote_errors, serialize_errors
-from ducklake_core.engines.arrow.merge_keys import KeyFilter, SourceKeys
+from ducklake_core.engines.arrow.merge import KeyFilter, SourceKeys
 from ducklake_core.engines.arrow.positions import (
     DeleteTarget,
     Deletions,
@@ -38,22 +37,20 @@ from ducklake_core.engines.arrow.positions import (
     write_position_deletes,
 )
 from ducklake_core.engines.arrow.read import read_inlined, read_task
-from ducklake_core.engines.spark.arrow_form import to_spark_form
-from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
-from ducklake_core.engines.spark.running import awaiting_tasks
+from ducklake_core.engines.arrow.writer import reraise_remote_errors, serialize_errors
 from ducklake_core.engines.spark.scan_schema import arrow_form, quoted, spark_schema
-from ducklake_core.engines.spark.task_groups import TaskGroup, bin_pack, inlined_groups, split_tasks
-from ducklake_core.engines.spark.task_ids import size_of, task_id_frame, task_ids
+from ducklake_core.engines.spark.tasks import TaskGroup, bin_pack, inlined_groups, size_of, split_tasks, task_id_frame, task_ids
+from ducklake_core.engines.spark.types import to_spark_form
+from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import needs_sql
-from ducklake_core.format.types.arrow_types import NO_KEY_TYPES
+from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.types.data_types import UUID, Field
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.sweeping import NamedFiles, sweep
+from ducklake_core.storage.unfinished import NamedFiles, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

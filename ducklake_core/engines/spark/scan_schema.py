@@ -1,8 +1,9 @@
-"""The Spark columns of a scan, and the Arrow form in which Spark takes them from Python."""
+"""Spark columns and Arrow form of a scan, translated queries, and Hadoop paths of its files."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +11,28 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from ducklake_core.engines.spark.types import to_spark_type
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.files.paths import azure_path, canonical_protocol, protocol_of
 from ducklake_core.format.types.data_types import DataType as LakeType
 from ducklake_core.format.types.data_types import Field, ListType
 from ducklake_core.format.types.data_types import MapType as LakeMap
 from ducklake_core.format.types.data_types import StructType as LakeStruct
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.planning.virtual import VIRTUAL_SCHEMA
+from ducklake_core.planning.plan import VIRTUAL_SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+
 TYPES_CONF = "spark.ducklake.read.types"
 """Session setting: "exact" (the default) reads columns as types that hold every value, "nearest" as Spark's nearest own types."""
 _AGAIN = "_ducklake_exact_"
+
+_ANSI = "spark.sql.ansi.enabled"
+
+SCHEMES_CONF = "spark.ducklake.read.native.schemes"
+"""Setting of a session: ``s3a`` or ``s3=s3a, gs=gs``. Unset, files on object stores are read in Python."""
 
 
 def wants_exact(session: SparkSession) -> bool:
@@ -124,3 +132,94 @@ def arrow_form(schema: StructType) -> pa.Schema:
 def quoted(name: str) -> str:
     """A column name for Spark's ``select``, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[str], subject: str) -> DataFrame:
+    """A scan with the columns that the query knows.
+
+    Raises:
+        UnsupportedFeatureError: The session reads a column as another type than the query was typed with.
+    """
+    for field, expected in zip(frame.schema.fields, types, strict=True):
+        if field.dataType != to_spark_type(expected):
+            kind = field.dataType.simpleString()
+            raise UnsupportedFeatureError(
+                f"cannot read {subject}: this session reads column {field.name!r} of type {expected} as {kind}; "
+                "set spark.sql.legacy.parquet.nanosAsLong to false",
+                subject=subject,
+                column=field.name,
+            )
+    return frame.toDF(*identifiers)
+
+
+def run_query(
+    sql: str, frames: Mapping[str, DataFrame], identifiers: Sequence[str], schema: Schema, session: SparkSession, subject: str
+) -> DataFrame:
+    """The rows of a query over frames, classic or Connect; nothing runs before an action.
+
+    Args:
+        sql: Spark SQL with ``{key}`` for each frame.
+        identifiers: Columns of the query in the order of ``schema``, which names and types them.
+
+    Raises:
+        UsageError: The session does not follow ANSI SQL, so that overflows would go unseen.
+        UnsupportedFeatureError: Spark refuses the query.
+    """
+    from pyspark.errors import AnalysisException
+
+    if str(session.conf.get(_ANSI, "true")).lower() != "true":
+        raise UsageError(
+            f"cannot read {subject}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", subject=subject
+        )
+    try:
+        # mypy takes the names for `args`.
+        frame = session.sql(sql, **frames)  # type: ignore[arg-type]
+        found = frame.schema
+    except AnalysisException as problem:
+        reason = str(problem).splitlines()[0]
+        raise UnsupportedFeatureError(f"cannot read {subject}: Spark does not run its query: {reason}", subject=subject) from problem
+    columns = []
+    for identifier, column in zip(identifiers, schema, strict=True):
+        wanted = to_spark_type(column.type)
+        chosen = frame[identifier]
+        if found[identifier].dataType != wanted:
+            chosen = chosen.cast(wanted)
+        columns.append(chosen.alias(column.name))
+    return frame.select(*columns)
+
+
+def native_schemes(session: SparkSession) -> dict[str, str]:
+    """Hadoop's scheme by protocol, for those stores that Spark's own reader is to read.
+
+    Raises:
+        UsageError: The setting is not a list of schemes.
+    """
+    return parse_schemes(str(session.conf.get(SCHEMES_CONF, "")))
+
+
+def parse_schemes(text: str) -> dict[str, str]:
+    """
+    >>> parse_schemes("s3a, gcs=gs"), parse_schemes("")
+    ({'s3': 's3a', 'gs': 'gs'}, {})
+    """
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip().lower() for part in text.split(","))):
+        store, equals, scheme = (part.strip() for part in entry.partition("="))
+        scheme = scheme if equals else store
+        if not all(re.fullmatch(r"[a-z][a-z0-9+.-]*", name) for name in (store, scheme)):
+            raise UsageError(f"{SCHEMES_CONF} is {text!r}: give Hadoop's schemes, such as s3a, or s3=s3a, gs=gs")
+        found[canonical_protocol(store)] = scheme
+    return found
+
+
+def hadoop_path(path: str, schemes: Mapping[str, str]) -> str:
+    """A full path for Spark's own reader.
+
+    >>> hadoop_path("s3://b/a b", {"s3": "s3a"}), hadoop_path("/x", {})
+    ('s3a://b/a b', '/x')
+    """
+    protocol = protocol_of(path)
+    if protocol == "file":
+        return path
+    azure = azure_path(path)
+    return azure.for_hadoop(schemes[protocol]) if azure else f"{schemes[protocol]}://{path.partition('://')[2]}"

@@ -1,51 +1,18 @@
-"""Spark types and DuckLake types, at any depth.
-
-Writing (:func:`from_spark_type`): every Spark type becomes the DuckLake type that holds all of its values.
-
-=============================================  ==========================================
-Spark                                          DuckLake
-=============================================  ==========================================
-byte, short, int, long                         int8, int16, int32, int64
-float, double, decimal(p,s), boolean           float32, float64, decimal(p,s), boolean
-string, char(n), varchar(n)                    varchar
-binary, date                                   blob, date
-timestamp, timestamp_ntz                       timestamptz, timestamp
-time(p)                                        time
-day-time and calendar interval                 interval
-year-month interval (top level only)           interval
-array, map, struct                             list, map, struct
-void                                           int32, as in DuckDB
-variant                                        variant
-collations, geometry, geography, UDT           refused by name
-=============================================  ==========================================
-
-Reading (:func:`to_spark_type`): where Spark lacks the type, one that holds all values, and on request the nearest one of Spark's
-own, in which a value that does not fit is an error.
-
-=========================================  ============================  ==============================================
-DuckLake                                   exact                         nearest, where it differs
-=========================================  ============================  ==============================================
-uint8, uint16, uint32, uint64              short, int, long,
-                                           decimal(20,0)
-int128, uint128                            string                        decimal(38,0), 39 digits are an error
-timestamp_s, timestamp_ms, timestamp       timestamp_ntz
-timestamp_ns                               long, since 1970-01-01        timestamp_ntz, nanoseconds are an error
-time, timetz (in UTC)                      string, 10:30:00.000000       time(6), 24:00:00 is an error; before 4.1 string
-time_ns                                    string, nine digits           the same, nanoseconds are an error
-interval, uuid, json                       string
-geometry                                   binary, WKB
-variant                                    variant
-=========================================  ============================  ==============================================
-"""
+"""Convert between Spark types and DuckLake types, at any depth, and between their Arrow values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.types.data_types import (
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.types.data_types import (  # fmt: skip
     BLOB,
     BOOLEAN,
     DATE,
@@ -68,11 +35,12 @@ from ducklake_core.format.types.data_types import (
     MapType,
     PrimitiveType,
     StructType,
-)  # fmt: skip
-from ducklake_core.format.types.schema import Schema
+)
+from ducklake_core.format.types.schema import VARIANT_STORAGE, Schema, is_list
+from ducklake_core.format.values.arrow_cast import cast_temporal
+from ducklake_core.format.values.value_text import Interval, interval_text
 
 _BINARY_COLLATION = "UTF8_BINARY"
-
 # Keyed by name, because the set of classes differs between Spark versions.
 _FROM_SPARK: dict[str, PrimitiveType] = {
     "NullType": INT32,
@@ -95,6 +63,50 @@ _FROM_SPARK: dict[str, PrimitiveType] = {
     "YearMonthIntervalType": INTERVAL,
     "VariantType": VARIANT,
 }
+_TIME = spark.TimeType(6) if hasattr(spark, "TimeType") else spark.StringType()
+_TO_SPARK: dict[str, spark.DataType] = {
+    "boolean": spark.BooleanType(),
+    "int8": spark.ByteType(),
+    "int16": spark.ShortType(),
+    "int32": spark.IntegerType(),
+    "int64": spark.LongType(),
+    "int128": spark.DecimalType(38, 0),
+    "uint8": spark.ShortType(),
+    "uint16": spark.IntegerType(),
+    "uint32": spark.LongType(),
+    "uint64": spark.DecimalType(20, 0),
+    "uint128": spark.DecimalType(38, 0),
+    "float32": spark.FloatType(),
+    "float64": spark.DoubleType(),
+    "date": spark.DateType(),
+    "time": _TIME,
+    "time_ns": _TIME,
+    "timetz": _TIME,
+    "timestamp": spark.TimestampNTZType(),
+    "timestamp_s": spark.TimestampNTZType(),
+    "timestamp_ms": spark.TimestampNTZType(),
+    "timestamp_ns": spark.TimestampNTZType(),
+    "timestamptz": spark.TimestampType(),
+    "interval": spark.StringType(),
+    "varchar": spark.StringType(),
+    "json": spark.StringType(),
+    "blob": spark.BinaryType(),
+    "uuid": spark.StringType(),
+    "geometry": spark.BinaryType(),
+    "variant": spark.VariantType(),
+    "null": spark.IntegerType(),
+}
+_EXACT: dict[str, spark.DataType] = {
+    "int128": spark.StringType(),
+    "uint128": spark.StringType(),
+    "timestamp_ns": spark.LongType(),
+    # Spark refuses to count a frame with a column of its own TIME unless a setting allows the type, and has no 24:00:00.
+    "time": spark.StringType(),
+    "time_ns": spark.StringType(),
+    "timetz": spark.StringType(),
+}
+
+_DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def from_spark_schema(schema: spark.StructType) -> Schema:
@@ -163,50 +175,6 @@ def year_month_columns(schema: spark.StructType) -> Iterator[str]:
     return (field.name for field in schema.fields if isinstance(field.dataType, spark.YearMonthIntervalType))
 
 
-_TIME = spark.TimeType(6) if hasattr(spark, "TimeType") else spark.StringType()
-_TO_SPARK: dict[str, spark.DataType] = {
-    "boolean": spark.BooleanType(),
-    "int8": spark.ByteType(),
-    "int16": spark.ShortType(),
-    "int32": spark.IntegerType(),
-    "int64": spark.LongType(),
-    "int128": spark.DecimalType(38, 0),
-    "uint8": spark.ShortType(),
-    "uint16": spark.IntegerType(),
-    "uint32": spark.LongType(),
-    "uint64": spark.DecimalType(20, 0),
-    "uint128": spark.DecimalType(38, 0),
-    "float32": spark.FloatType(),
-    "float64": spark.DoubleType(),
-    "date": spark.DateType(),
-    "time": _TIME,
-    "time_ns": _TIME,
-    "timetz": _TIME,
-    "timestamp": spark.TimestampNTZType(),
-    "timestamp_s": spark.TimestampNTZType(),
-    "timestamp_ms": spark.TimestampNTZType(),
-    "timestamp_ns": spark.TimestampNTZType(),
-    "timestamptz": spark.TimestampType(),
-    "interval": spark.StringType(),
-    "varchar": spark.StringType(),
-    "json": spark.StringType(),
-    "blob": spark.BinaryType(),
-    "uuid": spark.StringType(),
-    "geometry": spark.BinaryType(),
-    "variant": spark.VariantType(),
-    "null": spark.IntegerType(),
-}
-_EXACT: dict[str, spark.DataType] = {
-    "int128": spark.StringType(),
-    "uint128": spark.StringType(),
-    "timestamp_ns": spark.LongType(),
-    # Spark refuses to count a frame with a column of its own TIME unless a setting allows the type, and has no 24:00:00.
-    "time": spark.StringType(),
-    "time_ns": spark.StringType(),
-    "timetz": spark.StringType(),
-}
-
-
 def to_spark_type(data_type: DataType, *, exact: bool = False) -> spark.DataType:
     """The Spark type that values of a DuckLake type are read as.
 
@@ -243,3 +211,102 @@ def _collation(data_type: spark.StringType) -> str:
 def _refused(data_type: spark.DataType, path: str, advice: str) -> UnsupportedFeatureError:
     kind = data_type.simpleString()
     return UnsupportedFeatureError(f"column {path!r} has Spark type {kind}, which cannot be written: {advice}", column=path, type=kind)
+
+
+def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema, again: Sequence[int] = ()) -> pa.RecordBatch:
+    """A batch in the Arrow types that Spark expects, column by column.
+
+    Args:
+        batch: Logical values.
+        wanted: Names and types for Spark.
+        again: Places of columns that are wanted a second time, after all of them, in another type.
+
+    Raises:
+        SchemaError: A value that the Spark type cannot hold, such as an int128 of 39 digits.
+    """
+    places = [*range(len(wanted) - len(again)), *again]
+    arrays = [_named(batch.column(place), field) for place, field in zip(places, wanted, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _named(array: pa.Array[Any], field: pa.Field[Any]) -> pa.Array[Any]:
+    try:
+        return _convert(array, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"column {field.name!r} holds a value that Spark cannot hold as {field.type}: {error}", column=field.name
+        ) from error
+
+
+def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+    held = array.type
+    if pa.types.is_time64(held):
+        if pa.types.is_string(wanted):
+            return _clock_text(array)
+        _check_clock(array)
+    if held == wanted and held.num_fields == 0:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        storage = array.storage
+        return (
+            _uuid_text(storage) if pa.types.is_fixed_size_binary(storage.type) and pa.types.is_string(wanted) else _convert(storage, wanted)
+        )
+    if pa.types.is_struct(held):
+        # Variants have the same two children in the other order; all others have their fields in order.
+        places = [1, 0] if held == VARIANT_STORAGE else range(held.num_fields)
+        children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
+        return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+    if pa.types.is_map(held):
+        entries = array.cast(pa.list_(pa.struct([pa.field("key", held.key_type), pa.field("value", held.item_type)])))
+        pairs = entries.flatten()
+        keys, items = _convert(pairs.field(0), wanted.key_type), _convert(pairs.field(1), wanted.item_type)
+        return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=wanted, mask=_null_mask(array))
+    if is_list(held):
+        values = _convert(array.flatten(), wanted.value_type)
+        return pa.ListArray.from_arrays(_offsets(array), values, type=wanted, mask=_null_mask(array))
+    if pa.types.is_interval(held) and pa.types.is_string(wanted):
+        return _interval_text(array)
+    if pa.types.is_integer(wanted) and pa.types.is_temporal(held):
+        return array.view(wanted)
+    if pa.types.is_timestamp(wanted):
+        return cast_temporal(array, wanted)
+    return array.cast(wanted)
+
+
+def _clock_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    """Arrow has no text for 24:00:00."""
+    is_end = pc.equal(array.view(pa.int64()), _DAY[array.type.unit])
+    if not pc.any(is_end).as_py():
+        return array.cast(pa.string())
+    digits = 6 if array.type.unit == "us" else 9
+    known = pc.if_else(is_end, pa.scalar(0, array.type), array).cast(pa.string())
+    return pc.if_else(is_end, f"24:00:00.{'0' * digits}", known)
+
+
+def _check_clock(array: pa.Array[Any]) -> None:
+    latest = pc.max(array.view(pa.int64())).as_py()
+    if latest is not None and latest >= _DAY[array.type.unit]:
+        raise pa.ArrowInvalid("24:00:00 is no time of day in Spark")
+    if array.type.unit == "ns":
+        array.cast(pa.time64("us"))
+
+
+def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def _uuid_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    return pa.array([None if value is None else str(uuid.UUID(bytes=value)) for value in array.to_pylist()], pa.string())
+
+
+def _interval_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    texts = [
+        None if value is None else interval_text(Interval(months=value.months, days=value.days, microseconds=value.nanoseconds // 1000))
+        for value in array.to_pylist()
+    ]
+    return pa.array(texts, pa.string())

@@ -1,30 +1,42 @@
-"""Work units of maintenance on executors: one for each Spark task. Tasks get files and rows, never the catalog's address."""
+"""Run work units of maintenance on Spark executors, one per task, and clean up after failed attempts."""
 
 from __future__ import annotations
 
 import pickle
+import threading
+import time
+import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.work import Work
-from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
-from ducklake_core.engines.spark.running import awaiting_tasks, end_jobs, new_tag, tagged
-from ducklake_core.engines.spark.sessions import is_connect
-from ducklake_core.engines.spark.task_ids import task_ids
+from ducklake_core.engines.spark.session import is_connect
+from ducklake_core.engines.spark.tasks import task_ids
 from ducklake_core.errors import DuckLakeError, JobFailedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 T = TypeVar("T")
 R = TypeVar("R")
-
 _REASON_CHARACTERS = 500
 _CONNECT_JOBS = 8
 """Jobs at a time where nobody tells how many cores there are."""
+
+LONGEST_WAIT = 20.0
+"""Seconds that the tasks of a job that ended early are waited for at most."""
+UNSEEN_WAIT = 5.0
+"""Seconds to wait where nobody tells of tasks (Spark Connect, data sources). Spark ends a worker about 4 s after its task was killed."""
+_PAUSE = 0.1
+_PREFIX = "ducklake-write-"
+
+ATTEMPT_COLUMNS = "stage int, attempt int"
+"""The columns that every report of a task has beside its result, as Spark DDL."""
 
 
 def run_in_one_job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) -> tuple[list[R | DuckLakeError], bool]:
@@ -117,3 +129,123 @@ def _runner(work: Work[T, R], tasks: Sequence[T]) -> Callable[[Iterator[pa.Recor
             yield pa.RecordBatch.from_pydict(columns)
 
     return run
+
+
+@contextmanager
+def awaiting_tasks(session: SparkSession) -> Iterator[None]:
+    """Run jobs in the block; when it fails, or is interrupted, they are cancelled, and left only when none of their tasks runs.
+
+    The wait is bounded by :data:`LONGEST_WAIT`; whoever interrupts it as well is obeyed at once.
+    """
+    tag = new_tag()
+    add, remove = _tagging(session)
+    add(tag)
+    try:
+        yield
+    except BaseException as error:
+        end_jobs(session, tag)
+        if isinstance(error, Exception):
+            with suppress(Exception):
+                remove(tag)
+        raise
+    remove(tag)
+
+
+def new_tag() -> str:
+    """A tag for jobs that end together."""
+    return f"{_PREFIX}{uuid.uuid4().hex}"
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    """Give the jobs that this thread runs in the block a tag."""
+    add, remove = _tagging(session)
+    add(tag)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            remove(tag)
+
+
+def end_jobs(session: SparkSession, tag: str) -> None:
+    """Cancel the jobs with a tag, and come back when none of their tasks runs, or after :data:`LONGEST_WAIT`."""
+    # In a thread of its own, which talks to Java over another connection: that of an interrupted thread still waits for an answer.
+    ending = threading.Thread(target=_end, args=(session, tag), name="ending-tasks", daemon=True)
+    ending.start()
+    ending.join(LONGEST_WAIT + UNSEEN_WAIT)
+
+
+def _tagging(session: SparkSession) -> tuple[Callable[[str], None], Callable[[str], None]]:
+    if is_connect(session):
+        return session.addTag, session.removeTag
+    return session.sparkContext.addJobTag, session.sparkContext.removeJobTag
+
+
+def _end(session: SparkSession, tag: str) -> None:
+    """Cancel the jobs with a tag, and wait until none of their tasks runs."""
+    # A session that is stopped runs nothing any more, and the error that led here is what is told.
+    with suppress(Exception):
+        if is_connect(session):
+            session.interruptTag(tag)
+            time.sleep(UNSEEN_WAIT)
+            return
+        session.sparkContext.cancelJobsWithTag(tag)
+        # The Java side's, as PySpark's own tracker knows groups only.
+        tracker: Any = session.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001
+        until = time.monotonic() + LONGEST_WAIT
+        while _running(tracker, tag) and time.monotonic() < until:
+            time.sleep(_PAUSE)
+
+
+def _running(tracker: Any, tag: str) -> bool:
+    """Whether a job with the tag, or one of its tasks, still runs.
+
+    A job comes first: until its end is noted, what is noted of its tasks may be of a moment before they began.
+    """
+    for job in tracker.getJobIdsForTag(tag):
+        info = tracker.getJobInfo(job)
+        if not info.isDefined():
+            continue
+        if info.get().status().toString() == "RUNNING":
+            return True
+        for stage in info.get().stageIds():
+            found = tracker.getStageInfo(stage)
+            if found.isDefined() and found.get().numActiveTasks():
+                return True
+    return False
+
+
+def attempt_columns(rows: int) -> dict[str, pa.Array]:
+    """On an executor: those columns for some rows: the running task's stage, and how often the task was tried before in it."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    stage, attempt = (context.stageId(), context.attemptNumber()) if context is not None else (-1, 0)
+    return {"stage": pa.array([stage] * rows, pa.int32()), "attempt": pa.array([attempt] * rows, pa.int32())}
+
+
+def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
+    """Whether attempts other than those that reported may have written files.
+
+    When an executor is lost, Spark runs its stage anew, where tasks begin to count at 0. Spark Connect does not tell of that:
+    files that such an executor left are orphans there.
+
+    Args:
+        reports: Rows with the columns of :data:`ATTEMPT_COLUMNS`.
+        session: The session that ran the tasks.
+    """
+    return any(row["attempt"] for row in reports) or speculates(session) or _ran_anew({row["stage"] for row in reports}, session)
+
+
+def speculates(session: SparkSession) -> bool:
+    """Whether Spark runs slow tasks twice."""
+    return str(session.conf.get("spark.speculation", "false")).lower() == "true"
+
+
+def _ran_anew(stages: set[int], session: SparkSession) -> bool:
+    if is_connect(session):
+        return False
+    tracker = session.sparkContext.statusTracker()
+    found = (tracker.getStageInfo(stage) for stage in stages)
+    return any(info is not None and info.currentAttemptId > 0 for info in found)

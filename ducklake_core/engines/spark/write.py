@@ -1,36 +1,68 @@
-"""Write a Spark DataFrame into a table's files: executors write Parquet at its final path, the driver gets one small row per file.
-
-Works the same with classic sessions and with Spark Connect, as it only uses ``mapInArrow``. Executors import
-``ducklake_core``, so it is either installed there or shipped: ``spark.addArtifacts(wheel, pyfile=True)`` with Connect, ``--py-files``
-with ``spark-submit``, ``spark.sparkContext.addPyFile`` in a classic session.
-"""
+"""Write a Spark DataFrame into the data files of a table: distribute, sort, batch and write on executors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
+from sqlglot import exp
 
-from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
-from ducklake_core.engines.arrow.file_report import file_from_json, file_to_json, reraise_remote_errors, serialize_errors
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
-from ducklake_core.engines.spark.batches import unlimited_arrow_batches
-from ducklake_core.engines.spark.distribution import distribute, plain_name
-from ducklake_core.engines.spark.running import awaiting_tasks
-from ducklake_core.engines.spark.sorting import sort_within_partitions
+from ducklake_core.engines.arrow.writer import DatasetWriter, file_from_json, file_to_json, reraise_remote_errors, serialize_errors
+from ducklake_core.engines.spark.session import held_settings, users_setting
 from ducklake_core.engines.spark.types import year_month_columns
-from ducklake_core.errors import CorruptFileError
+from ducklake_core.engines.spark.work_units import ATTEMPT_COLUMNS, attempt_columns, awaiting_tasks, may_have_lost
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.files.statistics import verify_written_file
-from ducklake_core.storage.sweeping import NamedFiles, sweep, sweep_after_error
+from ducklake_core.format.layout.sorting import SortOrder, parse_expression
+from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.data_types import BLOB, BOOLEAN, DATE, FLOATS, INTEGERS, JSON, TIMESTAMPS, UUID, VARCHAR, DecimalType, Field
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.storage.unfinished import NamedFiles, sweep, sweep_after_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+
 
 _REPORT = f"{ATTEMPT_COLUMNS}, file string"
+
+_KEY = "__ducklake_key_{}"
+
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+UNLIMITED = str(2**31 - 1)
+"""The value with which Spark does not weigh at all."""
+SPARK_DEFAULTS = frozenset({"64mb", "67108864b", "67108864"})
+"""The limit in bytes that nobody chose; any other is the user's, and is kept."""
+SPARK_ROWS = 10_000
+"""The limit in rows of a session that has none set."""
+VARYING_ROWS = 2048
+"""Rows of a batch that holds texts or lists: at 32 KiB a row they are as many bytes as Spark's own limit."""
 
 
 def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
@@ -125,3 +157,258 @@ def verify_files(files: tuple[WrittenFile, ...], state: WriteState) -> None:
         raise CorruptFileError(f"the write of {state.table} was reported twice for one file; nothing was committed", table=state.table)
     for file in files:
         verify_written_file(file, state.schema, state.partition_spec)
+
+
+def sort_within_partitions(
+    df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str
+) -> DataFrame | None:
+    """The frame sorted within its partitions, spilling to disk where Spark has to.
+
+    Args:
+        df: A frame whose columns have plain names, more may follow them.
+        names: What the user calls its columns.
+        orders: What to sort by, the most significant first.
+        schema: The table's columns.
+        table: ``schema.table`` for messages.
+
+    Returns:
+        None when Spark would sort a key otherwise than the table's type: rows are then sorted where they are written.
+
+    Raises:
+        UnsupportedFeatureError: An expression that Spark cannot evaluate, or of columns that the frame lacks.
+    """
+    try:
+        keys = _keys(df, names, orders, schema, table)
+        if not keys:
+            return df if keys is not None else None
+        done = df.sortWithinPartitions(*keys)
+        # With Spark Connect this is where expressions are looked at.
+        _ = done.schema
+    except (AnalysisException, ParseException) as error:
+        texts = ", ".join(order.expression for order in orders)
+        raise UnsupportedFeatureError(
+            f"table {table} is sorted by {texts}, which Spark cannot evaluate; set the table's option sort_on_insert to false to write "
+            "unsorted files, or write with DuckDB",
+            table=table,
+        ) from error
+    return done
+
+
+def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str) -> list[Column] | None:
+    """The Spark columns to sort by, None when Spark would sort a key in another way."""
+    keys: list[Column] = []
+    for order in orders:
+        positions = {name: column_position(names, name) for name in order.columns}
+        if order.column is None:
+            keys.append(_directed(_one_zero(df, _expression(positions, order, table)), order))
+            continue
+        position = positions[order.column]
+        if position is None:
+            # The same in all rows, the column's default.
+            continue
+        name = plain_name(position)
+        key = _comparable(name, df.schema[name].dataType, schema.column(order.column))
+        if key is None:
+            return None
+        keys.append(_directed(_one_zero(df, key), order))
+    return keys
+
+
+def _one_zero(df: DataFrame, key: Column) -> Column:
+    """The key without negative zeros, which Spark sorts before the others."""
+    return key + sf.lit(0.0).cast("float") if isinstance(df.select(key).schema[0].dataType, FloatType | DoubleType) else key
+
+
+def _expression(positions: dict[str, int | None], order: SortOrder, table: str) -> Column:
+    missing = [name for name, position in positions.items() if position is None]
+    if missing:
+        raise UnsupportedFeatureError(
+            f"cannot write to {table}: {order.refusal.format(f'but the data lacks column {missing[0]!r}')}", table=table, column=missing[0]
+        )
+    plain = {folded(name): plain_name(position) for name, position in positions.items() if position is not None}
+
+    def renamed(node: exp.Expr) -> exp.Expr:
+        return exp.column(plain[folded(node.name)]) if isinstance(node, exp.Column) else node
+
+    return sf.expr(parse_expression(order.expression).transform(renamed).sql(dialect="spark"))
+
+
+def _comparable(name: str, given: DataType, column: Field) -> Column | None:
+    """The frame's column as something that Spark sorts as the table's type is sorted."""
+    key = sf.col(name)
+    wanted = column.type
+    match given:
+        case NumericType():
+            return key if wanted in (*INTEGERS, *FLOATS) or isinstance(wanted, DecimalType) else None
+        case StringType():
+            # The text of a uuid has many forms.
+            return sf.lower(key) if wanted == UUID else key if wanted in (VARCHAR, JSON) else None
+        case DateType() | TimestampType() | TimestampNTZType():
+            return key if wanted == DATE or wanted in TIMESTAMPS else None
+        case BooleanType():
+            return key if wanted == BOOLEAN else None
+        case BinaryType():
+            return key if wanted == BLOB else None
+        case _:
+            return None
+
+
+def _directed(key: Column, order: SortOrder) -> Column:
+    if order.descending:
+        return key.desc_nulls_first() if order.nulls_first else key.desc_nulls_last()
+    return key.asc_nulls_first() if order.nulls_first else key.asc_nulls_last()
+
+
+def plain_name(position: int) -> str:
+    """The name under which a frame's column travels, whatever the user called it."""
+    return f"c{position}"
+
+
+def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema) -> DataFrame:
+    """The frame's rows shuffled by partition values, followed by columns that nobody needs any more.
+
+    Spark may split a large partition among several tasks, and put small ones together into one.
+
+    Args:
+        df: A frame whose columns have plain names.
+        names: What the user calls its columns.
+        spec: The partition keys.
+        schema: The table's columns.
+    """
+    keys = [_KEY.format(number) for number in range(len(spec.fields))]
+    columns = [column_position(names, field.column) for field in spec.fields]
+    missing = [field.column for field, column in zip(spec.fields, columns, strict=True) if column is None]
+    if missing:
+        # Their value is the same in all rows, the column's default.
+        rest = tuple(field for field in spec.fields if field.column not in missing)
+        return distribute(df, names, PartitionSpec(fields=rest), schema) if rest else df
+    by_key = {
+        key: partition_expression(df, plain_name(column), field)
+        for key, column, field in zip(keys, columns, spec.fields, strict=True)
+        if field.transform != "bucket" and column is not None
+    }
+    buckets = tuple(field for field in spec.fields if field.transform == "bucket")
+    keyed = df.withColumns(by_key) if by_key else df
+    if buckets:
+        keyed = _with_buckets(keyed, names, PartitionSpec(fields=buckets), schema, [key for key in keys if key not in by_key])
+    return keyed.hint("rebalance", *keys)
+
+
+def column_position(names: Sequence[str], wanted: str) -> int | None:
+    """Place of a column among a frame's, found without regard to case."""
+    return next((position for position, name in enumerate(names) if folded(name) == folded(wanted)), None)
+
+
+def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Column:
+    """Partition value of a row in Spark SQL, except for buckets; calendar parts in UTC whatever the session's time zone."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import LongType, TimestampType
+
+    column = F.col(name)
+    if field.transform == "identity":
+        return column
+    if isinstance(df.schema[name].dataType, TimestampType):
+        # A timestamp without zone is counted on from the epoch, as year() and hour() of one with zone ask the session.
+        column = F.expr(f"timestampadd(MICROSECOND, unix_micros({name}), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+    elif isinstance(df.schema[name].dataType, LongType):
+        # What columns of nanoseconds are read as, which have calendar parts where no integer has.
+        column = F.expr(f"timestampadd(MICROSECOND, CAST(floor({name} / 1000D) AS BIGINT), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+    match field.transform:
+        case "year":
+            return F.year(column)
+        case "month":
+            return F.month(column)
+        case "day":
+            return F.dayofmonth(column)
+        case "epoch_year":
+            return F.year(column) - 1970
+        case "epoch_month":
+            return (F.year(column) - 1970) * 12 + F.month(column) - 1
+        case "epoch_day":
+            return F.unix_date(F.to_date(column))
+        case "epoch_hour":
+            return F.unix_date(F.to_date(column)) * 24 + F.hour(column)
+        case _:
+            return F.hour(column)
+
+
+def _with_buckets(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    # The bucket hash has no Spark function, so the numbers come from a pass through Arrow of their own.
+    target = StructType([*df.schema.fields, *(StructField(key, StringType(), True) for key in keys)])
+    return df.mapInArrow(_bucket_adder(names, spec, schema, keys), target)
+
+
+def _bucket_adder(
+    names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # Whether NULL is allowed is for the writer to say.
+    hashed = Schema(columns=tuple(replace(column, nullable=True) for column in schema.select({f.column: None for f in spec.fields})))
+    positions = [position for column in hashed if (position := column_position(names, column.name)) is not None]
+
+    def add_buckets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            with serialize_errors():
+                values = pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(hashed.names))
+                buckets = partition_arrays(spec, hashed, cast_to(values, hashed, exact=True))
+            fields = [pa.field(key, pa.string()) for key in keys]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *buckets], schema=pa.schema([*batch.schema, *fields]))
+
+    return add_buckets
+
+
+@contextmanager
+def unlimited_arrow_batches(df: DataFrame) -> Iterator[None]:
+    """Run an action on a frame that goes through ``mapInArrow``, with batches limited by rows alone.
+
+    The session's settings are as before afterwards. Frames with binary columns keep Spark's limit, as their rows may be of any
+    size; so does a session whose limit was chosen by the user.
+    """
+    with held_settings(df.sparkSession, _settings(df.sparkSession, df.schema)):
+        yield
+
+
+def _settings(session: SparkSession, schema: StructType) -> dict[str, str]:
+    kinds = {kind for field in schema for kind in _kinds(field.dataType)}
+    limit = users_setting(session, BYTES)
+    if kinds & {BinaryType, VariantType} or (limit is not None and limit.lower() not in SPARK_DEFAULTS) or not _weighs(session):
+        return {}
+    rows = int(users_setting(session, ROWS) or SPARK_ROWS)
+    varying = kinds & {StringType, ArrayType, MapType} and not 0 < rows <= VARYING_ROWS
+    return {BYTES: UNLIMITED, **({ROWS: str(VARYING_ROWS)} if varying else {})}
+
+
+def _weighs(session: SparkSession) -> bool:
+    """Whether this Spark has the limit at all."""
+    try:
+        session.conf.get(BYTES)
+    except PySparkException:
+        return False
+    return True
+
+
+def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
+    yield type(data_type)
+    match data_type:
+        case StructType(fields=fields):
+            for field in fields:
+                yield from _kinds(field.dataType)
+        case ArrayType(elementType=element):
+            yield from _kinds(element)
+        case MapType(keyType=key, valueType=value):
+            yield from _kinds(key)
+            yield from _kinds(value)
+        case _:
+            pass
+
+
+def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
+    """All rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
+
+    No more than one row beyond ``most`` leaves the executors. A frame with more rows is computed once more to be written.
+    """
+    if not df.columns:
+        return None
+    rows = for_python(df).limit(most + 1).toArrow().rename_columns(df.columns)
+    return rows if rows.num_rows <= most and rows.nbytes <= most_bytes else None

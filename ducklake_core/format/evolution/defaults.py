@@ -1,7 +1,8 @@
-"""Defaults of columns as the catalog stores them (specification: ducklake_column, default_value and initial_default)."""
+"""Column defaults: constants and expressions (specification: ducklake_column)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -14,25 +15,73 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.expressions.parser import scalar_of
+from ducklake_core.format.expressions.predicates import Scalar
+from ducklake_core.format.expressions.sql_chains import unwrapped
 from ducklake_core.format.types.data_types import (
     BLOB,
+    DATE,
     FLOAT64,
     GEOMETRY,
     INTEGERS,
     INTERVAL,
     JSON,
+    TIME,
     TIME_NS,
+    TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
     TIMESTAMPTZ,
     TIMETZ,
     VARIANT,
     DecimalType,
     Field,
 )
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import NO_DEFAULT
+from ducklake_core.format.types.schema import NO_DEFAULT, Schema
 from ducklake_core.format.types.type_parser import data_type_of
-from ducklake_core.format.values.json_text import json_text
-from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
+from ducklake_core.format.values.value_text import from_cast_text, json_text, to_cast_text
+
+_NO_DEFAULTS = (
+    exp.Column,
+    exp.Query,
+    exp.Star,
+    exp.Columns,
+    exp.AggFunc,
+    exp.Window,
+    exp.Explode,
+    exp.Unnest,
+    exp.Placeholder,
+    exp.Parameter,
+)
+_MOST_BITS = 256
+OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
+"""Types whose strings have one form only, that of the catalog."""
+
+_MOMENTS = frozenset({"now", "transaction_timestamp", "get_current_timestamp", "CurrentTimestamp"})
+_LOCAL = {
+    "Localtimestamp": "TIMESTAMP",
+    "current_localtimestamp": "TIMESTAMP",
+    "Localtime": "TIME",
+    "current_localtime": "TIME",
+    "CurrentDate": "DATE",
+    "CurrentTime": "TIMETZ",
+}
+_OF_COLUMNS = {
+    DATE: "DATE",
+    TIME: "TIME",
+    TIMESTAMP: "TIMESTAMP",
+    TIMESTAMP_S: "TIMESTAMP",
+    TIMESTAMP_MS: "TIMESTAMP",
+    TIMESTAMP_NS: "TIMESTAMP",
+}
+_FORMS: dict[str, Callable[[datetime], str]] = {
+    "TIMESTAMPTZ": lambda moment: moment.isoformat(sep=" "),
+    "TIMESTAMP": lambda moment: moment.replace(tzinfo=None).isoformat(sep=" "),
+    "DATE": lambda moment: moment.date().isoformat(),
+    "TIME": lambda moment: moment.time().isoformat(),
+    "TIMETZ": lambda moment: moment.timetz().isoformat(),
+}
 
 
 def with_default(field: Field, value: object) -> Field:
@@ -113,20 +162,6 @@ def _checked(column: Field) -> Field:
     return with_expression(column, column.default) if column.default_is_expression else with_default(column, column.default)
 
 
-_NO_DEFAULTS = (
-    exp.Column,
-    exp.Query,
-    exp.Star,
-    exp.Columns,
-    exp.AggFunc,
-    exp.Window,
-    exp.Explode,
-    exp.Unnest,
-    exp.Placeholder,
-    exp.Parameter,
-)
-
-
 def _typed_literal(node: object, field: Field) -> str | None:
     """Return the value of a literal with the column's type, or of an integer literal for a number column; None for other expressions."""
     node = _unbracketed(node)
@@ -179,11 +214,6 @@ def with_initial_defaults(schema: Schema) -> Schema:
     return Schema(columns=tuple(with_initial_default(column) for column in schema))
 
 
-_MOST_BITS = 256
-OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
-"""Types whose strings have one form only, that of the catalog."""
-
-
 def _check_kind(field: Field) -> None:
     """Raise for a type whose defaults DuckDB ignores: new rows would have NULL there."""
     if not field.is_leaf or field.type in (VARIANT, GEOMETRY):
@@ -230,3 +260,76 @@ def _cast_text(text: str, field: Field) -> str:
         return to_cast_text(text_literal(text, field.type).value, field.type)
     except (DuckLakeError, ValueError, ArithmeticError) as problem:
         raise UsageError(f"{text!r} is not a value of type {field.type}, so it cannot be the default of column {field.name!r}") from problem
+
+
+def statement_tree(column: Field, moment: datetime) -> exp.Expression:
+    """The default of a column as sqlglot's tree, in which what depends on the time of the statement is constant.
+
+    Times without a zone are those of the time zone of ``moment``.
+
+    Raises:
+        UnsupportedFeatureError: It cannot be parsed, or reads columns or tables.
+    """
+    try:
+        root = sqlglot.parse_one(column.default or "", read="duckdb")
+    except SqlglotError as problem:
+        raise refusal(column, "it cannot be parsed") from problem
+    assert isinstance(root, exp.Expression)
+    if root.find(exp.Column, exp.Query):
+        raise refusal(column, "it reads columns or tables")
+    if _name(unwrapped(root)) in {*_MOMENTS, "CurrentTime"} and column.type in _OF_COLUMNS:
+        # As the column is assigned, so that no cast is left that depends on the zone of a session.
+        return _constant(moment, _OF_COLUMNS[column.type])
+    found = root.transform(lambda node: _at(node, moment))
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+def default_scalar(column: Field, moment: datetime) -> Scalar:
+    """The default of a column as something that writers evaluate for each row.
+
+    >>> from datetime import UTC
+    >>> from ducklake_core.format.types.data_types import UUID
+    >>> field = Field(name="at", type=DATE, default="now()", default_is_expression=True)
+    >>> default_scalar(field, datetime(1970, 1, 3, tzinfo=UTC)).value
+    2
+    >>> default_scalar(Field(name="id", type=UUID, default="gen_random_uuid()", default_is_expression=True), datetime.now(UTC)).function
+    'uuid'
+
+    Raises:
+        UnsupportedFeatureError: Only a SQL engine can evaluate it.
+    """
+    tree = statement_tree(column, moment)
+    try:
+        return scalar_of(tree, column.default or "")
+    except UnsupportedFeatureError as problem:
+        raise refusal(column, f"only a SQL engine evaluates {problem.message}") from problem
+
+
+def refusal(column: Field, reason: str) -> UnsupportedFeatureError:
+    """The error for a default that cannot be evaluated."""
+    return UnsupportedFeatureError(
+        f"column {column.name!r} is missing in the data and its default {column.default} cannot be evaluated: {reason}; give the column a "
+        "value",
+        column=column.name,
+        expression=column.default,
+        reason=reason,
+    )
+
+
+def _name(node: exp.Expression) -> str:
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node).__name__
+
+
+def _at(node: exp.Expression, moment: datetime) -> exp.Expression:
+    if isinstance(node, exp.Cast) and _name(unwrapped(node.this)) in _MOMENTS:
+        kind = node.to.sql("duckdb")
+        return _constant(moment, kind) if kind in _FORMS else node
+    name = _name(node)
+    if name in _MOMENTS:
+        return _constant(moment, "TIMESTAMPTZ")
+    return _constant(moment, _LOCAL[name]) if name in _LOCAL else node
+
+
+def _constant(moment: datetime, kind: str) -> exp.Expression:
+    return exp.cast(exp.Literal.string(_FORMS[kind](moment)), kind, dialect="duckdb")

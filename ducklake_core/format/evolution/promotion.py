@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.types.arrow_types import ArrowArray, ArrowType, from_arrow_field
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
     INT128,
@@ -29,6 +28,7 @@ from ducklake_core.format.types.data_types import (
     Field,
     PrimitiveType,
 )
+from ducklake_core.format.types.schema import ArrowArray, ArrowType, from_arrow_field
 from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.leaf_values import python_values
 from ducklake_core.format.values.value_text import decimal_text, to_cast_text, unscaled

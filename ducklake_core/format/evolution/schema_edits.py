@@ -14,9 +14,9 @@ from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError,
 from ducklake_core.format.evolution.defaults import canonical_default
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS, DataType, Field, ListType, MapType, StructType
-from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.names import dotted, folded, split_path
 from ducklake_core.format.types.schema import Schema, with_ids
+from ducklake_core.format.types.text import similar_in_brackets
 
 ColumnName: TypeAlias = "str | Sequence[str]"
 

@@ -1,30 +1,32 @@
-"""Conditions built from Python values and names of columns, for tables that need not exist yet: bound to a schema when they are used.
-
-Each is a small frozen value. ``&``, ``|`` and ``~`` combine them; Python's ``and``, ``or``, ``not`` and ``in`` cannot, and say so.
-"""
+"""Conditions built from Python values and column names, and their binding to a table's columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias, assert_never
+from typing import Any, NoReturn, TypeAlias, assert_never
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.folding import all_of, any_of, normalized
-from ducklake_core.format.expressions.predicate_builder import compare, is_null, one_of, starts_with
+from ducklake_core.format.expressions.parser import compare, is_null, one_of, parse_predicate, starts_with
 from ducklake_core.format.expressions.predicates import Operator, Predicate, negation
-from ducklake_core.format.types.message_text import shown
-from ducklake_core.format.types.names import dotted, quoted_path
+from ducklake_core.format.expressions.ranges import all_of, any_of, normalized
+from ducklake_core.format.types.names import dotted, quoted_path, split_path
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import shown
 
 ColumnPath: TypeAlias = str | tuple[str, ...]
 """A column of the table by its name, or a field of a struct by the names down to it."""
-
 NO_TRUTH = (
     "a condition is neither true nor false before it meets rows: write & for and, | for or, ~ for not, with parentheses around each "
     "comparison; .isin(values) for in; .between(low, high) for a chain such as 1 <= c <= 5"
 )
 _PARENTHESES = "put parentheses around each comparison, as in (col('a') > 5) & (col('b') < 3)"
+_FOREIGN_CONDITIONS = {
+    "pyarrow": "a pyarrow expression",
+    "pyspark": "a Spark column",
+    "polars": "a polars expression",
+    "ibis": "an expression",
+}
 
 
 class Combinable:
@@ -169,10 +171,28 @@ class AnyOf(Combinable):
 Condition: TypeAlias = Comparison | IsNull | StartsWith | OneOf | InIntervals | Not | AllOf | AnyOf
 
 
+def bind(where: str | Predicate | Condition | Column, schema: Schema) -> Predicate:
+    """Bind a condition in any of its forms to the columns of a schema.
+
+    Args:
+        where: SQL text in DuckDB's dialect, a condition built from :func:`col`, or a predicate that was bound before.
+        schema: The columns that the condition may name; names match without regard to case.
+
+    Raises:
+        NotFoundError: The schema does not have a column that the condition names.
+        UsageError: The text is not one condition, or a value cannot be compared with its column.
+    """
+    if isinstance(where, str | Predicate):
+        return parse_predicate(where, schema)
+    if isinstance(where, Combinable):
+        return bound(where.as_condition(), schema)
+    raise UsageError(f'{where!r} is not a condition. Write it as SQL text, such as "k = 5".')
+
+
 def bound(condition: Condition | str, schema: Schema) -> Predicate:
     """The condition on the columns of a schema.
 
-    >>> from ducklake_core.format.expressions.predicate_sql import to_sql
+    >>> from ducklake_core.format.expressions.sql import to_sql
     >>> from ducklake_core.format.types.data_types import INT32, Field
     >>> schema = Schema(columns=(Field(id=1, name="n", type=INT32),))
     >>> to_sql(bound(AllOf(conditions=(InIntervals(column="n", intervals=((1, 5), (5, 9))), "n <> 3")), schema), "duckdb")
@@ -186,8 +206,6 @@ def bound(condition: Condition | str, schema: Schema) -> Predicate:
 
 
 def _bound(condition: Condition | str, schema: Schema) -> Predicate:
-    from ducklake_core.format.expressions.predicate_parser import parse_predicate
-
     match condition:
         case str():
             return parse_predicate(condition, schema)
@@ -242,14 +260,179 @@ def _chain(conditions: tuple[Condition | str, ...], sign: str) -> str:
     return f" {sign} ".join(repr(one) if isinstance(one, str) else _within_brackets(one) for one in conditions)
 
 
-_FOREIGN_CONDITIONS = {
-    "pyarrow": "a pyarrow expression",
-    "pyspark": "a Spark column",
-    "polars": "a polars expression",
-    "ibis": "an expression",
-}
-
-
 def foreign_kind(value: object) -> str | None:
     """What another library's condition is called, None for anything else."""
     return _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])
+
+
+class Column(Combinable):
+    """A column by its name, not yet of any table. Made by :func:`col`; a boolean one is a condition itself.
+
+    Comparisons are SQL's: where the column is NULL, none of them holds, ``!=`` included. NaN equals NaN and is greater than every
+    number, as in DuckDB.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: ColumnPath) -> None:
+        self._path = path
+
+    def __repr__(self) -> str:
+        return f"col({dotted_name(self._path)!r})"
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __reduce__(self) -> tuple[type[Column], tuple[ColumnPath]]:
+        return (Column, (self._path,))
+
+    @property
+    def path(self) -> str | tuple[str, ...]:
+        """The name, or the names from the column down to the field of a struct."""
+        return self._path
+
+    def as_condition(self) -> Condition:
+        """The boolean column is true."""
+        return Comparison(column=self._path, operator="=", value=True)
+
+    def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
+        return self._compared("=", other)
+
+    def __ne__(self, other: object) -> Comparison:  # type: ignore[override]
+        return self._compared("<>", other)
+
+    def __lt__(self, other: object) -> Comparison:
+        return self._compared("<", other)
+
+    def __le__(self, other: object) -> Comparison:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: object) -> Comparison:
+        return self._compared(">", other)
+
+    def __ge__(self, other: object) -> Comparison:
+        return self._compared(">=", other)
+
+    def isin(self, values: Iterable[object]) -> Condition:
+        """The column has one of the values: of a list, a set, a NumPy or Arrow array; no row when there are none.
+
+        Raises:
+            UsageError: A text, which is one value and no list, or None among the values: ``| col(...).is_null()`` keeps those rows.
+        """
+        if isinstance(values, str | bytes | Mapping | Column) or not isinstance(values, Iterable):
+            raise UsageError(f"{self}.isin takes a list of values, not {shown(values)}", column=dotted_name(self._path))
+        # A set has another order in each process; a condition that is repeated must be the same one.
+        ordered = sorted(values, key=repr) if isinstance(values, set | frozenset) else values
+        return OneOf(column=self._path, values=tuple(self._constant(value) for value in ordered))
+
+    def between(self, low: object, high: object) -> Condition:
+        """``low <= column <= high``, both ends included, as in SQL."""
+        return AllOf(conditions=(self._compared(">=", low), self._compared("<=", high)))
+
+    def is_null(self) -> Condition:
+        """The column is NULL."""
+        return IsNull(column=self._path)
+
+    def is_not_null(self) -> Condition:
+        """The column has a value; NaN is one."""
+        return Not(condition=self.is_null())
+
+    def starts_with(self, prefix: str) -> Condition:
+        """The text of the column begins with ``prefix``, letter by letter: ``%`` and ``_`` stand for themselves.
+
+        Raises:
+            UsageError: The prefix is no text.
+        """
+        if not isinstance(prefix, str):
+            raise UsageError(f"{self}.starts_with takes a text, not {shown(prefix)}", column=dotted_name(self._path))
+        return StartsWith(column=self._path, prefix=prefix)
+
+    def _compared(self, operator: Operator, other: object) -> Comparison:
+        value = OtherColumn(column=other.path) if isinstance(other, Column) else self._constant(other)
+        return Comparison(column=self._path, operator=operator, value=value)
+
+    def _constant(self, value: object) -> object:
+        if isinstance(value, Combinable):
+            raise UsageError(f"{self} is compared with {shown(value)}, which is a condition; {NO_TRUTH}", column=dotted_name(self._path))
+        plain = python_value(value)
+        if is_missing(plain):
+            raise UsageError(
+                f"{self} is compared with {shown(value)}: NULL equals nothing, so no row would ever match; write {self}.is_null() or "
+                f"{self}.is_not_null()",
+                column=dotted_name(self._path),
+            )
+        if isinstance(plain, Mapping | set | frozenset) or (isinstance(plain, Iterable) and not isinstance(plain, str | bytes)):
+            raise UsageError(
+                f"{self} is compared with {shown(value)}, which is several values: write {self}.isin(...), or {self}.between(low, high)",
+                column=dotted_name(self._path),
+            )
+        return plain
+
+
+def col(name: str | tuple[str, ...]) -> Column:
+    """A column, to build a condition from wherever a ``where`` is taken.
+
+    >>> condition = (col("delay") > 5) & (col("carrier").isin(["UA", "B6"]) | col("box.size").is_null())
+    >>> condition
+    (col('delay') > 5) & (col('carrier').isin(['UA', 'B6']) | col('box.size').is_null())
+    >>> ~col("dest").starts_with("J")
+    ~col('dest').starts_with('J')
+
+    Args:
+        name: Name without regard to case; a field of a struct is ``s.a``. A part with dots or quotes is double-quoted
+            (``col('"odd.name"')``), or the parts are given as a tuple.
+
+    Raises:
+        UsageError: A name that cannot be read.
+    """
+    if isinstance(name, tuple):
+        if not name or not all(name) or not _are_texts(name):
+            raise UsageError(f"a column is named by its text, or by a tuple of its parts, not by {shown(name)}")
+        return Column(name if len(name) > 1 else name[0])
+    if not isinstance(name, str):
+        raise UsageError(f"a column is named by its text, or by a tuple of its parts, not by {shown(name)}")
+    parts = split_path(name)
+    return Column(parts if len(parts) > 1 else parts[0])
+
+
+def _are_texts(parts: tuple[object, ...]) -> bool:
+    return all(isinstance(part, str) for part in parts)
+
+
+def dotted_name(path: ColumnPath) -> str:
+    """The name as :func:`col` takes it."""
+    return dotted((path,) if isinstance(path, str) else path)
+
+
+def python_value(value: Any) -> object:
+    """A constant of Arrow or NumPy as Python has it; everything else as it is.
+
+    >>> import numpy as np, pyarrow as pa
+    >>> python_value(np.float32(0.5)), python_value(pa.scalar("a")), python_value(np.datetime64("2020-01-01"))
+    (0.5, 'a', datetime.date(2020, 1, 1))
+
+    Raises:
+        UsageError: A time of NumPy that Python's types cannot hold.
+    """
+    if hasattr(value, "as_py"):
+        return value.as_py()
+    if type(value).__module__ != "numpy":
+        return value
+    if type(value).__name__ == "datetime64":
+        return _python_time(value)
+    return value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+
+
+def _python_time(value: Any) -> object:
+    unit = str(value.dtype).removeprefix("datetime64[").removesuffix("]")
+    plain = value if unit in ("D", "us") else value.astype("datetime64[D]" if unit in ("Y", "M", "W") else "datetime64[us]")
+    found: object = plain.item()
+    # Beyond the years of Python's calendar it is a number.
+    if isinstance(found, int) or (found is not None and bool(plain != value)):
+        raise UsageError(f"{shown(value)} has no exact form in Python: give a datetime, a pandas.Timestamp, or SQL text")
+    return found
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value stands for NULL: None, and pandas' NaT and NA. NaN is a value."""
+    return value is None or type(value).__name__ in ("NaTType", "NAType")

@@ -1,20 +1,32 @@
-"""Row predicates: a small expression tree bound to a table's columns.
-
-SQL text is parsed with sqlglot's DuckDB dialect by :mod:`~ducklake_core.format.expressions.predicate_parser`; each engine evaluates.
-Parts that only a SQL engine can evaluate stay as :class:`SqlExpression`.
-"""
+"""Predicates and scalar expressions: small immutable trees bound to a table's columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, assert_never
 from typing import Literal as OneOf
 
+from ducklake_core.format.files.partitioning import PartitionField
 from ducklake_core.format.types.data_types import DataType
 
-if TYPE_CHECKING:
-    from ducklake_core.format.expressions.scalars import Scalar
+Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
+_OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+MOST_LEVELS = 100
+"""How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
+
+FUNCTIONS = frozenset(
+    {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
+     "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random"}
+)  # fmt: skip
+
+MOST = 1024
+"""Most values that are remembered for one condition: a list of constants may be asked about for each bucket of a partition."""
+Condition = TypeVar("Condition")
+Others = ParamSpec("Others")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +63,6 @@ class SqlExpression:
 
 
 Operand: TypeAlias = ColumnReference | Literal | SqlExpression
-Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
-
-
-_OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +203,6 @@ Predicate: TypeAlias = (
     Comparison | IsNull | InList | InRanges | StartsWith | NestedTest | Not | And | Or | Constant | ColumnReference | SqlExpression
 )
 
-MOST_LEVELS = 100
-"""How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
 
 TRUE = Constant(value=True)
 FALSE = Constant(value=False)
@@ -360,3 +366,157 @@ def _needs_sql(predicate: Predicate) -> bool:
             return isinstance(operand, SqlExpression)
         case _:
             return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A quoted string, whose type comes from what stands beside it or from the column it is assigned to."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function or an operator: one of :data:`FUNCTIONS`."""
+
+    function: str
+    arguments: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CastTo:
+    """``CAST(operand AS type)``; ``lenient`` is TRY_CAST, which gives NULL instead of an error."""
+
+    operand: Scalar
+    type: DataType
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``CASE WHEN condition THEN value ... ELSE otherwise END``."""
+
+    branches: tuple[tuple[Scalar, Scalar], ...]
+    otherwise: Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """A comparison of two scalars, as in :class:`~ducklake_core.format.expressions.predicates.Comparison`."""
+
+    left: Scalar
+    operator: Operator
+    right: Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logical:
+    """``and``, ``or``, ``not``, ``is null`` of scalars, or ``in``: whether the first is equal to one of the others."""
+
+    kind: str
+    operands: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """A predicate on columns alone, for the conditions that predicates know and scalars do not (IN, LIKE 'a%')."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """Whether a column's value is in a partition, by one key: ``text`` is the partition's value as it is stored, None for NULL."""
+
+    column: ColumnReference
+    key: PartitionField
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InZone:
+    """A scalar that is evaluated in a time zone."""
+
+    operand: Scalar
+    zone: str
+
+
+Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Compare | Logical | Test | KeyValue | InZone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """One expression as a user wrote it.
+
+    Attributes:
+        text: What the user wrote, for messages.
+        sql: The same in DuckDB's dialect over the columns that it was bound to, for engines that evaluate SQL.
+        columns: The columns that it reads.
+        scalar: What Arrow evaluates, None when it cannot.
+        obstacle: Why it cannot.
+    """
+
+    text: str
+    sql: str
+    columns: tuple[ColumnReference, ...] = ()
+    scalar: Scalar | None = None
+    obstacle: str | None = None
+
+
+def columns_of(scalar: Scalar) -> frozenset[ColumnReference]:
+    """Every column that a scalar reads."""
+    match scalar:
+        case ColumnReference():
+            return frozenset((scalar,))
+        case Literal() | Text():
+            return frozenset()
+        case Call(arguments=parts) | Logical(operands=parts):
+            return frozenset().union(*(columns_of(part) for part in parts))
+        case CastTo(operand=operand) | InZone(operand=operand):
+            return columns_of(operand)
+        case Case(branches=branches, otherwise=otherwise):
+            return frozenset().union(columns_of(otherwise), *(columns_of(part) for branch in branches for part in branch))
+        case Compare(left=left, right=right):
+            return columns_of(left) | columns_of(right)
+        case Test(predicate=predicate):
+            return references(predicate)
+        case KeyValue(column=column):
+            return frozenset((column,))
+        case _:
+            assert_never(scalar)
+
+
+def remembered(derive: Callable[Concatenate[Condition, Others], Value]) -> Callable[Concatenate[Condition, Others], Value]:
+    """Call the function once for a condition, its first argument, and each combination of other arguments, which are hashed.
+
+    Conditions are told apart by identity: they may have 100,000 constants, and the same one is asked about for every file and
+    batch. They are referred to weakly, so that nothing of them is left once the plan or scan that made them is gone; so the value
+    must not refer to the condition itself. Threads may call at once, and then derive twice. Beyond :data:`MOST` values of one condition
+    all are forgotten.
+
+    >>> class Values(list): pass
+    >>> calls = []
+    >>> total = remembered(lambda values: calls.append(len(calls)) or sum(values))
+    >>> one = Values([1, 2])
+    >>> total(one), total(one), total(Values([1, 2])), calls
+    (3, 3, 3, [0, 1])
+    """
+    found: dict[int, tuple[weakref.ref[Any], dict[tuple[Any, ...], tuple[Value]]]] = {}
+
+    @wraps(derive)
+    def call(condition: Condition, /, *others: Others.args, **named: Others.kwargs) -> Value:
+        place = id(condition)
+        held = found.get(place)
+        if held is None or held[0]() is not condition:
+            held = found[place] = (weakref.ref(condition, lambda _: found.pop(place, None)), {})
+        values, key = held[1], (*others, *named.items())
+        kept = values.get(key)
+        if kept is None:
+            kept = (derive(condition, *others, **named),)
+            if len(values) >= MOST:
+                # Not one by one: other threads change them meanwhile.
+                values.clear()
+            values[key] = kept
+        return kept[0]
+
+    return call

@@ -1,8 +1,4 @@
-"""Answers from a file's statistics whether any row may, and whether every row must, match a predicate.
-
-A predicate is evaluated over all rows at once: the answer is the set of outcomes (true, false, NULL) that rows may have.  Whatever is
-unknown widens that set, so leaving out a file is always sound (specification: ducklake_file_column_stats).
-"""
+"""Decide from a file's statistics whether any row may, or every row must, match a predicate."""
 
 from __future__ import annotations
 
@@ -12,9 +8,16 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.expressions.comparison import Domain, common_domain, domain_of, key_of, round_to_float32
-from ducklake_core.format.expressions.in_lists import any_between, sorted_keys
-from ducklake_core.format.expressions.nested_statistics import boxes_may_meet, field_question
+from ducklake_core.format.expressions.comparison import (
+    Domain,
+    are_comparable,
+    cast_of,
+    common_domain,
+    compared,
+    domain_of,
+    key_of,
+    round_to_float32,
+)
 from ducklake_core.format.expressions.predicates import (
     And,
     BoxOverlap,
@@ -37,11 +40,24 @@ from ducklake_core.format.expressions.predicates import (
     VariantIsNull,
     references,
 )
-from ducklake_core.format.expressions.ranges import branch_index, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.ranges import any_between, branch_index, sorted_keys, spans_between, spans_of_ranges
 from ducklake_core.format.files.data_files import ColumnStatistics
-from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTERVAL, JSON, TIMESTAMP_MS, TIMESTAMP_S, TIMETZ, VARIANT, DataType
-from ducklake_core.format.values.calendar_text import INFINITE_UNITS
+from ducklake_core.format.files.statistics import field_statistics, read_geometry_statistics
+from ducklake_core.format.types.data_types import (
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INTERVAL,
+    JSON,
+    TIMESTAMP_MS,
+    TIMESTAMP_S,
+    TIMETZ,
+    VARIANT,
+    DataType,
+    Field,
+)
 from ducklake_core.format.values.leaf_values import from_text
+from ducklake_core.format.values.temporal import INFINITE_UNITS
 
 _WITHOUT_STATISTICS = (TIMETZ, INTERVAL, VARIANT)
 # Every type may become json, and bounds keep the order of the old type: 5 to 10 holds 7, "5" to "10" does not.
@@ -51,6 +67,12 @@ _STEPS: dict[DataType, int] = {TIMESTAMP_S: 1_000_000, TIMESTAMP_MS: 1000}
 _NAN_KEY = (True, 0.0)
 # From so many operands of an OR on, those that bounds rule out are found by a search.
 _MANY = 16
+
+_BOX_ERROR = 1e-6
+"""DuckDB rounds the sides of boxes to the nearest of six digits."""
+
+# Bounds of these say nothing of the order of values; see format/expressions/pruning.py.
+_WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,3 +359,115 @@ def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistic
     true = _at_most(prefix, found.high) and (found.low is None or found.low <= prefix or found.low.startswith(prefix))
     within = found.low is not None and found.high is not None and found.low.startswith(prefix) and found.high.startswith(prefix)
     return Outcomes(true=true, false=not within, null=found.may_be_null)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldQuestion:
+    """A condition on the values of one field as if they were a column, with its statistics."""
+
+    predicate: Predicate
+    statistics: Mapping[int, ColumnStatistics]
+    record_count: int
+
+
+def field_question(test: VariantComparison, found: ColumnStatistics | None) -> FieldQuestion | None:
+    """What is to be asked of the statistics of a field; None where nothing is known, or they do not decide.
+
+    Args:
+        test: The condition.
+        found: Statistics of the variant.
+    """
+    field, right = test.left, test.right
+    path = tuple(step if isinstance(step, str) else None for step in field.path)
+    known = None if found is None else field_statistics(found.extra_stats, path)
+    if known is None or known.entries is None or known.null_count is None:
+        return None
+    column = ColumnReference(column_id=0, path=("value",), type=known.type)
+    if field.cast is not None:
+        function = cast_of(column, field.cast, is_try=field.lenient)
+        predicate = None if function is None else compared(function, test.operator, right)
+    else:
+        # A comparison of other types is an error, and not for statistics to hide.
+        comparable = are_comparable(known.type, right.type)
+        predicate = Comparison(left=column, operator=test.operator, right=right) if comparable else None
+    if predicate is None:
+        return None
+    statistics = ColumnStatistics(
+        column_id=0,
+        column_size_bytes=0,
+        value_count=known.value_count,
+        null_count=known.null_count,
+        min_value=known.min_value,
+        max_value=known.max_value,
+        contains_nan=known.contains_nan,
+    )
+    return FieldQuestion(predicate=predicate, statistics={0: statistics}, record_count=known.entries)
+
+
+def boxes_may_meet(test: BoxOverlap, found: ColumnStatistics | None) -> bool:
+    """Whether the box about all geometries of a file may share a place with that of the condition."""
+    if test.box is None:
+        return False
+    held = None if found is None else read_geometry_statistics(found.extra_stats)
+    if held is None:
+        return True
+    bounds = {axis: (low, high) for axis, low, high in held.bounds}
+    low_x, low_y, high_x, high_y = test.box
+    sides = ((bounds.get("x"), low_x, high_x), (bounds.get("y"), low_y, high_y))
+    return all(side is not None and side[0] - _BOX_ERROR <= high and low <= side[1] + _BOX_ERROR for side, low, high in sides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRange:
+    """Bounds of one column in a set of rows: every value that is not NULL lies between the bounds, both included.
+
+    Attributes:
+        low: Lower bound in the column's Python form (format/values/leaf_values.py); None for unbounded. Likewise ``high``.
+        has_values: False when all rows are NULL in this column.
+    """
+
+    low: object = None
+    high: object = None
+    has_values: bool = True
+
+
+def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record_count: int, *, with_floats: bool = False) -> ValueRange:
+    """Combine what several sources say about a column of a file, for instance its partition values and its statistics.
+
+    >>> from ducklake_core.format.types.data_types import INT32
+    >>> column = Field(id=1, name="i", type=INT32)
+    >>> known = ColumnStatistics(column_id=1, column_size_bytes=0, value_count=2, null_count=0, min_value="3", max_value="9")
+    >>> range_of(column, {"statistics": known, "partition": None}, 2)
+    ValueRange(low=3, high=9, has_values=True)
+
+    Args:
+        found: What each source knows, None for nothing.
+        record_count: Rows of the file.
+        with_floats: Whether columns of floats have bounds: those of sources that say they have no NaN.
+    """
+    low: Any = None
+    high: Any = None
+    for one in found.values():
+        if one is None or not column.is_leaf or (column.type in _WITHOUT_RANGE and column.type not in FLOATS):
+            continue
+        if one.value_count == 0 and one.null_count == record_count > 0:
+            return ValueRange(has_values=False)
+        if column.type in FLOATS and not (with_floats and one.contains_nan is False):
+            continue
+        least, greatest = _value(one.min_value, column), _value(one.max_value, column)
+        if least is not None and greatest is not None and least > greatest:
+            continue
+        low = least if low is None or (least is not None and least > low) else low
+        high = greatest if high is None or (greatest is not None and greatest < high) else high
+    if low is not None and high is not None and low > high:
+        return ValueRange()
+    return ValueRange(low=low, high=high)
+
+
+def _value(text: str | None, column: Field) -> Any:
+    if text is None:
+        return None
+    try:
+        return from_text(text, column.type)
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None

@@ -1,35 +1,48 @@
-"""Sets of values of one column as ascending ranges, and conditions as such sets: what long chains of OR and AND fold into."""
+"""Fold chains of AND and OR over one column into ascending ranges of values."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, TypeAlias
 
-from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, common_domain, domain_of, fit, key_of
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format.expressions.comparison import FLIPPED, Domain, Fitted, common_domain, domain_of, fit, key_of
 from ducklake_core.format.expressions.predicates import (
+    MOST_LEVELS,
     And,
     ColumnReference,
     Comparison,
     InList,
     InRanges,
     Literal,
+    Not,
     Operator,
     Or,
     Predicate,
     Range,
     StartsWith,
     conjunction,
+    disjunction,
+    negation,
+    remembered,
+    walk,
 )
-from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
 _Edge: TypeAlias = tuple[int, Any, int]
 # Edges order as the values do: nothing is below the first start, nothing above the last end, and keys are compared in between only.
 _FIRST: _Edge = (0, 0, 0)
 _LAST: _Edge = (1, 0, 0)
+
+# Fewer ranges than this stay comparisons, which every engine can push down to its files.
+_LEAST_RANGES = 8
+# Two comparisons are a range already.
+_LEAST_COMPARISONS = 3
+# Predicates of no more parts than this are taken as they were built.
+_SMALL = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,3 +308,190 @@ def branch_index(predicate: Or) -> BranchIndex | None:
         places=tuple(place for _, place in entries),
         are_points=all(span.is_point for span, _ in entries),
     )
+
+
+def any_of(predicates: Iterable[Predicate]) -> Predicate:
+    """Any of the predicates, as short as it can be said."""
+    whole = disjunction(predicates)
+    if not isinstance(whole, Or):
+        return whole
+    lists: dict[ColumnReference, list[InList]] = {}
+    for operand in whole.operands:
+        found = _as_list(operand)
+        if found is not None:
+            lists.setdefault(found.operand, []).append(found)
+    rest = [operand for operand in whole.operands if _as_list(operand) is None]
+    joined = [_one_list(column, found) for column, found in lists.items()]
+    return disjunction(_with_ranges([*joined, *rest]))
+
+
+def _as_list(predicate: Predicate) -> InList | None:
+    match predicate:
+        case Comparison(left=ColumnReference() as column, operator="=", right=Literal() as literal) if literal.value is not None:
+            return InList(operand=column, values=(literal,))
+        case Comparison(left=Literal() as literal, operator="=", right=ColumnReference() as column) if literal.value is not None:
+            return InList(operand=column, values=(literal,))
+        case InList():
+            return predicate
+        case _:
+            return None
+
+
+def _one_list(column: ColumnReference, lists: list[InList]) -> Predicate:
+    values = tuple(dict.fromkeys(value for one in lists for value in one.values))
+    has_null = any(one.has_null for one in lists)
+    if len(lists) == 1 and len(values) == 1 and not has_null:
+        return Comparison(left=column, operator="=", right=values[0])
+    return InList(operand=column, values=values, has_null=has_null)
+
+
+def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
+    """The operands of an OR, those about the ranges of one column as one where they are many."""
+    sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
+    for place, operand in enumerate(operands):
+        known = spans_of(operand)
+        if known is not None:
+            sets.setdefault(known[0], []).append((place, known[1]))
+    gone: dict[int, Predicate | None] = {}
+    for column, found in sets.items():
+        few = len(found) < _LEAST_RANGES and not any(isinstance(operands[place], InRanges) for place, _ in found)
+        if len(found) < 2 or few:
+            continue
+        gone |= {place: None for place, _ in found}
+        gone[found[0][0]] = in_spans(column, united(span for _, spans in found for span in spans))
+    kept = [gone.get(place, operand) for place, operand in enumerate(operands)]
+    return [operand for operand in kept if operand is not None]
+
+
+def all_of(predicates: Iterable[Predicate]) -> Predicate:
+    """All of the predicates, as short as it can be said."""
+    whole = conjunction(predicates)
+    if not isinstance(whole, And) or len(whole.operands) < _LEAST_COMPARISONS:
+        return whole
+    excluded: dict[ColumnReference, list[tuple[int, InList]]] = {}
+    sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
+    for place, operand in enumerate(whole.operands):
+        not_in = _as_excluded_list(operand)
+        known = spans_of(operand) if not_in is None and isinstance(operand, Comparison | InRanges) else None
+        if not_in is not None:
+            excluded.setdefault(not_in.operand, []).append((place, not_in))
+        elif known is not None:
+            sets.setdefault(known[0], []).append((place, known[1]))
+    changed: dict[int, Predicate | None] = {}
+    for column, lists in excluded.items():
+        if len(lists) > 1:
+            changed |= {place: None for place, _ in lists}
+            changed[lists[0][0]] = negation(_one_list(column, [one for _, one in lists]))
+    for column, found in sets.items():
+        if len(found) >= _LEAST_COMPARISONS:
+            changed |= {place: None for place, _ in found}
+            changed[found[0][0]] = in_spans(column, common([spans for _, spans in found]))
+    kept = [changed.get(place, operand) for place, operand in enumerate(whole.operands)]
+    return conjunction(operand for operand in kept if operand is not None)
+
+
+def _as_excluded_list(predicate: Predicate) -> InList | None:
+    match predicate:
+        case Comparison(operator="<>"):
+            return _as_list(replace(predicate, operator="="))
+        case Not(operand=InList() as found):
+            return found
+        case _:
+            return None
+
+
+def normalized(predicate: Predicate) -> Predicate:
+    """A predicate that was built by hand, flat and short; built without recursion, however it is nested.
+
+    Raises:
+        UsageError: AND, OR and NOT alternate on more than :data:`~ducklake_core.format.expressions.predicates.MOST_LEVELS` levels.
+    """
+    if _is_small(predicate):
+        return predicate
+    work: list[Predicate | tuple[type, int]] = [predicate]
+    done: list[tuple[Predicate, int]] = []
+    while work:
+        item = work.pop()
+        if isinstance(item, tuple):
+            kind, count = item
+            parts = done[len(done) - count :]
+            del done[len(done) - count :]
+            depth = 1 + max((depth for _, depth in parts), default=0)
+            if depth > MOST_LEVELS:
+                raise UsageError(f"the condition is nested too deeply: AND, OR and NOT may alternate on at most {MOST_LEVELS} levels")
+            operands = [part for part, _ in parts]
+            done.append((negation(operands[0]) if kind is Not else any_of(operands) if kind is Or else all_of(operands), depth))
+        elif isinstance(item, And | Or):
+            operands = _flat(item)
+            work += [(type(item), len(operands)), *reversed(operands)]
+        elif isinstance(item, Not):
+            inner, negations = item.operand, 1
+            while isinstance(inner, Not):
+                inner, negations = inner.operand, negations + 1
+            work += [(Not, 1), inner] if negations % 2 else [inner]
+        else:
+            done.append((item, 1))
+    return done[0][0]
+
+
+def _is_small(predicate: Predicate) -> bool:
+    """Whether it has a few parts only, so that it cannot be deep either."""
+    return next(islice(walk(predicate), _SMALL, None), None) is None
+
+
+def _flat(chain: And | Or) -> list[Predicate]:
+    kind, found, waiting = type(chain), list[Predicate](), list[Predicate]([chain])
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, And | Or) and type(item) is kind:
+            waiting += reversed(item.operands)
+        else:
+            found.append(item)
+    return found
+
+
+@remembered
+def sorted_keys(predicate: InList, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
+    """Keys of the constants that are not NULL, ascending, by the domain in which each compares with the column (None: in none)."""
+    return {
+        domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
+        for domain, found in _by_domain(predicate.values, column_type).items()
+    }
+
+
+def _by_domain(values: Sequence[Literal], column_type: DataType) -> dict[Domain | None, list[Literal]]:
+    found: dict[Domain | None, list[Literal]] = {}
+    for literal in values:
+        if literal.value is not None:
+            found.setdefault(common_domain(column_type, literal.type), []).append(literal)
+    return found
+
+
+def any_between(keys: Sequence[Any], low: Any, high: Any) -> bool:
+    """Whether one of the ascending keys is at least ``low`` and at most ``high``; None is no bound.
+
+    >>> any_between([1, 5, 9], 2, 4), any_between([1, 5, 9], 2, 5), any_between([1, 5, 9], None, 0), any_between([], None, None)
+    (False, True, False, False)
+    """
+    index = 0 if low is None else bisect_left(keys, low)
+    return index < len(keys) and (high is None or bool(keys[index] <= high))
+
+
+def ranges(values: Sequence[Literal], column_type: DataType, most: int) -> list[tuple[Literal, Literal]]:
+    """Ranges, at most so many for a domain, that hold all constants that are not NULL: first and last of each, alike for a single one.
+
+    >>> from ducklake_core.format.types.data_types import INT32
+    >>> found = ranges([Literal(value=n, type=INT32) for n in (9, 1, 5, 6, 2)], INT32, 2)
+    >>> [(low.value, high.value) for low, high in found]
+    [(1, 5), (6, 9)]
+    """
+    found: list[tuple[Literal, Literal]] = []
+    for domain, literals in _by_domain(values, column_type).items():
+        if domain is None or len(literals) <= most:
+            found += [(literal, literal) for literal in literals]
+            continue
+        keyed = sorted(((key_of(literal.value, literal.type, domain), literal) for literal in literals), key=lambda pair: pair[0])
+        size = -(-len(keyed) // most)
+        chunks = (keyed[start : start + size] for start in range(0, len(keyed), size))
+        found += [(chunk[0][1], chunk[-1][1]) for chunk in chunks]
+    return found

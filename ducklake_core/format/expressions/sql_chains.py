@@ -1,11 +1,4 @@
-"""Conditions joined by AND, OR and NOT, as sqlglot's trees of little depth, however many terms and parentheses they have.
-
-sqlglot's parser goes down some twenty calls for every parenthesis, and makes of a chain a tree that is as deep as the chain is long.
-So the text is cut at its connectors first, by its tokens and without recursion: chains become balanced trees, parentheses around
-conditions vanish, and only what stands between connectors is left to sqlglot.
-
-    a = 1 OR (b = 2 AND f(c)) OR d = 3        chain of OR: [a = 1] [chain of AND: [b = 2] [f(c)]] [d = 3]
-"""
+"""Parse long chains of AND, OR and NOT into shallow trees, and constants into literals."""
 
 from __future__ import annotations
 
@@ -13,19 +6,35 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal as OneOf
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.predicates import MOST_LEVELS
-from ducklake_core.format.expressions.sql_constants import unwrapped
+from ducklake_core.format.expressions.comparison import infinity_of, integer_range
+from ducklake_core.format.expressions.literals import number_literal, text_literal, to_scale
+from ducklake_core.format.expressions.predicates import MOST_LEVELS, Literal
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INTEGERS,
+    JSON,
+    PRIMITIVES,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPS,
+    TIMESTAMPTZ,
+    DataType,
+    DecimalType,
+)
+from ducklake_core.format.values.temporal import instant
 
 MOST_BRACKETS = 30
 """How many parentheses, function calls and CASEs may stand within each other between two connectors."""
-
 _Kind: TypeAlias = OneOf["and", "or", "atom"]
 _CLOSERS = {
     TokenType.L_PAREN: TokenType.R_PAREN,
@@ -49,6 +58,26 @@ _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
 _BEFORE_OPERANDS = frozenset(
     {*_COMPARISONS, TokenType.L_PAREN, TokenType.COMMA, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DPIPE}
 )
+
+TYPE_NAMES = {
+    "INT": "int32", "TINYINT": "int8", "SMALLINT": "int16", "BIGINT": "int64", "INT128": "int128", "UTINYINT": "uint8",
+    "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64", "UINT128": "uint128", "FLOAT": "float32", "DOUBLE": "float64",
+    "BOOLEAN": "boolean", "DATE": "date", "TIME": "time", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp",
+    "TIMESTAMP_S": "timestamp_s", "TIMESTAMP_MS": "timestamp_ms", "TIMESTAMP_NS": "timestamp_ns", "TIMESTAMPTZ": "timestamptz",
+    "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
+}  # fmt: skip
+
+_REFUSED: dict[type, str] = {
+    exp.Query: "a subquery",
+    exp.Exists: "a subquery",
+    exp.AggFunc: "an aggregate",
+    exp.Window: "a window function",
+    exp.Placeholder: "a placeholder",
+    exp.Parameter: "a parameter",
+    exp.Alias: "an alias",
+    exp.Star: "a star",
+    exp.Rand: "a random value",
+}
 
 
 class _Unsplit(Exception):  # noqa: N818 - never leaves this module
@@ -322,3 +351,160 @@ def _negated(part: _Part) -> _Part:
     node = _operand(part)
     # Two negations are none.
     return _Part("atom", [node.this if isinstance(node, exp.Not) else exp.Not(this=node)])
+
+
+def parse_text(text: str, what: str = "condition") -> exp.Expression:
+    """One condition or expression over the columns of a row, as sqlglot's tree.
+
+    Raises:
+        UsageError: Unreadable text, several statements, or something that is no expression over one row.
+    """
+    statements = parse_chain(text, what)
+    if len(statements) != 1:
+        raise UsageError(f"{shown(text)} must be exactly one SQL {what}, not {len(statements)}")
+    root = statements[0]
+    kinds = set()
+    for node in nodes_of(root, text, what):
+        if node.error_messages():
+            raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
+        kinds.add(type(node))
+    for refused, name in _REFUSED.items():
+        if any(issubclass(kind, refused) for kind in kinds):
+            raise UsageError(f"the {what} {shown(text)} holds {name}; only the columns of one row can be used")
+    if not isinstance(root, exp.Condition):
+        raise UsageError(f"{shown(text)} is not a SQL {what}")
+    return root
+
+
+def conjuncts(text: str) -> list[str]:
+    """The conditions that a condition joins by AND, as SQL."""
+    found: list[str] = []
+    waiting = [parse_text(text)]
+    while waiting:
+        node = unwrapped(waiting.pop())
+        if isinstance(node, exp.And):
+            waiting += [node.expression, node.this]
+        else:
+            found.append(node.sql(dialect="duckdb"))
+    return found
+
+
+def equal_sides(text: str) -> tuple[str, str] | None:
+    """Both sides of an equality, as SQL; None for any other condition."""
+    node = unwrapped(parse_text(text))
+    return (node.this.sql(dialect="duckdb"), node.expression.sql(dialect="duckdb")) if isinstance(node, exp.EQ) else None
+
+
+def column_path(node: exp.Expression) -> tuple[str, ...] | None:
+    """Names of a column or of a field of structs, None when the node is something else."""
+    node = unwrapped(node)
+    match node:
+        case exp.Column() if not isinstance(node.this, exp.Star):
+            return tuple(part.name for part in node.parts)
+        case exp.Dot() if isinstance(node.expression, exp.Identifier):
+            return _extended(node.this, node.expression.name)
+        case exp.Bracket() if len(node.expressions) == 1 and _is_text(node.expressions[0]):
+            return _extended(node.this, node.expressions[0].name)
+        case exp.StructExtract() if _is_text(node.expression):
+            return _extended(node.this, node.expression.name)
+        case _:
+            return None
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _extended(node: exp.Expression, name: str) -> tuple[str, ...] | None:
+    base = column_path(node)
+    return None if base is None else (*base, name)
+
+
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """The node inside its parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+class QuotedText(NamedTuple):
+    """A quoted string whose type comes from what it is compared with."""
+
+    text: str
+
+
+def constant_of(node: exp.Expression) -> QuotedText | Literal | None:
+    """The constant that a node spells, None when it is none or only an engine can compute it."""
+    node = unwrapped(node)
+    match node:
+        case exp.Literal() if node.is_string:
+            return QuotedText(node.name)
+        case exp.Literal():
+            return number_literal(node.name)
+        case exp.Neg() if isinstance(unwrapped(node.this), exp.Literal) and not unwrapped(node.this).is_string:
+            return number_literal("-" + unwrapped(node.this).name)
+        case exp.Boolean():
+            return Literal(value=bool(node.this), type=BOOLEAN)
+        case exp.Null():
+            return Literal(value=None, type=BOOLEAN)
+        case exp.Cast() if not isinstance(node, exp.TryCast):
+            inner, target = constant_of(node.this), data_type_of(node.to)
+            return None if inner is None or target is None else _cast(inner, target)
+        case _:
+            return None
+
+
+def data_type_of(node: exp.DataType) -> DataType | None:
+    """The type that a cast names, None for one that is not a table's leaf type."""
+    name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
+    if name == "DECIMAL":
+        sizes = [int(part.name) for part in node.expressions] or [18, 3]
+        return DecimalType(precision=sizes[0], scale=sizes[1] if len(sizes) > 1 else 0)
+    return PRIMITIVES.get(TYPE_NAMES.get(name, ""))
+
+
+def zoned(constant: Literal) -> Literal | None:
+    """Return the instant at which a date or timestamp begins in the effective time zone, None for other types and for no instant."""
+    value = constant.value
+    if not isinstance(value, int) or (constant.type != DATE and constant.type not in TIMESTAMPS):
+        return None
+    if constant.type == TIMESTAMPTZ:
+        return constant
+    if abs(value) >= infinity_of(constant.type):
+        limit = infinity_of(TIMESTAMPTZ)
+        return Literal(value=limit if value > 0 else -limit, type=TIMESTAMPTZ)
+    if constant.type == TIMESTAMP_NS and value % 1000:
+        return None
+    wall = value * 86_400_000_000 if constant.type == DATE else value // 1000 if constant.type == TIMESTAMP_NS else value
+    moment = instant(wall) if abs(wall) < infinity_of(TIMESTAMPTZ) else None
+    return None if moment is None or abs(moment) >= infinity_of(TIMESTAMPTZ) else Literal(value=moment, type=TIMESTAMPTZ)
+
+
+def _is_exact_number(data_type: DataType) -> bool:
+    """Whether values of a type are integers or decimals; days and microseconds are not."""
+    return data_type in INTEGERS or isinstance(data_type, DecimalType)
+
+
+def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
+    """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
+    if isinstance(constant, QuotedText):
+        # Whether a text is JSON is looked at where it is cast.
+        return None if target == JSON else text_literal(constant.text, target)
+    value = constant.value
+    if value is None or constant.type == target:
+        return Literal(value=value, type=target)
+    if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
+        return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
+    if target == TIMESTAMPTZ:
+        return zoned(constant)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not _is_exact_number(constant.type):
+        return None
+    if target in INTEGERS:
+        whole, (low, high) = int(Decimal(value).to_integral_value(rounding=ROUND_HALF_UP)), integer_range(target)
+        return Literal(value=whole, type=target) if low <= whole <= high else None
+    if isinstance(target, DecimalType):
+        try:
+            return Literal(value=to_scale(Decimal(value), target), type=target)
+        except ValueError:
+            return None
+    return text_literal(str(value), target) if target in FLOATS else None

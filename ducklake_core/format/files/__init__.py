@@ -1,1 +1,6 @@
-"""Files as the catalog describes them: paths, statistics, partition values, mappings, keys."""
+"""Files as the catalog describes them.
+
+``data_files`` holds data files and delete files, ``statistics`` their column statistics, ``inlined_rows`` rows that need no file.
+``paths`` builds paths and decides which ones a lake may name, ``partitioning`` describes partition keys, ``name_mapping`` maps columns
+of files that other programs wrote.
+"""

@@ -1,14 +1,15 @@
-"""Data files, delete files and their statistics, as the catalog knows them (specification: ducklake_data_file,
-ducklake_delete_file, ducklake_file_column_stats)."""
+"""Data files, delete files and their history as the catalog knows them (specification: ducklake_data_file)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ducklake_core.errors import CatalogCorruptError
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 
 ROW_ID_FIELD_ID = 2147483540
 SNAPSHOT_ID_FIELD_ID = 2147483539
@@ -16,9 +17,13 @@ ROW_ID_COLUMN = "_ducklake_internal_row_id"
 SNAPSHOT_ID_COLUMN = "_ducklake_internal_snapshot_id"
 DELETE_PATH_FIELD_ID = 2147483646
 DELETE_POSITION_FIELD_ID = 2147483645
-
 _PARTIAL_MAX = re.compile(r"partial_max:\d+", re.ASCII)
 _ROW_COUNTS = re.compile(r"\d+:\d+(\|\d+:\d+)*", re.ASCII)
+
+KEY_BYTES = 16
+"""Length of new keys, which is what DuckDB makes."""
+_LENGTHS = (16, 24, 32)
+_WRAPPED = "kek"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,3 +191,69 @@ def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ..
         if after[0] <= before[0] or after[1] < before[1]:
             raise CatalogCorruptError(f"the counts of rows by snapshot {partial_file_info!r} do not grow")
     return counts
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionKey:
+    """A key that travels with the file it opens, to executors too, and shows itself in no repr and no message.
+
+    Attributes:
+        base64_text: The key as in ``encryption_key`` of ``ducklake_data_file`` and ``ducklake_delete_file``.
+
+    >>> EncryptionKey("AAECAwQFBgcICQoLDA0ODw==")
+    EncryptionKey(***)
+    >>> EncryptionKey("AAECAwQFBgcICQoLDA0ODw==").raw("f.parquet").hex()
+    '000102030405060708090a0b0c0d0e0f'
+    """
+
+    base64_text: str = field(repr=False)
+
+    @classmethod
+    def random(cls) -> EncryptionKey:
+        """A new key for the files of one write."""
+        return cls(base64.b64encode(os.urandom(KEY_BYTES)).decode("ascii"))
+
+    def raw(self, where: str) -> bytes:
+        """The key itself: 16, 24 or 32 bytes.
+
+        Args:
+            where: The file, for messages.
+
+        Raises:
+            CatalogCorruptError: The text is not the base64 of an AES key.
+            UnsupportedFeatureError: The key is itself encrypted.
+        """
+        prefix, separator, _ = self.base64_text.partition(":")
+        if separator and prefix.startswith(_WRAPPED):
+            raise UnsupportedFeatureError(
+                f"the encryption key of {where} is itself encrypted (KEY_ENCRYPTION_KEY), which is not supported", path=where
+            )
+        try:
+            key = base64.b64decode(self.base64_text, validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) not in _LENGTHS:
+            # Without the cause: it may quote the text.
+            raise CatalogCorruptError(f"the encryption key of {where} in the catalog is not the base64 text of an AES key", path=where)
+        return key
+
+    def __repr__(self) -> str:
+        return "EncryptionKey(***)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteHistory:
+    """Everything that ever deleted rows of a data file.
+
+    Attributes:
+        file: The data file, live or not, with every delete file it has, ended ones too.
+        inlined: (position, snapshot) of the deletes that the catalog holds.
+    """
+
+    file: DataFile
+    inlined: tuple[tuple[int, int], ...] = ()
+
+
+def deleted_count(file: DataFile) -> int:
+    """Deleted rows of a file, as the catalog counts them."""
+    return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)

@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.statistics import COMPARED_AS_TEXT
-from ducklake_core.format.types.arrow_types import ArrowArray
 from ducklake_core.format.types.data_types import INTERVAL, VARIANT, Field, ListType, MapType, PrimitiveType, StructType
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.values.leaf_cast import cast_leaf
+from ducklake_core.format.types.schema import ArrowArray, Schema
+from ducklake_core.format.values.arrow_cast import cast_leaf
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_cast_text
 
 MOST_BYTES = 16 * 2**20

@@ -1,28 +1,41 @@
-"""File statistics: bounds cut as DuckDB cuts them, and the check of what writers report (specification: Statistics)."""
+"""Statistics of files and tables: bounds, variant fields and geometries (specification: Statistics)."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any, TypeAlias
 
-from ducklake_core.errors import CorruptFileError, SchemaError
+import numpy as np
+
+from ducklake_core.errors import CorruptFileError, DuckLakeError, SchemaError
 from ducklake_core.format.files.data_files import ColumnStatistics, WrittenFile
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.types.data_types import BLOB, FLOATS, JSON, VARCHAR, DataType, Field, StructType
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import ArrowArray, Schema, parse_leaf_type
 from ducklake_core.format.values.value_text import from_text, order_key
+from ducklake_core.format.values.wkb import geometry_parts
+
+Path: TypeAlias = tuple[str | None, ...]
+_ROOT = "root"
+_ELEMENT = "element"
 
 BOUND_BYTES = 256
 """Longest string or blob that is kept whole as a bound."""
-
 COMPARED_AS_TEXT = frozenset({"varchar", "json", "blob", "uuid", "interval"})
 """Types whose table-wide bounds DuckDB compares as texts."""
-
 _SURROGATES = range(0xD800, 0xE000)
 _PART_OF_BYTE = re.compile(r"\\x?[0-9A-Fa-f]?$")
 # "[" and "~" are followed by a backslash and DEL, which the text of a blob does not have.
 _LAST_SMALL_CHARACTER = re.compile(r"((?:\\x..|[^\\])*)([ -Z\]-}])")
+
+_AXES = "xyzm"
+_STEP = Decimal("0.000001")
+_EXACT = Context(prec=400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,3 +215,266 @@ def _verify_bounds(file: WrittenFile, leaf: Field, minimum: str, maximum: str) -
 
 def _fault(file: WrittenFile, reason: str) -> CorruptFileError:
     return CorruptFileError(f"the report on written file {file.path!r} cannot be right: {reason}", path=file.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldStatistics:
+    """What is known of one field.
+
+    Attributes:
+        path: Names of fields from the variant down; None is the element of an array.
+        type: Of all its values.
+        entries: Values, and entries of rows that have none.
+        null_count: The latter.
+        min_value: Least value as statistics text; None when there is none, or it is not known.
+        max_value: Likewise the greatest.
+        contains_nan: For floats alone.
+        column_size_bytes: Compressed bytes of the column of its own; 0 where it has none.
+    """
+
+    path: Path
+    type: DataType
+    entries: int | None
+    null_count: int | None
+    min_value: str | None = None
+    max_value: str | None = None
+    contains_nan: bool | None = None
+    column_size_bytes: int = 0
+
+    @property
+    def value_count(self) -> int | None:
+        """How many values there are."""
+        return None if self.entries is None or self.null_count is None else self.entries - self.null_count
+
+
+def path_text(path: Path) -> str:
+    """A path as the catalog spells it.
+
+    >>> path_text(()), path_text(("a", "b.c")), path_text((None, 'q"x'))
+    ('root', '"a"."b.c"', 'element."q""x"')
+    """
+    return ".".join(_ELEMENT if name is None else '"' + name.replace('"', '""') + '"' for name in path) or _ROOT
+
+
+def parse_path(text: str) -> Path:
+    """The path that the catalog spells.
+
+    >>> parse_path("root"), parse_path('"a"."b.c"'), parse_path('element."q""x"')
+    ((), ('a', 'b.c'), (None, 'q"x'))
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text == _ROOT:
+        return ()
+    found: list[str | None] = []
+    rest = text
+    while True:
+        if rest.startswith(_ELEMENT):
+            found.append(None)
+            rest = rest[len(_ELEMENT) :]
+        elif rest.startswith('"'):
+            name, rest = _quoted(rest)
+            found.append(name)
+        else:
+            raise ValueError(f"{text!r} is no path of a variant")
+        if not rest:
+            return tuple(found)
+        if not rest.startswith("."):
+            raise ValueError(f"{text!r} is no path of a variant")
+        rest = rest[1:]
+
+
+def _quoted(text: str) -> tuple[str, str]:
+    """A quoted name, and what follows."""
+    place = 1
+    while True:
+        place = text.find('"', place)
+        if place < 0:
+            raise ValueError(f"{text!r} is no path of a variant")
+        if not text.startswith('""', place):
+            return text[1:place].replace('""', '"'), text[place + 1 :]
+        place += 2
+
+
+def to_json(fields: Sequence[FieldStatistics]) -> str | None:
+    """The text for the catalog; None for no field, which is how DuckDB says so."""
+    return json.dumps([_entry(field) for field in fields], ensure_ascii=False, separators=(",", ":")) if fields else None
+
+
+def _entry(field: FieldStatistics) -> dict[str, object]:
+    found: dict[str, object | None] = {
+        "field_name": path_text(field.path),
+        "shredded_type": str(field.type),
+        "null_count": field.null_count,
+        "min": field.min_value,
+        "max": field.max_value,
+        "num_values": field.entries,
+        "contains_nan": field.contains_nan,
+        "column_size_bytes": field.column_size_bytes,
+        # DuckDB says so of fields without a value too.
+        "any_valid": True,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def read_field_statistics(text: object) -> tuple[FieldStatistics, ...]:
+    """The entries in a cell of the catalog; those that cannot be read are left out, and so are unknown."""
+    if not isinstance(text, str):
+        return ()
+    try:
+        held: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    entries = [_read(entry) for entry in held] if isinstance(held, list) else []
+    return tuple(entry for entry in entries if entry is not None)
+
+
+def field_statistics(text: object, path: Path) -> FieldStatistics | None:
+    """What a cell of the catalog says of one field, None for nothing."""
+    return next((field for field in read_field_statistics(text) if field.path == path), None)
+
+
+def _read(held: Any) -> FieldStatistics | None:
+    try:
+        path, found = parse_path(held["field_name"]), parse_leaf_type(held["shredded_type"])
+        counts = [held.get("num_values"), held.get("null_count")]
+        bounds = [held.get("min"), held.get("max")]
+        nan, size = held.get("contains_nan"), held.get("column_size_bytes", 0)
+    except (DuckLakeError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if not all(count is None or (isinstance(count, int) and count >= 0) for count in (*counts, size)):
+        return None
+    if not all(bound is None or isinstance(bound, str) for bound in bounds) or not (nan is None or isinstance(nan, bool)):
+        return None
+    return FieldStatistics(
+        path=path, type=found, entries=counts[0], null_count=counts[1], min_value=bounds[0], max_value=bounds[1], contains_nan=nan,
+        column_size_bytes=size or 0,
+    )  # fmt: skip
+
+
+def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple[FieldStatistics, ...]:
+    """What is known of all parts together: the fields that each of them knows, with one type."""
+    merged: dict[Path, FieldStatistics] | None = None
+    for part in parts:
+        found = {field.path: field for field in part}
+        if merged is None:
+            merged = found
+            continue
+        pairs = [(before, found[path]) for path, before in merged.items() if path in found]
+        merged = {before.path: _merged(before, new) for before, new in pairs if before.type == new.type}
+    return tuple((merged or {}).values())
+
+
+def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
+    """Bounds of both; a side without values has none to add."""
+    sides = [side for side in (one, other) if side.value_count != 0]
+    low = _extreme([side.min_value for side in sides], one.type, least=True)
+    high = _extreme([side.max_value for side in sides], one.type, least=False)
+    return replace(
+        one,
+        entries=None if one.entries is None or other.entries is None else one.entries + other.entries,
+        null_count=None if one.null_count is None or other.null_count is None else one.null_count + other.null_count,
+        min_value=low,
+        max_value=high,
+        contains_nan=None if None in (one.contains_nan, other.contains_nan) else bool(one.contains_nan or other.contains_nan),
+        column_size_bytes=one.column_size_bytes + other.column_size_bytes,
+    )
+
+
+def _extreme(texts: Sequence[str | None], data_type: DataType, *, least: bool) -> str | None:
+    known = [text for text in texts if text is not None]
+    if len(known) < len(texts) or not known:
+        return None
+    try:
+        return (min if least else max)(known, key=lambda text: order_key(from_text(text, data_type)))
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeometryStatistics:
+    """Statistics of some geometries; without any field set, there is none but NULL.
+
+    Attributes:
+        bounds: Least and greatest coordinate by axis, for the axes ``x``, ``y``, ``z`` and ``m`` that any geometry has.
+        types: Names of the types of geometry, such as ``point`` and ``polygon_z``.
+    """
+
+    bounds: tuple[tuple[str, float, float], ...] = ()
+    types: frozenset[str] = frozenset()
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the catalog can hold the bounds; DuckDB has no text for infinite ones."""
+        return all(math.isfinite(bound) for _, low, high in self.bounds for bound in (low, high))
+
+    def to_json(self) -> str:
+        """The text for the catalog, in the form that DuckDB reads.
+
+        Bounds have six decimals there. They are rounded outwards: rounded to the nearest they would leave geometries outside.
+
+        >>> GeometryStatistics(bounds=(("x", -1.0000004, 2.0000004), ("y", 0.5, 0.5)), types=frozenset({"point"})).to_json()[:83]
+        '{"bbox": {"xmin": -1.000001, "xmax": 2.000001, "ymin": 0.500000, "ymax": 0.500000, '
+        """
+        found = {axis: (low, high) for axis, low, high in self.bounds}
+        texts = []
+        for axis in _AXES:
+            low, high = found.get(axis, (None, None))
+            texts += [f'"{axis}min": {_text(low, ROUND_FLOOR)}', f'"{axis}max": {_text(high, ROUND_CEILING)}']
+        types = ", ".join(json.dumps(name) for name in sorted(self.types))
+        return f'{{"bbox": {{{", ".join(texts)}}}, "types": [{types}]}}'
+
+
+def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:
+    """The statistics in a cell of the catalog; None for what is none, which counts as unknown.
+
+    >>> read_geometry_statistics(GeometryStatistics(types=frozenset({"point"})).to_json())
+    GeometryStatistics(bounds=(), types=frozenset({'point'}))
+    """
+    if text is None:
+        return None
+    try:
+        held: Any = json.loads(text)
+        box, types = held["bbox"], held["types"]
+        pairs = [(axis, box[f"{axis}min"], box[f"{axis}max"]) for axis in _AXES]
+        bounds = tuple((axis, float(low), float(high)) for axis, low, high in pairs if low is not None and high is not None)
+        return GeometryStatistics(bounds=bounds, types=frozenset(map(str, types)))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
+    """Bounds and types of an array of WKB; coordinates that are NaN, as those of empty points, have no bounds."""
+    found: dict[str, tuple[float, float]] = {}
+    types: set[str] = set()
+    for name, axes, vertices in geometry_parts(array):
+        types.add(name)
+        known = vertices[~np.isnan(vertices[:, :2]).any(axis=1)]
+        for place, axis in enumerate(axes):
+            values = known[:, place]
+            values = values[~np.isnan(values)]
+            if len(values):
+                low, high = found.get(axis, (math.inf, -math.inf))
+                found[axis] = (min(low, float(values.min())), max(high, float(values.max())))
+    return GeometryStatistics(bounds=_ordered(found), types=frozenset(types))
+
+
+def merged_geometry_statistics(parts: Iterable[GeometryStatistics]) -> GeometryStatistics:
+    """Bounds and types of all parts together."""
+    found: dict[str, tuple[float, float]] = {}
+    types: set[str] = set()
+    for part in parts:
+        types |= part.types
+        for axis, low, high in part.bounds:
+            before = found.get(axis, (math.inf, -math.inf))
+            found[axis] = (min(before[0], low), max(before[1], high))
+    return GeometryStatistics(bounds=_ordered(found), types=frozenset(types))
+
+
+def _ordered(found: dict[str, tuple[float, float]]) -> tuple[tuple[str, float, float], ...]:
+    return tuple((axis, *found[axis]) for axis in _AXES if axis in found)
+
+
+def _text(bound: float | None, rounding: str) -> str:
+    return "null" if bound is None else f"{Decimal(bound).quantize(_STEP, rounding=rounding, context=_EXACT):f}"

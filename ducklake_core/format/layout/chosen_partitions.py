@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_core.format.expressions.predicate_builder import is_null, literal
-from ducklake_core.format.expressions.predicate_parser import bind_column, parse_predicate
-from ducklake_core.format.expressions.predicates import Comparison, InList, Literal, Predicate, SqlExpression, conjunction, disjunction
-from ducklake_core.format.expressions.scalars import KeyValue
+from ducklake_core.format.expressions.conditions import bind
+from ducklake_core.format.expressions.parser import bind_column, is_null, literal
+from ducklake_core.format.expressions.predicates import (
+    Comparison,
+    InList,
+    KeyValue,
+    Literal,
+    Predicate,
+    SqlExpression,
+    conjunction,
+    disjunction,
+)
 from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionField, PartitionSpec, parse_partition_expression
-from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import shown
 
 _MOST_HOURS = 300_000 * 366 * 24
 _RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), **dict.fromkeys(EPOCH_TRANSFORMS, (-_MOST_HOURS, _MOST_HOURS))}
@@ -77,7 +85,7 @@ def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate
 def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
     """The value that a partition's text stands for, read as DuckDB reads it."""
     name, quoted = key.column.replace('"', '""'), text.replace("'", "''")
-    parsed = parse_predicate(f"\"{name}\" = '{quoted}'", schema)
+    parsed = bind(f"\"{name}\" = '{quoted}'", schema)
     assert isinstance(parsed, Comparison)
     assert isinstance(parsed.right, Literal)
     return parsed.right
@@ -134,7 +142,7 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
             return Comparison(left=column, operator="=", right=literal(value, column.type))
         except DuckLakeError as error:
             raise UsageError(f"{shown(value)} is not a value of partition key {key.column!r}: {error.message}") from error
-    text = None if value is None else str(_number(key, value))
+    text = None if value is None else str(_checked_number(key, value))
     name = '"' + key.column.replace('"', '""') + '"'
     call = f"bucket({key.buckets}, {name})" if key.buckets is not None else f"{key.transform}({name})"
     return SqlExpression(
@@ -145,7 +153,7 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
     )
 
 
-def _number(key: PartitionField, value: object) -> int:
+def _checked_number(key: PartitionField, value: object) -> int:
     least, most = (0, key.buckets - 1) if key.buckets is not None else _RANGES.get(key.transform, _YEARS)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise UsageError(f"{shown(value)} is not a value of {key_expression(key)}: it has whole numbers from {least} to {most}")

@@ -1,1 +1,5 @@
-"""The logical types of DuckLake, names, and schemas (specification: Data Types)."""
+"""The logical types of DuckLake, schemas, and names (specification: Data Types).
+
+``data_types`` defines the types, ``schema`` the columns of a table and their Arrow form, ``type_parser`` reads types as users write
+them, ``names`` matches names of schemas, tables and columns, and ``text`` renders values and spans of time for people.
+"""

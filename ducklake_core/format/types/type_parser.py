@@ -8,9 +8,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.arrow_types import from_arrow_field
 from ducklake_core.format.types.data_types import DataType, Field, ListType, MapType, StructType, with_children
-from ducklake_core.format.types.type_names import parse_leaf_type
+from ducklake_core.format.types.schema import from_arrow_field, parse_leaf_type
 
 TypeLike: TypeAlias = "str | DataType | pa.DataType"
 

@@ -16,7 +16,7 @@ varchar, json                                   str
 uuid                                            str, lower case with dashes (sorts like the bytes)
 blob                                            bytes
 variant                                         dict of the binaries ``metadata`` and ``value``
-interval                                        :class:`~ducklake_core.format.values.interval_text.Interval`
+interval                                        :class:`~ducklake_core.format.values.value_text.Interval`
 ==============================================  =========================================================================
 """
 
@@ -28,11 +28,10 @@ from decimal import Decimal
 import pyarrow as pa
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format.types.arrow_types import ArrowArray
 from ducklake_core.format.types.data_types import TIME_NS, TIMESTAMP_NS, DataType, DecimalType, PrimitiveType
-from ducklake_core.format.values.calendar_text import INFINITE_UNITS
-from ducklake_core.format.values.interval_text import Interval
-from ducklake_core.format.values.value_text import decimal_text, from_cast_text, from_text, order_key, to_cast_text, to_text
+from ducklake_core.format.types.schema import ArrowArray
+from ducklake_core.format.values.temporal import INFINITE_UNITS
+from ducklake_core.format.values.value_text import Interval, decimal_text, from_cast_text, from_text, order_key, to_cast_text, to_text
 
 __all__ = ["from_cast_text", "from_text", "order_key", "python_values", "stat_text", "stat_value", "to_cast_text", "to_text"]
 
@@ -44,7 +43,7 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
 
     Args:
         raw: ``min_raw`` or ``max_raw`` of pyarrow's column chunk statistics: the physical value of a file written in
-            the physical form (see format/types/arrow_types.py).
+            the physical form (see format/types/schema.py).
         data_type: The column's type.
 
     >>> from ducklake_core.format.types.data_types import *

@@ -1,25 +1,20 @@
-"""Texts of values in the catalog (specification: Statistics, Data Types); the Python forms are listed in format/values/leaf_values.py.
-
-The catalog has two texts of a value.  They differ for boolean and blob only:
-
-* the *statistics* text (:func:`to_text`): ``0``/``1``, ``00FF6162``;
-* the *cast* text (:func:`to_cast_text`), what ``CAST(value AS VARCHAR)`` gives: ``false``/``true``, ``\\x00\\xFFab``.  Partition
-  values, defaults and inlined cells are written so.
-"""
+"""Convert values to and from the strings that the catalog stores (specification: Statistics, Data Types)."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
 import uuid
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.data_types import DataType, DecimalType, PrimitiveType
-from ducklake_core.format.values.calendar_text import (
+from ducklake_core.format.values.temporal import (
     date_text,
     parse_date,
     parse_time,
@@ -28,7 +23,6 @@ from ducklake_core.format.values.calendar_text import (
     time_text,
     timestamp_text,
 )
-from ducklake_core.format.values.interval_text import Interval, interval_text, parse_interval
 
 _INTEGER_BOUNDS = {
     f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -37,6 +31,19 @@ _INTEGER_BOUNDS = {
 }
 _TRUE = frozenset({"1", "true", "t"})
 _FALSE = frozenset({"0", "false", "f"})
+_TRUE_NUMBERS = {"true": "1", "false": "0"}
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+
+_PART = re.compile(
+    r"\s*(?:(?P<count>[+-]?\d+) (?P<unit>year|mon(?:th)?|day)s?"
+    r"|(?P<sign>[+-]?)(?P<h>\d+):(?P<m>\d{2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,6}))?)(?=\s|$)",
+    re.ASCII,
+)
+
+_NO_NUMBER = re.compile(r"[ \t\n\r]*-?(?:nan|inf(?:inity)?)[ \t\n\r]*", re.IGNORECASE)
+
+BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+"""The characters that ``trim`` removes: the spaces of Unicode (category Zs), no other white space."""
 
 
 def to_text(value: object, data_type: DataType) -> str:
@@ -258,9 +265,6 @@ def _parse_float(text: str, name: str) -> float:
         raise SchemaError(f"{text!r} is out of the range of {name}") from error
 
 
-_TRUE_NUMBERS = {"true": "1", "false": "0"}
-
-
 def _parse_decimal(text: str, data_type: DecimalType) -> Decimal:
     try:
         value = Decimal(_TRUE_NUMBERS.get(text.strip().lower(), text.strip()))
@@ -270,9 +274,6 @@ def _parse_decimal(text: str, data_type: DecimalType) -> Decimal:
     if abs(number) >= 10**data_type.precision:
         raise SchemaError(f"{text!r} is out of the range of {data_type}")
     return Decimal(decimal_text(number, data_type))
-
-
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def _parse_integer(text: str, name: str) -> int:
@@ -314,3 +315,76 @@ def _refusal(data_type: DataType, message: str) -> SchemaError | UnsupportedFeat
     if isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name not in ("variant", "geometry")):
         return SchemaError(message)
     return UnsupportedFeatureError(f"values of type {data_type} have no text", type=str(data_type))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Months, days and microseconds, which do not convert into each other; each may be negative."""
+
+    months: int
+    days: int
+    microseconds: int
+
+
+def interval_text(value: Interval) -> str:
+    """Text of an interval.
+
+    >>> interval_text(Interval(months=14, days=-2, microseconds=10_800_500_000))
+    '1 year 2 months -2 days 03:00:00.5'
+    >>> interval_text(Interval(months=-1, days=0, microseconds=-3_000_000)), interval_text(Interval(months=0, days=0, microseconds=0))
+    ('-1 month -00:00:03', '00:00:00')
+    """
+    sign = -1 if value.months < 0 else 1
+    years, months = (sign * part for part in divmod(abs(value.months), 12))
+    counted = ((years, "year"), (months, "month"), (value.days, "day"))
+    parts = [f"{count} {name}{'' if abs(count) == 1 else 's'}" for count, name in counted if count]
+    if value.microseconds or not parts:
+        parts.append(("-" if value.microseconds < 0 else "") + time_text(abs(value.microseconds)))
+    return " ".join(parts)
+
+
+def parse_interval(text: str) -> Interval:
+    """The interval of a text as :func:`interval_text` makes it, or as PostgreSQL prints it (``1 mon``).
+
+    >>> parse_interval("1 year 2 months -2 days 03:00:00.5")
+    Interval(months=14, days=-2, microseconds=10800500000)
+
+    Raises:
+        SchemaError: The text is not such an interval.
+    """
+    months = days = microseconds = position = 0
+    while position < len(text.rstrip()) or not position:
+        found = _PART.match(text, position)
+        if not found:
+            raise SchemaError(f"{text!r} is not an interval")
+        position = found.end()
+        match found["unit"]:
+            case "year":
+                months += 12 * int(found["count"])
+            case "month" | "mon":
+                months += int(found["count"])
+            case "day":
+                days += int(found["count"])
+            case _:
+                size = (int(found["h"]) * 3600 + int(found["m"]) * 60 + int(found["s"])) * 1_000_000 + int((found["f"] or "").ljust(6, "0"))
+                microseconds += -size if found["sign"] == "-" else size
+    return Interval(months=months, days=days, microseconds=microseconds)
+
+
+def json_text(text: str) -> str:
+    """The text, which is JSON.
+
+    >>> json_text(' {"a": 1}')
+    ' {"a": 1}'
+
+    Raises:
+        UsageError: It is not JSON, or nested too deep.
+    """
+    if _NO_NUMBER.fullmatch(text):
+        return text
+    try:
+        # Numbers are not looked at: their digits may be as many as there are.
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"{text[:200]!r} cannot be read as JSON", type="json") from problem
+    return text

@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format.types.arrow_types import ArrowArray, ArrowField, to_arrow_type
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -44,8 +43,19 @@ from ducklake_core.format.types.data_types import (
     PrimitiveType,
 )
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import ArrowArray, ArrowField, to_arrow_type
 from ducklake_core.format.values import variant_encoding as encoding
-from ducklake_core.format.values.variant_slots import ARRAY, BINARY, NULL, OBJECT, STRING, TRUE, Numbers, Slots, VariantBuffer
+from ducklake_core.format.values.variant_encoding import (
+    ARRAY_TYPE,
+    BINARY_TYPE,
+    NULL_TYPE,
+    OBJECT_TYPE,
+    STRING_TYPE,
+    TRUE_TYPE,
+    Numbers,
+    Slots,
+    VariantBuffer,
+)
 
 MOST_LEAVES = 200
 """Of objects with more fields than this only the most frequent become columns."""
@@ -108,12 +118,12 @@ class _Chooser:
         self._left = MOST_LEAVES
 
     def shape(self, slots: Slots, depth: int) -> Shape:
-        counts = np.bincount(slots.kinds, minlength=ARRAY + 1)
-        if counts[NULL] == len(slots):
+        counts = np.bincount(slots.kinds, minlength=ARRAY_TYPE + 1)
+        if counts[NULL_TYPE] == len(slots):
             self._left -= 1
             return Leaf(type=INT32, kinds=(5,))
         leaf, most = self._leaf(slots, counts)
-        objects, arrays = int(counts[OBJECT]), int(counts[ARRAY])
+        objects, arrays = int(counts[OBJECT_TYPE]), int(counts[ARRAY_TYPE])
         if max(objects, arrays) > most:
             if depth >= _MOST_DEPTH:
                 return Unshredded()
@@ -123,7 +133,7 @@ class _Chooser:
 
     def _leaf(self, slots: Slots, counts: Numbers) -> tuple[Leaf | None, int]:
         integers = tuple(kind for kind in _INTEGERS if counts[kind])
-        found: list[tuple[int, Leaf | None]] = [(int(counts[TRUE]), Leaf(type=BOOLEAN, kinds=(TRUE,)))]
+        found: list[tuple[int, Leaf | None]] = [(int(counts[TRUE_TYPE]), Leaf(type=BOOLEAN, kinds=(TRUE_TYPE,)))]
         if integers:
             found.append((int(counts[list(integers)].sum()), Leaf(type=_INTEGERS[integers[-1]], kinds=integers)))
         for kind, one in ((14, FLOAT32), (7, FLOAT64)):
@@ -146,7 +156,7 @@ class _Chooser:
         return Leaf(type=DecimalType(precision=precision, scale=int(scales[0])), kinds=kinds)
 
     def _fields(self, slots: Slots, depth: int) -> Shape:
-        found = self._buffer.fields(slots.where(slots.kinds == OBJECT))
+        found = self._buffer.fields(slots.where(slots.kinds == OBJECT_TYPE))
         taken: set[str] = set()
         fields: dict[str, Shape] = {}
         for name in sorted(found, key=lambda name: (-len(found[name]), name)):
@@ -158,19 +168,19 @@ class _Chooser:
         return Fields(fields=tuple(sorted(fields.items()))) if fields else Unshredded()
 
     def _elements(self, slots: Slots, depth: int) -> Shape:
-        elements, _ = self._buffer.elements(slots.where(slots.kinds == ARRAY))
+        elements, _ = self._buffer.elements(slots.where(slots.kinds == ARRAY_TYPE))
         return Elements(element=self.shape(elements, depth + 1))
 
 
 _OTHERS: Mapping[int, PrimitiveType] = {
-    11: DATE, 17: TIME, 13: TIMESTAMP, 19: TIMESTAMP_NS, 12: TIMESTAMPTZ, BINARY: BLOB, STRING: VARCHAR, 20: UUID,
+    11: DATE, 17: TIME, 13: TIMESTAMP, 19: TIMESTAMP_NS, 12: TIMESTAMPTZ, BINARY_TYPE: BLOB, STRING_TYPE: VARCHAR, 20: UUID,
 }  # fmt: skip
-_SIMPLE: Mapping[int, PrimitiveType] = {TRUE: BOOLEAN, 14: FLOAT32, 7: FLOAT64, **_OTHERS}
+_SIMPLE: Mapping[int, PrimitiveType] = {TRUE_TYPE: BOOLEAN, 14: FLOAT32, 7: FLOAT64, **_OTHERS}
 
 
 def column_types(buffer: VariantBuffer, slots: Slots) -> Iterator[tuple[PrimitiveType | DecimalType | None, Numbers]]:
     """Types that columns of some values would have, with the positions of the values of each; None for those that have none."""
-    for kinds in (tuple(_INTEGERS), *((kind,) for kind in range(TRUE, ARRAY + 1) if kind not in _INTEGERS)):
+    for kinds in (tuple(_INTEGERS), *((kind,) for kind in range(TRUE_TYPE, ARRAY_TYPE + 1) if kind not in _INTEGERS)):
         chosen = np.flatnonzero(np.isin(slots.kinds, kinds))
         if not len(chosen):
             continue
@@ -244,11 +254,11 @@ class Shredder:
             fits[fits] = self._buffer.fixed(slots.where(fits), 1)[:, 0] == shape.type.scale
         inside, outside = slots.where(fits), slots.where(~fits)
         values = typed_values(self._buffer, inside, shape.type)
-        self._report(path, shape, values, length + phantoms, bool(np.any(outside.kinds != NULL)))
+        self._report(path, shape, values, length + phantoms, bool(np.any(outside.kinds != NULL_TYPE)))
         return [self._rest(outside, length), _placed(values, inside.places, length)]
 
     def _fields(self, path: Path, slots: Slots, shape: Fields, length: int, phantoms: int) -> list[ArrowArray]:
-        is_object = slots.kinds == OBJECT
+        is_object = slots.kinds == OBJECT_TYPE
         objects = slots.where(is_object)
         found = self._buffer.fields(objects)
         children = []
@@ -277,7 +287,7 @@ class Shredder:
         return {int(objects.places[place]): self._buffer.object_at(objects, place, values) for place, values in fields.items()}
 
     def _elements(self, path: Path, slots: Slots, shape: Elements, length: int, phantoms: int) -> list[ArrowArray]:
-        is_array = slots.kinds == ARRAY
+        is_array = slots.kinds == ARRAY_TYPE
         arrays = slots.where(is_array)
         elements, counts = self._buffer.elements(arrays)
         lengths = np.zeros(length, np.int64)

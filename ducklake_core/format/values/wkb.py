@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.types.arrow_types import ArrowArray
+from ducklake_core.format.types.schema import ArrowArray
 
 _Box: TypeAlias = tuple[float, float, float, float]
 _POINT, _LINE, _POLYGON = 1, 2, 3

@@ -12,32 +12,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.every_row import statistics_of_files, still_there
+from ducklake_core.catalog.reading.integrity_scan import statistics_of_files, still_there
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen
 from ducklake_core.errors import CorruptFileError, DuckLakeError, SchemaError
 from ducklake_core.format.files.data_files import DataFile
-from ducklake_core.format.files.locations import printable
 from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.files.paths import printable
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Field
+from ducklake_core.format.values.arrow_cast import check_values
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
-from ducklake_core.format.values.value_ranges import check_values
-from ducklake_core.maintenance.check.codes import CODES
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS, live_files
+from ducklake_core.maintenance.check.findings import CODES
 from ducklake_core.maintenance.check.footers import FooterChecks, beyond, enclosed, report_other_file, report_statistics
-from ducklake_core.maintenance.check.repairs import ForgetTableBounds
+from ducklake_core.maintenance.check.repair import ForgetTableBounds
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of
-from ducklake_core.maintenance.progress import ProgressMeter
-from ducklake_core.maintenance.tables import is_about_lake
+from ducklake_core.maintenance.groups import is_about_lake
+from ducklake_core.maintenance.request import ProgressMeter
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.planning.planner import plan_scan
 from ducklake_core.storage.delete_files import deleted_positions, read_deletes_of
+from ducklake_core.storage.file_statistics import leaf_arrays
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.leaf_arrays import leaf_arrays
 
 _FILES_PER_ROUND = 500
 _NOTHING = np.empty(0, dtype=np.int64)

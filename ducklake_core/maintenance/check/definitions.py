@@ -1,27 +1,49 @@
-"""Checks of snapshots, options, schemas, tables, views and columns: rows of the catalog among themselves."""
+"""Check snapshots, options, schemas, tables, views and macros against each other."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 
-from ducklake_core.catalog.reading.every_row import BadCell
-from ducklake_core.catalog.reading.own_rows import OWN_PREFIX
-from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError
+import pyarrow as pa
+import sqlglot
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.catalog.reading.definitions import COLUMN_ALIASES
+from ducklake_core.catalog.reading.integrity_scan import BadCell
+from ducklake_core.catalog.reading.options import HOLD_PREFIX, Hold, parse_hold
+from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, WRITE_PREFIX, parse_running_write
+from ducklake_core.engines.duckdb.syntax import syntax_errors
+from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.changes import parse_changes
-from ducklake_core.format.files.partitioning import parse_transform
+from ducklake_core.format.evolution.defaults import with_default
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
+from ducklake_core.format.layout.sorting import SortKey, sort_orders
+from ducklake_core.format.layout.transforms import check_spec
 from ducklake_core.format.options import check_option
+from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import dotted, folded, join_name
+from ducklake_core.format.types.schema import NO_DEFAULT, ColumnRow, Schema, parse_leaf_type
+from ducklake_core.format.values.arrow_cast import constant_array
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
-from ducklake_core.maintenance.check.repairs import EndWithTable
+from ducklake_core.maintenance.check.repair import EndWithTable
 
 _LIVES = (
     *("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro"),
     *("tag", "column_tag"),
 )
 _SETTINGS = ("version", "created_by", "data_path", "encrypted")
+
+_DEFAULT_TYPES = (None, "", "literal", "expression")
+
+_COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id", "key")}
+_OWN_ROWS: tuple[tuple[str, Callable[[str, str], object], str], ...] = (
+    (HOLD_PREFIX, parse_hold, "hold-invalid"),
+    (WRITE_PREFIX, parse_running_write, "running-write-invalid"),
+)
 
 
 def check_definitions(facts: Facts) -> None:
@@ -247,3 +269,264 @@ def _partition_keys(facts: Facts) -> None:
             parse_transform(row.transform)
         except DuckLakeError as error:
             facts.report("partition-key-invalid", f"partition keys {row.partition_id}: {error.message}", table=table)
+
+
+def check_keys(facts: Facts) -> None:
+    """Those of all tables that are there at the newest snapshot."""
+    _partition_key_order(facts)
+    _sort_orders(facts)
+    _defaults(facts)
+
+
+def _schema(facts: Facts, table: TableFacts) -> Schema | None:
+    try:
+        return table.schema_at(facts.newest)
+    except (CatalogCorruptError, UnsupportedFeatureError):
+        return None
+
+
+def _partition_key_order(facts: Facts) -> None:
+    keys: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("partition_column"):
+        keys[row.partition_id].append(row)
+    live: dict[int, list[int]] = defaultdict(list)
+    for row in facts.every.rows("partition_info"):
+        table = facts.table_of(row)
+        if table is None:
+            continue
+        own = sorted(keys[row.partition_id], key=lambda key: key.partition_key_index)
+        if [key.partition_key_index for key in own] != list(range(len(own))):
+            places = ", ".join(str(key.partition_key_index) for key in own)
+            facts.report("partition-key-invalid", f"partition keys {row.partition_id} have the places {places}", table=table)
+        elif is_live(row, facts.newest) and table.is_live:
+            live[table.id].append(row.partition_id)
+            _keys_of(facts, table, row.partition_id, own)
+    for table_id, ids in live.items():
+        if len(ids) > 1:
+            what = f"partition keys {', '.join(map(str, ids))} are live at once"
+            facts.report("partition-key-invalid", what, table=facts.tables[table_id])
+
+
+def _keys_of(facts: Facts, table: TableFacts, number: int, own: list[CatalogRow]) -> None:
+    """Whether rows can be written by the keys that are in force; keys of no column and no transform are found elsewhere."""
+    schema = _schema(facts, table)
+    if schema is None or not own or any(key.column_id not in table.column_ids for key in own):
+        return
+    names = {column.id: column.name for column in schema}
+    gone = [key.column_id for key in own if key.column_id not in names]
+    try:
+        if gone:
+            facts.report("partition-key-invalid", f"partition keys {number} name column {gone[0]}, which was dropped", table=table)
+            return
+        parsed = [(key, *parse_transform(key.transform)) for key in own]
+    except DuckLakeError:
+        return
+    fields = tuple(
+        PartitionField(column_id=key.column_id, column=names[key.column_id], transform=name, buckets=count) for key, name, count in parsed
+    )
+    try:
+        check_spec(PartitionSpec(id=number, fields=fields), schema)
+    except DuckLakeError as error:
+        facts.report("partition-key-invalid", f"partition keys {number}: {error.message}", table=table)
+
+
+def _sort_orders(facts: Facts) -> None:
+    keys: dict[tuple[int, int], list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("sort_expression"):
+        keys[row.table_id, row.sort_id].append(row)
+    live: dict[int, list[int]] = defaultdict(list)
+    for row in facts.every.rows("sort_info"):
+        table = facts.table_of(row)
+        if row.begin_snapshot is None or not is_live(row, facts.newest):
+            continue
+        if table is None or not table.is_live:
+            facts.report("sort-order-invalid", f"sort order {row.sort_id} is of table {row.table_id}, which is not there", table=table)
+            continue
+        live[table.id].append(row.sort_id)
+        schema = _schema(facts, table)
+        own = sorted(keys[table.id, row.sort_id], key=lambda key: key.sort_key_index or 0)
+        if schema is not None:
+            try:
+                sort_orders([_sort_key(key) for key in own], schema, table.name)
+            except UnsupportedFeatureError as error:
+                facts.report("sort-order-invalid", error.message, table=table)
+    for table_id, ids in live.items():
+        if len(ids) > 1:
+            what = f"sort orders {', '.join(map(str, ids))} are live at once"
+            facts.report("sort-order-invalid", what, table=facts.tables[table_id])
+
+
+def _sort_key(row: CatalogRow) -> SortKey:
+    return SortKey(
+        expression=row.expression or "", direction=row.sort_direction or "", null_order=row.null_order or "", dialect=row.dialect or ""
+    )
+
+
+def _defaults(facts: Facts) -> None:
+    for table in facts.tables.values():
+        schema = _schema(facts, table) if table.is_live else None
+        fields = {} if schema is None else {leaf.id: leaf for leaf in schema.leaves()}
+        for row in table.columns_at(facts.newest) if fields else ():
+            says = _wrong_default(row, fields.get(row.column_id))
+            if says is not None:
+                facts.report("default-invalid", f"column {row.column_name!r} has {says}", table=table, column_id=row.column_id)
+
+
+def _wrong_default(row: ColumnRow, leaf: Field | None) -> str | None:
+    if row.default_value_type not in _DEFAULT_TYPES:
+        return f"a default of the type {row.default_value_type!r}"
+    if leaf is None:
+        return None
+    if row.initial_default is not None and not _is_value(row.initial_default, leaf):
+        return f"the value {row.initial_default!r} in rows of files that lack it, which is none of type {leaf.type}"
+    if row.default_value in (None, NO_DEFAULT):
+        return None
+    if row.default_value_type == "expression":
+        return None if _is_expression(row.default_value or "") else f"the default {row.default_value!r}, which is no expression"
+    return None if _is_default(row.default_value or "", leaf) else f"the default {row.default_value!r}, which is none of type {leaf.type}"
+
+
+def _is_value(text: str, leaf: Field) -> bool:
+    try:
+        constant_array(text, leaf, 1)
+    except UnsupportedFeatureError:
+        # Nobody can tell.
+        return True
+    except (DuckLakeError, ValueError, ArithmeticError, pa.ArrowException):
+        return False
+    return True
+
+
+def _is_default(text: str, leaf: Field) -> bool:
+    """Whether values of the type can be read from a text, which is stored as it was written."""
+    try:
+        with_default(leaf, text)
+    except UnsupportedFeatureError:
+        return True
+    except UsageError:
+        return False
+    return True
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        return len(sqlglot.parse(text, read="duckdb")) == 1
+    except SqlglotError:
+        return False
+
+
+def check_objects(facts: Facts) -> None:
+    """Everything about them, but names and lifetimes."""
+    _own_rows(facts)
+    _paths(facts)
+    _comments(facts)
+    _views(facts)
+    check_macros(facts)
+
+
+def _own_rows(facts: Facts) -> None:
+    for row in facts.every.rows("metadata"):
+        for prefix, parse, code in _OWN_ROWS:
+            if row.key.startswith(prefix):
+                try:
+                    parse(row.key, row.value)
+                except CatalogCorruptError as error:
+                    facts.report(code, error.message)
+    _holds_of_nothing(facts)
+
+
+def _holds_of_nothing(facts: Facts) -> None:
+    """Holds that count and whose snapshot is gone. Once a hold has ended our own expiry takes its snapshot."""
+    held: list[Hold] = []
+    for row in facts.every.rows("metadata"):
+        if row.key.startswith(HOLD_PREFIX):
+            with suppress(CatalogCorruptError):
+                held.append(parse_hold(row.key, row.value))
+    there = set(facts.snapshot_ids)
+    gone = [hold for hold in held if hold.snapshot_id not in there]
+    now = facts.now() if gone else None
+    for hold in gone:
+        if now is not None and not hold.is_over(now):
+            why = "was never committed" if hold.snapshot_id > facts.newest else "is not there any more"
+            facts.report("hold-of-no-snapshot", f"the hold {hold.name!r} keeps nothing: snapshot {hold.snapshot_id} {why}")
+
+
+def _paths(facts: Facts) -> None:
+    for name in ("schema", "table"):
+        for row in facts.every.rows(name):
+            missing = [cell for cell in ("path", "path_is_relative") if getattr(row, cell) is None]
+            if missing and is_live(row, facts.newest):
+                table = facts.tables.get(row.table_id) if name == "table" else None
+                facts.report("cell-missing", f"ducklake_{name} ({row._fields[0]} {row[0]}): no {' and no '.join(missing)}", table=table)
+
+
+def _comments(facts: Facts) -> None:
+    for name, key in _COMMENTS.items():
+        live = (row for row in facts.every.rows(name) if row.begin_snapshot is not None and is_live(row, facts.newest))
+        for one, number in Counter(tuple(getattr(row, cell) for cell in key) for row in live).items():
+            if number > 1:
+                what = ", ".join(f"{cell} {value!r}" for cell, value in zip(key, one, strict=True))
+                facts.report("comment-twice", f"ducklake_{name} has {number} live rows of {what}")
+
+
+def _views(facts: Facts) -> None:
+    for row in _live(facts, "view"):
+        if row.column_aliases and not COLUMN_ALIASES.fullmatch(row.column_aliases):
+            facts.report("view-invalid", f"view {row.view_name!r} has the column names {row.column_aliases!r}")
+
+
+def _live(facts: Facts, name: str) -> Iterable[CatalogRow]:
+    return [row for row in facts.every.rows(name) if row.begin_snapshot is not None and is_live(row, facts.newest)]
+
+
+def check_macros(facts: Facts) -> None:
+    """Their schemas, definitions and parameters; names are checked with those of tables."""
+    bodies, parameters = _by_macro(facts, "macro_impl"), _by_macro(facts, "macro_parameters")
+    schemas = {row.schema_id for row in _live_rows(facts, "schema")}
+    live = _live_rows(facts, "macro")
+    unparsed = _unparsed([one for row in live for one in bodies[row.macro_id]])
+    for row in live:
+        own = bodies[row.macro_id]
+        if row.schema_id not in schemas:
+            facts.report_schema_missing(f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there", row.schema_id)
+        wrong = (
+            ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
+        )
+        wrong += ["a definition without SQL" for one in own if not one.sql]
+        wrong += ["a definition without a dialect" for one in own if one.dialect is None]
+        if {one.impl_id for one in parameters[row.macro_id]} - {one.impl_id for one in own} and own:
+            wrong.append("parameters of no definition of it")
+        wrong += ["a parameter without a name" for one in parameters[row.macro_id] if not one.parameter_name]
+        wrong += [f"a parameter of type {one.parameter_type!r}" for one in parameters[row.macro_id] if not _is_type(one.parameter_type)]
+        wrong += [f"a definition {one.sql!r}, of which {says}" for one, says in unparsed if one.macro_id == row.macro_id]
+        if wrong:
+            facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
+
+
+def _unparsed(bodies: list[CatalogRow]) -> list[tuple[CatalogRow, str]]:
+    """Definitions that the installed DuckDB cannot parse, with what it says. It parses them whatever their dialect."""
+    known = [one for one in bodies if one.sql and one.type in ("scalar", "table")]
+    said = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
+    return [(one, says) for one, says in zip(known, said, strict=True) if says is not None]
+
+
+def _by_macro(facts: Facts, name: str) -> dict[int, list[CatalogRow]]:
+    found: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows(name):
+        found[row.macro_id].append(row)
+    return found
+
+
+def _is_type(text: str | None) -> bool:
+    """Whether DuckDB takes a text for the type of a parameter; of nested types it writes the outermost word alone."""
+    if text in (None, "", "unknown", "list", "struct", "map"):
+        return True
+    try:
+        parse_leaf_type(str(text))
+    except UnsupportedFeatureError:
+        return False
+    return True
+
+
+def _live_rows(facts: Facts, name: str) -> list[CatalogRow]:
+    return [row for row in facts.every.rows(name) if row.begin_snapshot is not None and is_live(row, facts.newest)]

@@ -12,18 +12,16 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from ducklake_core.catalog.inlined.rows import TableVersions
-from ducklake_core.catalog.reading.every_row import EveryRow, InlinedRow
-from ducklake_core.catalog.reading.inlined_tables import InlinedTables
+from ducklake_core.catalog.reading.integrity_scan import EveryRow, InlinedRow, InlinedTables
 from ducklake_core.catalog.reading.table_rows import column_row
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files.paths import join
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import dotted, folded, join_name
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import ColumnRow
+from ducklake_core.format.types.schema import ColumnRow, Schema
 from ducklake_core.maintenance.check.findings import Finding
-from ducklake_core.maintenance.check.repairs import ForgetFileStatistics, ForgetTableBounds, ReopenSchema, Repair, WidenTableBounds
+from ducklake_core.maintenance.check.repair import ForgetFileStatistics, ForgetTableBounds, ReopenSchema, Repair, WidenTableBounds
 
 CatalogRow: TypeAlias = Any
 """A row of a metadata table, whose cells are its attributes."""

@@ -1,20 +1,22 @@
-"""Checks of data files, delete files, inlined rows and the schedule, as the catalog has them."""
+"""Check data files, delete files, row ids, column mappings, inlined rows and the deletion schedule."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from math import inf
 
 from ducklake_core.catalog.database.tables import inlined_data_name, inlined_owner, inlined_version
-from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.files.encryption_key import EncryptionKey
-from ducklake_core.format.files.locations import file_key, printable
-from ducklake_core.format.files.paths import has_writers_name, join
+from ducklake_core.catalog.reading.file_rows import BY_NAME
+from ducklake_core.errors import CorruptFileError, DuckLakeError
+from ducklake_core.format.files.data_files import EncryptionKey
+from ducklake_core.format.files.name_mapping import path_value
+from ducklake_core.format.files.paths import file_key, has_writers_name, join, printable
+from ducklake_core.format.types.names import folded
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
-from ducklake_core.maintenance.check.mappings import check_mappings
-from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetInlinedDeletes, ForgetOrphans, Unschedule
-from ducklake_core.maintenance.check.row_ids import check_row_ids
+from ducklake_core.maintenance.check.repair import DropInlinedTable, ForgetInlinedDeletes, ForgetOrphans, Unschedule
 
 _COLUMNS_CHANGE_UNKNOWN = {
     *("columns-missing", "column-twice", "columns-invalid", "columns-of-the-past"),
@@ -303,3 +305,138 @@ def check_schedule(facts: Facts) -> None:
 def live_files(facts: Facts, table: TableFacts) -> Sequence[CatalogRow]:
     """Live data files of a table by id."""
     return [row for _, row in sorted(table.files.items()) if is_live(row, facts.newest)]
+
+
+def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
+    """Row ids of files of a table that count them from ``row_id_start`` on."""
+    every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
+    for one, other in overlapping(every):
+        what = (
+            f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, the "
+            f"first has {one.record_count} rows"
+        )
+        facts.report("row-ids-overlap", what, table=table, path=printable(facts.path_of(other)), data_file_id=other.data_file_id)
+    following = facts.next_row_id(table)
+    live = [row for row in every if is_live(row, facts.newest)]
+    beyond = [row for row in live if following is not None and _end(row) > following]
+    for row in beyond:
+        what = f"data file {row.data_file_id} ends at row id {_end(row) - 1}, the next one is {following}"
+        facts.report("row-id-beyond-next", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
+
+
+def overlapping(files: Iterable[CatalogRow]) -> Iterator[tuple[CatalogRow, CatalogRow]]:
+    """Files that give some snapshot a row id which an earlier file gives it too: one such earlier file, and the file.
+
+    Earlier is what begins at a lower row id. One pass in that order: merges leave as many files over the same row ids as there were merges,
+    each for snapshots of its own, and no two of them are compared.
+    """
+    taken = _TakenIds()
+    for other in sorted(files, key=lambda row: (row.row_id_start, row.data_file_id)):
+        one = taken.add(other)
+        if one is not None:
+            yield one, other
+
+
+class _TakenIds:
+    """For each snapshot, the file among those added that goes furthest in row ids.
+
+    Snapshots between which nothing changes are one stretch: it begins at ``_begins[n]``, ends where the next one begins, and has the file
+    ``_files[n]``. Files are added in the order of their first row ids, so that one meets another where it begins before that one's end.
+    """
+
+    def __init__(self) -> None:
+        self._begins: list[float] = [-inf, inf]
+        self._files: list[CatalogRow | None] = [None, None]
+
+    def add(self, row: CatalogRow) -> CatalogRow | None:
+        """Take in a file; gives one whose ids it has too at some snapshot."""
+        begin, end = row.begin_snapshot, inf if row.end_snapshot is None else row.end_snapshot
+        if end <= begin:
+            return None
+        first, after = self._cut(begin), self._cut(end)
+        met = [one if one is not None and row.row_id_start < _end(one) else None for one in self._files[first:after]]
+        one = next((one for one in met if one is not None), None)
+        if one is None:
+            # Where everything is sound the stretches become one, so that each is looked at once.
+            self._begins[first:after], self._files[first:after] = [begin], [row]
+        else:
+            self._files[first:after] = [row if other is None or _end(other) < _end(row) else other for other in met]
+        return one
+
+    def _cut(self, snapshot: float) -> int:
+        """The place of the stretch that begins at a snapshot; what lies around it is cut in two there."""
+        place = bisect_left(self._begins, snapshot)
+        if self._begins[place] != snapshot:
+            self._begins.insert(place, snapshot)
+            self._files.insert(place, self._files[place - 1])
+        return place
+
+
+def _end(row: CatalogRow) -> int:
+    """The row id after the last one of a file."""
+    return int(row.row_id_start + row.record_count)
+
+
+def check_mappings(facts: Facts) -> None:
+    """Mappings that files name, as the catalog has them."""
+    known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
+    for row in facts.files.values():
+        if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
+            what = f"data file {row.data_file_id} has the mapping {row.mapping_id}"
+            facts.report(
+                "mapping-unknown", what, table=facts.table_of(row), path=printable(facts.path_of(row)), data_file_id=row.data_file_id
+            )
+    for (mapping_id, table_id), says in wrong_mappings(facts).items():
+        facts.report("mapping-invalid", f"mapping {mapping_id} {says}", table=facts.tables[table_id])
+
+
+def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
+    """What is wrong with mappings that files name, by the ids of mapping and table, for those of which something is."""
+    known = {(row.mapping_id, row.table_id): row for row in facts.every.rows("column_mapping")}
+    columns = columns_of_mappings(facts)
+    used = dict.fromkeys((row.mapping_id, row.table_id) for row in facts.files.values() if row.table_id in facts.tables)
+    found = {key: _wrong(known[key], columns.get(key[0], []), facts.tables[key[1]].column_ids) for key in used if key in known}
+    return {key: says for key, says in found.items() if says}
+
+
+def columns_of_mappings(facts: Facts) -> dict[int, list[CatalogRow]]:
+    """Rows of ``ducklake_name_mapping`` by mapping."""
+    found: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("name_mapping"):
+        found[row.mapping_id].append(row)
+    return found
+
+
+def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str:
+    if mapping.type != BY_NAME:
+        return f"is of the type {mapping.type!r}, of which only {BY_NAME!r} is known"
+    if not columns:
+        return "has no columns"
+    unknown = sorted({row.target_field_id for row in columns} - ids, key=str)
+    if unknown:
+        return f"maps to column {unknown[0]}, which the table never had"
+    around = {row.parent_column for row in columns if row.parent_column is not None} - {row.column_id for row in columns}
+    if around:
+        return f"has a column below column {min(around)}, which it does not have"
+    twice = [number for number, count in Counter(row.target_field_id for row in columns).items() if count > 1]
+    return f"maps to column {twice[0]} twice" if twice else ""
+
+
+def misses_columns(columns: Iterable[CatalogRow], path: str, names: Iterable[str]) -> str:
+    """Which column of a mapping is not in a file, in words; empty when all are.
+
+    Args:
+        columns: Rows of the mapping.
+        path: The file's path, whose directories may hold values.
+        names: Top-level columns of the file.
+    """
+    there = {folded(name) for name in names}
+    for row in columns:
+        if row.is_partition:
+            try:
+                path_value(path, row.source_name)
+            except CorruptFileError:
+                return f"the path has no directory {row.source_name}=..."
+        elif row.parent_column is None and folded(row.source_name) not in there:
+            return f"the file has no column {row.source_name!r}"
+    return ""

@@ -1,4 +1,4 @@
-"""What a check finds, as values."""
+"""Findings of an integrity check: their codes, severity and remedies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ducklake_core.format.types.message_text import short_repr
-from ducklake_core.maintenance.check.codes import CODES, Severity
+from ducklake_core.format.types.text import short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Severity: TypeAlias = Literal["error", "warning", "notice"]
+_BACKUP = "restore the catalog from a backup, or mend the row by hand"
+_REPAIR = "a check with repair mends it"
+_LOST = "put the file back from a backup, or delete its rows (docs/faults.md)"
+_REWRITE = "write the rows of the file again"
 
 CheckLevel: TypeAlias = Literal["catalog", "footers", "rows"]
 
@@ -125,3 +131,173 @@ class CheckResult:
         columns = {name: pa.array([getattr(one, name) for one in self.findings], pa.string()) for name in texts}
         columns |= {name: pa.array([getattr(one, name) for one in self.findings], pa.int64()) for name in numbers}
         return pa.table({**columns, "is_repairable": pa.array([one.is_repairable for one in self.findings], pa.bool_())})
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One kind of finding."""
+
+    severity: Severity
+    meaning: str
+    mend: str
+
+
+CODES: dict[str, Code] = {
+    # Rows of the catalog
+    "cell-invalid": Code("error", "a cell of the catalog holds what its column cannot", _BACKUP),
+    "cell-missing": Code("error", "a cell of the catalog is NULL that must not be", _BACKUP),
+    "snapshot-counters": Code("error", "the newest snapshot would give out ids that are taken", _BACKUP),
+    "snapshot-changes": Code("error", "what a snapshot changed cannot be read, so that concurrent commits of DuckDB fail", _BACKUP),
+    "snapshot-unknown": Code("error", "a row begins or ends at a snapshot that was never committed", _BACKUP),
+    "lifetime-backwards": Code("error", "a row ends before it begins", _BACKUP),
+    "setting-twice": Code("error", "a setting of the lake, or an option of one scope, is there twice", "delete one of the rows"),
+    "option-scope": Code(
+        "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
+    ),
+    "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
+    "hold-of-no-snapshot": Code(
+        "warning",
+        "a hold is on a snapshot that is gone: DuckDB's expiry does not know holds",
+        "remove the hold (lake.holds.remove), or put it on another snapshot",
+    ),
+    "running-write-invalid": Code(
+        "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
+    ),
+    "option-invalid": Code("warning", "an option has a value that it cannot have", "set the option again"),
+    # Schemas, tables, columns
+    "name-twice": Code(
+        "error", "two schemas, or two tables, views or macros of a schema, have one name", "rename or drop one of them with DuckDB"
+    ),
+    "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
+    "schema-missing": Code(
+        "error",
+        "a table, view, macro or schema is in a schema that does not exist, so that DuckDB cannot attach the lake",
+        f"if the schema was dropped, {_REPAIR}; otherwise {_BACKUP}",
+    ),
+    "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
+    "column-twice": Code("error", "a table has two columns of one id or one name", _BACKUP),
+    "columns-invalid": Code("error", "the columns of a table make no schema", _BACKUP),
+    "columns-of-the-past": Code(
+        "warning", "the columns of a table at an earlier snapshot make no schema, so that DuckDB cannot read it", "expire the snapshot"
+    ),
+    "type-unknown": Code("error", "a column has a type that is not known, so that DuckDB cannot attach the lake", _BACKUP),
+    "default-invalid": Code("error", "a column has a default that is no value of its type: rows cannot be read or written", _BACKUP),
+    "view-invalid": Code("error", "the names of a view's columns cannot be read", "drop the view, and create it again"),
+    "macro-invalid": Code("error", "a macro has no usable definition, so that DuckDB cannot attach the lake", _BACKUP),
+    "comment-twice": Code("warning", "a comment or tag is there twice", "delete one of the rows"),
+    "dropped-table-alive": Code("warning", "files or columns of a dropped table are still live", _REPAIR),
+    "partition-key-invalid": Code(
+        "error",
+        "a partition key names no column of the table, no transform for it, or is there twice",
+        "set the partitioning again",
+    ),
+    "sort-order-invalid": Code(
+        "error", "the sort order of a table is none, twice there, or of no table", "set the sort order again (table.set_sorted_by)"
+    ),
+    "schema-version-missing": Code(
+        "error",
+        "a change of columns has no schema version: DuckDB reads rows of the catalog by the columns of before, and cannot flush them",
+        "insert the rows into ducklake_schema_versions that the finding names",
+    ),
+    "schema-version-unknown": Code(
+        "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
+    ),
+    # Files as the catalog has them
+    "table-unknown": Code("error", "a file or column is of a table that the catalog does not know", _BACKUP),
+    "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
+    "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
+    "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
+    "path-forbidden": Code("error", "a file is at a place that the lake has no business to name", "see allowed_paths in docs/opening.md"),
+    "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
+    "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
+    "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
+    "mapping-missing": Code(
+        "warning",
+        "a file has neither a column mapping nor field ids: values may read as those of other columns",
+        "restore its mapping_id from a backup of the catalog, or write the rows of the file again",
+    ),
+    "encryption-key-missing": Code(
+        "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
+    ),
+    "partition-unknown": Code("error", "a file has partition keys that its table never had", _BACKUP),
+    "partition-values-incomplete": Code("error", "a file has not the partition values of its partition keys", _BACKUP),
+    "partition-values-wrong": Code("error", "rows of a file are not of the partition that it is in", _REWRITE),
+    "row-ids-overlap": Code("error", "two files hold rows of the same row ids", _REWRITE),
+    "row-id-beyond-next": Code(
+        "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
+    ),
+    "delete-files-two": Code("error", "a data file has two live delete files: DuckDB reads its rows twice", "delete one of the rows"),
+    "delete-files-of-the-past": Code(
+        "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
+    ),
+    "delete-file-orphaned": Code(
+        "warning", "a delete file is of a data file that the catalog does not know", "the next expiry that expires something schedules it"
+    ),
+    "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
+    "delete-format-unknown": Code("error", "a delete file has a format that nobody reads", _BACKUP),
+    "delete-count": Code("error", "a delete file deletes no rows, or more than there are", _BACKUP),
+    # Statistics
+    "statistics-orphaned": Code("warning", "statistics or partition values are of a file that the catalog does not know", _REPAIR),
+    "statistics-column-unknown": Code("warning", "statistics of a file are of a column that its table never had", _REPAIR),
+    "statistics-table-wrong": Code("warning", "statistics of a file are of another table than the file", _REPAIR),
+    "statistics-twice": Code("error", "a file has two rows of statistics for one column", _REPAIR),
+    "statistics-counts": Code(
+        "error", "the counts of values and NULLs of a column are not those of its file, so that filters lose rows", _REPAIR
+    ),
+    "statistics-invalid": Code("error", "the bounds of a column of a file are no values, or the wrong way round", _REPAIR),
+    "statistics-narrow": Code("error", "the bounds of a column leave out values of its file, so that filters lose rows", _REPAIR),
+    "table-statistics-missing": Code(
+        "error", "a table with rows has no statistics, so that row ids begin at 0 again", "restore the row of ducklake_table_stats"
+    ),
+    "table-statistics-twice": Code("error", "a table has two rows of statistics", "delete the one with the smaller next_row_id"),
+    "table-statistics-stale": Code("warning", "the statistics of a table count fewer rows than there are", _REPAIR),
+    "table-statistics-orphaned": Code("warning", "statistics are of a table that the catalog does not know", _REPAIR),
+    "table-bounds-invalid": Code("error", "the bounds of a column of a table are no values, twice there, or of no column", _REPAIR),
+    "table-bounds-narrow": Code("error", "the statistics of a column of a table leave out what is there: DuckDB loses rows", _REPAIR),
+    "table-bounds-unknown": Code(
+        "warning", "a column of a table has no bounds although it has values: DuckDB's next insert makes them too narrow", _REPAIR
+    ),
+    # Rows in the catalog
+    "inlined-table-missing": Code(
+        "error", "a table of inlined rows is registered and not there", "unregister it, or restore it from a backup"
+    ),
+    "inlined-table-invalid": Code(
+        "error", "a table of inlined rows is registered twice, or for what its name is not of", "delete the row, or one of the rows"
+    ),
+    "inlined-table-dead": Code(
+        "warning", "a table of inlined rows or deletes is there that nothing reads", "drop it; " + _REPAIR + " where that is safe"
+    ),
+    "inlined-row-twice": Code("error", "an inlined row is visible twice at a snapshot", _BACKUP),
+    "inlined-delete-beyond": Code("error", "the catalog deletes rows that a file does not have", _BACKUP),
+    "inlined-delete-orphaned": Code(
+        "warning", "the catalog deletes rows of a file that the table does not have", _REPAIR + " where no table has it"
+    ),
+    "inlined-delete-twice": Code("warning", "the catalog deletes a row twice, so that DuckDB counts one too few", "delete one of the rows"),
+    # Schedule and objects in the store
+    "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),
+    "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "nothing: cleanup copes"),
+    "orphaned-file": Code(
+        "notice", "a file of a DuckLake writer is below the data path that the catalog does not name", "lake.delete_orphaned_files()"
+    ),
+    "foreign-file": Code("notice", "a file that is none of the lake's is below its data path", "move it, or leave it"),
+    # Footers
+    "file-missing": Code("error", "a file that the catalog names is not there", _LOST),
+    "file-unreachable": Code("error", "the store does not give a file", "check the store, the permissions and the credentials"),
+    "file-size": Code("error", "a file has another size than the catalog says", _LOST),
+    "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
+    "footer-size": Code("error", "the footer of a file has another size than the catalog says, so that DuckDB cannot read it", _BACKUP),
+    "record-count": Code("error", "a file holds another number of rows than the catalog says", _LOST),
+    "row-group-count": Code("warning", "a file has another number of row groups than the catalog says", _BACKUP),
+    "file-differs": Code("error", "the bounds of columns are of another file than the one that is there", _LOST),
+    "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
+    "snapshot-ids-missing": Code("error", "a file with rows of several snapshots does not say which row is of which", _REWRITE),
+    # Rows
+    "rows-unreadable": Code("error", "rows of a file, or of the catalog, cannot be read", _LOST),
+    "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
+    "row-id-twice": Code("error", "two visible rows of a table have one row id", _REWRITE),
+    "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value by an update"),
+    "value-out-of-range": Code(
+        "error", "a row holds a value that the column's type does not have, such as a time of 25:00", "give the rows a value by an update"
+    ),
+    "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than the catalog says", _REWRITE),
+}

@@ -13,28 +13,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.every_row import statistics_of_files, still_there
-from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.reading.integrity_scan import statistics_of_files, still_there
+from ducklake_core.catalog.reading.maintenance import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import FilesOfWrites, files_of_running_writes
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError
-from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
-from ducklake_core.format.files.encryption_key import EncryptionKey
-from ducklake_core.format.files.locations import file_key, printable
-from ducklake_core.format.files.paths import file_name, has_writers_name, join
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, EncryptionKey
+from ducklake_core.format.files.paths import file_key, file_name, has_writers_name, join, printable
 from ducklake_core.format.files.statistics import truncate_bounds
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
-from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns, wrong_mappings
-from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
-from ducklake_core.maintenance.check.row_ids import check_row_ids
+from ducklake_core.maintenance.check.files import check_row_ids, columns_of_mappings, misses_columns, wrong_mappings
+from ducklake_core.maintenance.check.repair import ForgetFileStatistics
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
-from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
-from ducklake_core.storage.external_columns import ForeignColumn, external_columns
-from ducklake_core.storage.external_statistics import external_statistics
+from ducklake_core.maintenance.request import ProgressMeter, listed_with_progress
+from ducklake_core.storage.added_files import ForeignColumn, external_columns, external_statistics
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_footer import read_footer
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_files import open_parquet, read_footer
 
 _AT_ONCE = 16
 _FILES_PER_ROUND = 500

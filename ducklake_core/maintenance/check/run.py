@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import get_args
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.every_row import EveryRow
-from ducklake_core.catalog.reading.inlined_tables import registered_names
+from ducklake_core.catalog.reading.integrity_scan import EveryRow, registered_names
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, NotALakeError, UsageError
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.check.contents import RowChecks
-from ducklake_core.maintenance.check.definitions import check_cells, check_definitions
+from ducklake_core.maintenance.check.definitions import check_cells, check_definitions, check_keys, check_objects
 from ducklake_core.maintenance.check.facts import REQUIRED, Facts
 from ducklake_core.maintenance.check.files import check_files, check_inlined, check_schedule
 from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
 from ducklake_core.maintenance.check.footers import FooterChecks
-from ducklake_core.maintenance.check.keys import check_keys
-from ducklake_core.maintenance.check.mend import carry_out
-from ducklake_core.maintenance.check.objects import check_objects
+from ducklake_core.maintenance.check.repair import carry_out
 from ducklake_core.maintenance.check.statistics import check_statistics
-from ducklake_core.maintenance.progress import ProgressMeter
+from ducklake_core.maintenance.request import ProgressMeter
 from ducklake_core.storage.filesystems import Storage
 
 VERB = "check"

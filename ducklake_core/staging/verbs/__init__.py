@@ -1,1 +1,1 @@
-"""The verbs of a transaction, by subject."""
+"""Methods of a transaction, by subject."""

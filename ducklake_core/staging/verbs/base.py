@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
-from ducklake_core.commit.definition_actions import CreateMacro
-from ducklake_core.commit.operations import operation
+from ducklake_core.commit.actions import CreateMacro
+from ducklake_core.commit.request import operation
 from ducklake_core.staging.namespace import StagedCatalog
 
 Given = TypeVar("Given")
@@ -56,7 +56,7 @@ class OpenTransaction(ABC):
 
     def _without_macros(self, given: Given) -> Given | str:
         """A condition or expression with macros of the base snapshot in place of their calls."""
-        from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
+        from ducklake_core.catalog.reading.definitions import without_macro_calls
 
         if not isinstance(given, str):
             return given
@@ -65,7 +65,7 @@ class OpenTransaction(ABC):
 
     def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
         """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
-        from ducklake_core.engines.duckdb.session import check_expression
+        from ducklake_core.engines.duckdb.query import check_expression
 
         # Macros that this transaction makes are known to no reader.
         if not any(isinstance(action, CreateMacro) for action in self._catalog.definitions):

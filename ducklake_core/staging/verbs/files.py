@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.known_files import mappings_of_table, named_already
+from ducklake_core.catalog.reading.maintenance import mappings_of_table, named_already
 from ducklake_core.errors import AlreadyExistsError
-from ducklake_core.format.files.locations import file_key
+from ducklake_core.format.files.paths import file_key
 from ducklake_core.staging.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
 from ducklake_core.staging.staged_table import AddDataFiles
 from ducklake_core.staging.verbs.base import OpenTransaction

@@ -10,7 +10,7 @@ from ducklake_core.format.types.names import split_name
 from ducklake_core.staging.verbs.base import OpenTransaction
 
 if TYPE_CHECKING:
-    from ducklake_core.format.macro_text import MacroKind
+    from ducklake_core.format.macros import MacroKind
 
 
 class MacroVerbs(OpenTransaction):
@@ -42,7 +42,7 @@ class MacroVerbs(OpenTransaction):
             UsageError: Parameters or SQL that DuckDB would not take.
             UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.
         """
-        from ducklake_core.format.macro_text import implementations
+        from ducklake_core.format.macros import implementations
 
         if self._is_done("create macro", name, kind, dict(definitions)):
             return

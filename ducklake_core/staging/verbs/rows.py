@@ -8,28 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ducklake_core.commit import alterations
-from ducklake_core.engines.arrow.frame_input import no_columns
-from ducklake_core.engines.frame import Frame, frame_of
-from ducklake_core.engines.row_changes import check_source_keys
-from ducklake_core.engines.spark.session_settings import in_session_zone
+from ducklake_core.engines.arrow.frame import no_columns
+from ducklake_core.engines.frame import Frame, check_source_keys, frame_of
+from ducklake_core.engines.spark.session import in_session_zone
 from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
 from ducklake_core.format.evolution.reconciliation import may_not_fit
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.merge_builder import Merge, MergeClause
-from ducklake_core.planning.virtual import with_virtual
+from ducklake_core.planning.plan import with_virtual
 from ducklake_core.staging.arguments import FrameLike, MissingColumns, missing_columns_of, resolve_at
-from ducklake_core.staging.new_objects import check_not_lacking
-from ducklake_core.staging.rebase import columns_of
-from ducklake_core.staging.staged_table import ChangeRows, DeleteWhere, RestoreRows, Selection, StagedTable
+from ducklake_core.staging.publish import columns_of
+from ducklake_core.staging.staged_table import ChangeRows, DeleteWhere, RestoreRows, Selection, StagedTable, check_not_lacking
 from ducklake_core.staging.verbs.base import OpenTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.engines.arrow.row_request import ChangeRequest
+    from ducklake_core.engines.arrow.merge import ChangeRequest
     from ducklake_core.staging.arguments import At, RestoredColumns, Where
 
 
@@ -43,12 +41,12 @@ class RowVerbs(OpenTransaction):
         with self._whole_or_nothing(), in_session_zone(spark):
             staged = self._catalog.table(name)
             condition = self._without_macros(where)
-            predicate = None if condition is None else parse_predicate(condition, with_virtual(staged.state.schema))
+            predicate = None if condition is None else bind(condition, with_virtual(staged.state.schema))
             self._select(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
         """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
-        from ducklake_core.engines.arrow.row_request import update_request
+        from ducklake_core.engines.arrow.merge import update_request
 
         if self._is_done("update", name, dict(values), where):
             return
@@ -95,7 +93,7 @@ class RowVerbs(OpenTransaction):
     def _merge_request(
         staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause], missing: MissingColumns
     ) -> ChangeRequest:
-        from ducklake_core.engines.arrow.merge_request import merge_request
+        from ducklake_core.engines.arrow.merge import merge_request
 
         if not frame.schema.columns:
             raise no_columns(frame.kind)
@@ -117,7 +115,7 @@ class RowVerbs(OpenTransaction):
 
     def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
         """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
-        from ducklake_core.engines.arrow.merge_request import merge_request
+        from ducklake_core.engines.arrow.merge import merge_request
 
         own = tuple(column for column in frame.schema if staged.state.schema.find(column.name) is None)
         columns = Schema(columns=(*staged.state.schema.columns, *own))
@@ -135,7 +133,7 @@ class RowVerbs(OpenTransaction):
         Raises:
             SchemaError: NULL or repeated keys in the frame.
         """
-        from ducklake_core.engines.arrow.merge_request import merge_request
+        from ducklake_core.engines.arrow.merge import merge_request
 
         table = staged.state.schema
         columns = Schema(columns=tuple(column for column in table if frame.schema.find(column.name) is not None))
@@ -185,7 +183,7 @@ def frame_in_types_of(table: Schema, frame: Frame, clauses: Sequence[MergeClause
     - A column that only expressions use keeps its own type: a result does not depend on whether all values happen to fit the table's.
     - A column that is only compared has the table's type if all of its values have it.
     """
-    from ducklake_core.engines.arrow.merge_request import computed_names, stored_names
+    from ducklake_core.engines.arrow.merge import computed_names, stored_names
 
     own = frame.typed_like(table)
     stored, computed = stored_names(own.schema, clauses), computed_names(clauses)

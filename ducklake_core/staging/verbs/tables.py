@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.commit import alterations
-from ducklake_core.engines.arrow.frame_input import no_columns
+from ducklake_core.engines.arrow.frame import no_columns
 from ducklake_core.engines.frame import Frame, columns_of, frame_of
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.format.evolution.defaults import checked_defaults

@@ -15,7 +15,7 @@ from ducklake_core.staging.verbs.base import OpenTransaction
 
 if TYPE_CHECKING:
     from ducklake_core.format.evolution.schema_edits import ColumnName
-    from ducklake_core.staging.staged_view import StagedView
+    from ducklake_core.staging.staged_table import StagedView
 
 
 class TagVerbs(OpenTransaction):
@@ -104,7 +104,7 @@ class TagVerbs(OpenTransaction):
 
     def _names_of_view(self, view: StagedView) -> list[tuple[str, str]] | None:
         """The names of a view's columns, and those that its query gives them, by which they are stored; None where it is not understood."""
-        from ducklake_core.view_sql.references import view_schema
+        from ducklake_core.view_sql.translation import view_schema
 
         try:
             with self._lake.reader() as reader:

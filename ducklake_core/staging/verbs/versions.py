@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.definition_history import former_tables
-from ducklake_core.catalog.reading.option_rows import stored_options
+from ducklake_core.catalog.reading.definitions import former_tables
+from ducklake_core.catalog.reading.options import stored_options
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.staging.arguments import resolve_at

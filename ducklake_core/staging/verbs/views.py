@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.macros import view_text
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, split_name
-from ducklake_core.format.view_text import view_text
 from ducklake_core.staging.verbs.base import OpenTransaction
 
 

@@ -8,7 +8,7 @@ reader opens such files. One file is::
 
     module = length (4 bytes, little endian) | nonce (12) | ciphertext | tag (16)
 
-Reading. :func:`~ducklake_core.storage.parquet_input.open_parquet` gives a file-like *plain image*, which pyarrow takes for an
+Reading. :func:`~ducklake_core.storage.parquet_files.open_parquet` gives a file-like *plain image*, which pyarrow takes for an
 ordinary Parquet file::
 
     encrypted   PARE | chunk 0      | chunk 1      | ... | footer module | PARE
@@ -30,6 +30,6 @@ hold as many values as the footer says.
 Writing. :class:`~ducklake_core.storage.encryption.encrypting.EncryptingSink` takes a plain file while it is written, and passes on the
 encrypted one a row group at a time: pages are found by parsing their headers, the footer gets the new offsets and loses its indexes.
 
-Modules: ``modules`` the cipher, both ways; ``compact`` Thrift structs as trees; ``footer`` the end of an encrypted file;
-``chunks`` pages to modules and back; ``image`` the file-like; ``encrypting`` the writer.
+Modules: ``modules`` the cipher, both ways; ``compact`` Thrift structs as trees; ``reading`` the end of an encrypted file,
+its chunks and the image; ``encrypting`` the writer.
 """

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.storage.encryption.chunks import plain_pages
 from ducklake_core.storage.encryption.compact import BadStructError, Struct, read_struct, write_struct
-from ducklake_core.storage.encryption.footer import CRYPTO_METADATA, ENCRYPTED_MAGIC, PLAIN_MAGIC, with_length
 from ducklake_core.storage.encryption.modules import Cipher
+from ducklake_core.storage.encryption.reading import CRYPTO_METADATA, ENCRYPTED_MAGIC, PLAIN_MAGIC, plain_pages, with_length
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from ducklake_core.format.files.encryption_key import EncryptionKey
+    from ducklake_core.format.files.data_files import EncryptionKey
 
 _TAIL = 8
 # Fields of the footer's structs (parquet.thrift).

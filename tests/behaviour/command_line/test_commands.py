@@ -18,8 +18,8 @@ from ducklake_core import DuckLake, Table
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.cli import doctor
 from ducklake_core.cli.app import app
+from ducklake_core.cli.doctor import first_file
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
-from ducklake_core.cli.spark_hops import first_file
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.command import Run, answer, lines
 from tests.support.mysql import MySQLServer

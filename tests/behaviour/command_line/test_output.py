@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.cli.progress import progress_bar
+from ducklake_core.cli.output import progress_bar
 from ducklake_core.cli.session import FAILED, FOUND
-from ducklake_core.maintenance.progress import Progress
+from ducklake_core.maintenance.request import Progress
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

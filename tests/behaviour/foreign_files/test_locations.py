@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.files.locations import check_location
+from ducklake_core.format.files.paths import check_location
 from tests.behaviour.foreign_files.added import add, change, check, numbered, put, register
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import assert_same_rows, open_lake

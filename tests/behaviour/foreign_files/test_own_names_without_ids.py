@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark import field_ids
-from ducklake_core.engines.spark.field_ids import READER_CONF
+from ducklake_core.engines.spark import native_read
+from ducklake_core.engines.spark.native_read import READER_CONF
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.behaviour.foreign_files.added import numbered, put, register
 from tests.support.oracle import LakeAddress, Oracle
@@ -51,7 +51,7 @@ def test_spark_refuses_or_reads_with_arrow(
             with pytest.raises(UnsupportedFeatureError, match=refused):
                 scan.to_spark(spark)
             with monkeypatch.context() as many:
-                many.setattr(field_ids, "FILES_LOOKED_AT_HERE", 0)
+                many.setattr(native_read, "FILES_LOOKED_AT_HERE", 0)
                 # The first rows alone would come from the other file.
                 for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
                     with pytest.raises(PySparkException, match=refused):

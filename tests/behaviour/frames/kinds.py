@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from ducklake_core.format.types.data_types import (
+from ducklake_core.format.types.data_types import (  # fmt: skip
     DATE,
     INT128,
     INTEGERS,
@@ -25,7 +25,7 @@ from ducklake_core.format.types.data_types import (
     TIMESTAMPTZ,
     UINT128,
     DataType,
-)  # fmt: skip
+)
 
 
 class OldPandas(pd.DataFrame):  # type: ignore[misc]

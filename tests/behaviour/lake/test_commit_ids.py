@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake, col
-from ducklake_core.catalog.database.retries import RetryPolicy
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.commit.committer import Committer
-from ducklake_core.commit.operations import not_among, operation, without_details
+from ducklake_core.commit.request import not_among, operation, without_details
 from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress

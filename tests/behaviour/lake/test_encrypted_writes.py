@@ -15,13 +15,13 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CommitError, DuckLakeError, StorageError, UsageError
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.data_types import INT64, VARCHAR, Field
 from ducklake_core.format.types.schema import Schema, with_ids
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_files import open_parquet
 from ducklake_core.storage.parquet_writer import FileWriter
 from tests.behaviour.lake.test_same_catalog import STEPS
 from tests.support.catalog_dump import dump_catalog
@@ -175,7 +175,7 @@ def test_a_delete_file_written_again_for_a_later_snapshot(sqlite_address: LakeAd
 def test_a_plain_file_is_never_committed(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = create(sqlite_address)
     lake.write("t", ROWS)
-    monkeypatch.setattr("ducklake_core.staging.write_target.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
+    monkeypatch.setattr("ducklake_core.staging.staged_table.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
     with pytest.raises(CommitError, match="is not encrypted, but the lake is"):
         lake.table("t").append(ROWS)
     assert all_encrypted(sqlite_address) == 1

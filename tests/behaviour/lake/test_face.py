@@ -19,7 +19,7 @@ from ducklake_core.errors import (
     SchemaError,
     UsageError,
 )
-from ducklake_core.staging.table_cache import RECENT_SECONDS
+from ducklake_core.staging.context import RECENT_SECONDS
 from tests.behaviour.lake.days import files_of, keys, rows
 from tests.support.oracle import LakeAddress
 

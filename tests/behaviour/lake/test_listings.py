@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from ducklake_core import DuckLake, split_path
-from ducklake_core.catalog.reading.macros import MacroParameter
+from ducklake_core.catalog.reading.definitions import MacroParameter
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.layout.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle

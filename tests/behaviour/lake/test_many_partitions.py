@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow.partition_buffer import PartitionBuffer
-from ducklake_core.storage.spill_file import SpillFile
+from ducklake_core.engines.arrow.writer import PartitionBuffer
+from ducklake_core.storage.spill import SpillFile
 from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS, VALUES = 12_000, 60
-WRITER = "ducklake_core.engines.arrow.dataset_writer"
+WRITER = "ducklake_core.engines.arrow.writer"
 
 
 def rows(count: int = ROWS, values: int = VALUES) -> pa.Table:
@@ -47,7 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{WRITER}.MAX_OPEN_FILES", 5)
     monkeypatch.setattr(f"{WRITER}._GATHERED_ROWS", 500)
     monkeypatch.setattr(f"{WRITER}.BUFFERED_BYTES", 20_000)
-    monkeypatch.setattr("ducklake_core.engines.arrow.partition_buffer.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("ducklake_core.engines.arrow.writer.BLOCK_BYTES", 1000)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError, NotFoundError, SchemaError
-from ducklake_core.staging import table_cache
+from ducklake_core.staging import context
 from tests.support.backups import Backup, remove_catalog
 from tests.support.oracle import LakeAddress, file_lake
 from tests.support.postgres import PostgresServer
@@ -27,7 +27,7 @@ Duck = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def _long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen is built on, however slow the machine is."""
-    monkeypatch.setattr(table_cache, "RECENT_SECONDS", 3600.0)
+    monkeypatch.setattr(context, "RECENT_SECONDS", 3600.0)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -81,8 +81,8 @@ def test_arrow(sqlite_address: LakeAddress, order: str) -> None:
 
 def test_partitions_and_runs(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = sorted_table(sqlite_address, "f DESC, k", partitioned=True)
-    monkeypatch.setattr("ducklake_core.engines.arrow.dataset_writer.SORTED_BYTES", 10_000)
-    monkeypatch.setattr("ducklake_core.engines.arrow.dataset_writer._GATHERED_ROWS", 70)
+    monkeypatch.setattr("ducklake_core.engines.arrow.writer.SORTED_BYTES", 10_000)
+    monkeypatch.setattr("ducklake_core.engines.arrow.writer._GATHERED_ROWS", 70)
     data = rows()
     done = lake.table("t").overwrite(pa.RecordBatchReader.from_batches(data.schema, data.to_batches(max_chunksize=130)), where="p < 3")
     with attached(sqlite_address) as duck:
@@ -132,7 +132,7 @@ def test_what_cannot_be_followed_is_refused_by_name(sqlite_address: LakeAddress,
 
 
 def test_spark(spark: SparkSession, sqlite_address: LakeAddress) -> None:
-    from ducklake_core.engines.spark.sorting import sort_within_partitions
+    from ducklake_core.engines.spark.write import sort_within_partitions
     from tests.spark.test_read import rows_of
 
     order = "s DESC NULLS FIRST; f; k"

@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError
-from ducklake_core.staging import table_cache
+from ducklake_core.staging import context
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress
 
@@ -24,7 +24,7 @@ MANY = pa.table({"a": pa.array(range(40), pa.int32())})
 @pytest.fixture
 def hot(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> DuckLake:
     """A lake that has just been written to, so that the next append builds on what was seen then, however slow the machine is."""
-    monkeypatch.setattr(table_cache, "RECENT_SECONDS", 3600.0)
+    monkeypatch.setattr(context, "RECENT_SECONDS", 3600.0)
     lake.create_table("t", ROW.schema)
     lake.write("t", ROW)
     lake.write("t", ROW)

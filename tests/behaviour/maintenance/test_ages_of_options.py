@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.ages import parse_age
+from ducklake_core.format.types.text import parse_age
 from ducklake_core.lake import DuckLake
 from tests.support.oracle import LakeAddress, attached
 

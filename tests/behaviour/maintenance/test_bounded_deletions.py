@@ -13,7 +13,7 @@ import pytest
 from ducklake_core.errors import UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import cleanup, orphans
-from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.request import BudgetMeter
 from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.support.oracle import LakeAddress, attached
 

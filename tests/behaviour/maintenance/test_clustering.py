@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core.engines.arrow import external_sort
+from ducklake_core.engines.arrow import sorting
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, files_on_disk, readings
@@ -22,8 +22,8 @@ SCATTERED = "SELECT (range * 7919) % 1000 AS a, CASE WHEN range % 9 > 0 THEN (ra
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows fit into memory, so that they are sorted on the local disk."""
-    monkeypatch.setattr(external_sort, "RUN_BYTES", 4_000)
-    monkeypatch.setattr(external_sort, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(sorting, "RUN_BYTES", 4_000)
+    monkeypatch.setattr(sorting, "BLOCK_BYTES", 500)
 
 
 def write_sorted(address: LakeAddress, options: str) -> None:

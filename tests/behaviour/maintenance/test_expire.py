@@ -17,7 +17,7 @@ from sqlalchemy.engine import Engine
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.writing import expiry, leftovers
+from ducklake_core.catalog.writing import expiry, writer
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.maintenance import expire as expire_module
 from ducklake_core.maintenance.cleanup import cleanup_old_files
@@ -355,7 +355,7 @@ def test_commits_beside_an_expiry(
     for number in range(3):
         lake.write("t", pa.table({"a": [number]}), inline=False)
     taken: list[int] = []
-    real, registered = getattr(expiry, moment), leftovers.inspect
+    real, registered = getattr(expiry, moment), writer.inspect
 
     def commit() -> None:
         if not taken:
@@ -377,7 +377,7 @@ def test_commits_beside_an_expiry(
     if moment == "apply_changes":
         monkeypatch.setattr(expiry, moment, beside)
     else:
-        monkeypatch.setattr(leftovers, "inspect", late)
+        monkeypatch.setattr(writer, "inspect", late)
     lake.expire_snapshots(older_than=timedelta(0), min_age=timedelta(0))
     if moment == "drop_leftovers" and backend == "postgresql":
         assert not taken

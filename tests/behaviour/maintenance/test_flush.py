@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select, update
 
-from ducklake_core.catalog.inlined import batches, rows
-from ducklake_core.engines.arrow import external_sort
-from ducklake_core.engines.arrow import flush as flushing
+from ducklake_core.catalog.inlined import rows
+from ducklake_core.engines.arrow import compaction as flushing
+from ducklake_core.engines.arrow import sorting
 from ducklake_core.errors import NotFoundError
 from ducklake_core.lake import DuckLake
-from ducklake_core.maintenance import flush, inlined_sources
+from ducklake_core.maintenance import flush
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.request import TableRequest
-from ducklake_core.storage import held_batches
+from ducklake_core.storage import spill
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
 
@@ -46,8 +46,8 @@ def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_a
 @pytest.mark.takes_seconds
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
-    monkeypatch.setattr(batches, "BATCH_ROWS", 3)
-    for module, name in ((held_batches, "HELD_BYTES"), (flushing, "GATHERED_BYTES"), (external_sort, "RUN_BYTES")):
+    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    for module, name in ((spill, "HELD_BYTES"), (flushing, "GATHERED_BYTES"), (sorting, "RUN_BYTES")):
         monkeypatch.setattr(module, name, 1)
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
@@ -289,7 +289,7 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
 
     monkeypatch.setattr(Execution, "outcomes", outcomes)
     monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
-    monkeypatch.setattr(inlined_sources, "TASK_ROWS", 10)
+    monkeypatch.setattr(flush, "TASK_ROWS", 10)
     session: Any = object()
     done = flush.flush_inlined_data(lake.database, lake.info, lake.storage, TableRequest(), execution=Execution(spark=session))
     assert (done.failures, done.rows_flushed, len(sizes)) == ((), 40, 4)
@@ -314,7 +314,7 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     """Updated rows are inlined after others, also where no inlined row has ended."""
-    for module, name, value in ((batches, "BATCH_ROWS", 3), (rows, "JOINED_ROWS", 3), (rows, "JOINED_FROM", joined_from)):
+    for module, name, value in ((rows, "BATCH_ROWS", 3), (rows, "JOINED_ROWS", 3), (rows, "JOINED_FROM", joined_from)):
         monkeypatch.setattr(module, name, value)
     with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(4) r(i)", "CREATE TABLE plain (a BIGINT)")

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from sqlalchemy import create_engine, event, literal, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.reading.unions import all_of
+from ducklake_core.catalog.reading.reader import all_of
 from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import FILES_ONLY, write_history
 from tests.support.oracle import LakeAddress, attached, sqlite_lake

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import insert, update
 
 from ducklake_core import DuckLake, Hold
-from ducklake_core.catalog.reading.holds import store_hold
+from ducklake_core.catalog.reading.options import store_hold
 from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogUnavailableError, NotFoundError, UsageError
-from ducklake_core.maintenance.holds import Holds
+from ducklake_core.maintenance.expire import Holds
 from tests.support.oracle import LakeAddress, Oracle
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]

@@ -20,7 +20,7 @@ from ducklake_core.errors import CatalogCorruptError, CatalogError, CatalogVersi
 from ducklake_core.format.versions import V1_0
 from tests.support.old_lakes import VERSIONS, ExpectedRows, JsonRows, OldLake, changes, forget_embedded_snapshots, old_lake, rows_at
 from tests.support.oracle import Oracle
-from tests.unit.catalog.test_bootstrap import layout, primary_keys
+from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 
 @pytest.fixture(scope="module")

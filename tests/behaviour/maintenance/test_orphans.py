@@ -16,9 +16,9 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import StorageError, UsageError
 from ducklake_core.format.files.paths import new_delete_file_name, new_file_name
 from ducklake_core.maintenance.orphans import delete_orphaned_files
-from ducklake_core.staging import staged_files
+from ducklake_core.staging import publish
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.listing import StoredFile
+from ducklake_core.storage.uploads import StoredFile
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
@@ -136,7 +136,7 @@ def test_files_that_are_committed_meanwhile_stay(lake_address: LakeAddress) -> N
 def test_a_long_write_whose_files_were_swept_commits_nothing(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, is_swept: bool
 ) -> None:
-    monkeypatch.setattr(staged_files, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(publish, "LONG_SECONDS", 0.0)
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", pa.table({"n": range(100)}), inline=False)
     before = lake.snapshot().id

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from ducklake_core import DuckLake, MaintenanceResult, MaintenanceStep
 from ducklake_core.cli.app import app
-from ducklake_core.cli.maintaining import flush
-from ducklake_core.cli.planning import PLANNED, planned
+from ducklake_core.cli.maintaining import PLANNED, flush, planned
 from tests.behaviour.maintenance.lakes import NOW, catalog_rows, files_on_disk
 from tests.support.oracle import LakeAddress
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake, Progress
-from ducklake_core.maintenance import progress as module
+from ducklake_core.maintenance import request as module
 from tests.behaviour.maintenance.lakes import NOW, files_on_disk
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached

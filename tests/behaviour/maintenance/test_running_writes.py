@@ -21,13 +21,13 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes
-from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
+from ducklake_core.catalog.writing.writer import forget_running_writes, store_running_writes
 from ducklake_core.commit import registration
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError
 from ducklake_core.format.files.paths import new_file_name, write_id
 from ducklake_core.maintenance import orphans
-from ducklake_core.maintenance.budget import BudgetMeter
 from ducklake_core.maintenance.orphans import OrphansResult
+from ducklake_core.maintenance.request import BudgetMeter
 from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
 from tests.support.oracle import LakeAddress, Oracle

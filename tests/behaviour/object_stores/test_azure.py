@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.spark.hadoop_paths import hadoop_path
+from ducklake_core.engines.spark.scan_schema import hadoop_path
 from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.files.locations import check_location, file_key, may_be_same, spellings
+from ducklake_core.format.files.paths import check_location, file_key, may_be_same, spellings
 from ducklake_core.storage.filesystems import Storage, StorageOptions
-from ducklake_dagster.resources import AzureStorage
+from ducklake_dagster.config.resources import AzureStorage
 from tests.behaviour.object_stores.secrets import assert_secretless, chain
 from tests.behaviour.object_stores.work import found, numbered, table_of
 from tests.support.azure import ACCOUNT, CONTAINER, KEY, AzureServer, azure_server, sas_token

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.writing.scheduled import every_file_name
+from ducklake_core.catalog.writing.expiry import every_file_name
 from ducklake_core.errors import StorageError
 from tests.behaviour.object_stores.work import objects
 from tests.faults.checks import read

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core.engines.arrow.write import write_table
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import write_table
 from ducklake_core.errors import StorageError
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.arrow_types import from_arrow_schema
-from ducklake_core.format.types.schema import with_ids
+from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.storage.unfinished import unfinished_uploads
 from tests.support.object_stores import ObjectStore

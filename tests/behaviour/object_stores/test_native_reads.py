@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark.hadoop_paths import SCHEMES_CONF, parse_schemes
+from ducklake_core.engines.spark.scan_schema import SCHEMES_CONF, parse_schemes
 from ducklake_core.errors import UsageError
 from tests.behaviour.object_stores.work import change, found, table_of
 from tests.support.object_stores import s3_store

@@ -12,8 +12,7 @@ import pytest
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.paths import new_file_name, write_id
 from ducklake_core.storage.limited_s3 import LimitedS3FileSystem
-from ducklake_core.storage.sweeping import sweep
-from ducklake_core.storage.unfinished import abort_upload, unfinished_uploads
+from ducklake_core.storage.unfinished import abort_upload, sweep, unfinished_uploads
 from tests.behaviour.object_stores.work import found, numbered, table_of
 from tests.support.object_stores import s3_store
 from tests.support.oracle import LakeAddress

@@ -10,13 +10,10 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow import merge_keys
-from ducklake_core.engines.arrow.merge_request import merge_request
-from ducklake_core.engines.arrow.merge_source import MergeSource
-from ducklake_core.engines.arrow.row_change import source_ids
-from ducklake_core.engines.arrow.source_index import SourceIndex
-from ducklake_core.engines.arrow.write import write_table
+from ducklake_core.engines.arrow import merge
+from ducklake_core.engines.arrow.merge import MergeSource, SourceIndex, merge_request, source_ids
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import write_table
 from ducklake_core.engines.frame import columns_of
 from ducklake_core.planning.planner import plan_scan
 from tests.support.lakes import lake_of_files
@@ -70,7 +67,7 @@ def filtered(lake: DuckLake, source: pa.Table, on: list[str], where: str | None 
 @pytest.mark.parametrize("whole", [True, False], ids=["small", "large"])
 def test_every_type(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not whole:
-        monkeypatch.setattr(merge_keys, "_WHOLE_BYTES", 0)
+        monkeypatch.setattr(merge, "_WHOLE_BYTES", 0)
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         columns = ", ".join(f"k{place} {kind}" for place, (kind, *_) in enumerate(KEYS))
         values = ", ".join(f"CASE WHEN range = 20 THEN NULL ELSE {values} END" for _, values, _ in KEYS)
@@ -94,7 +91,7 @@ def test_every_type(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytes
 def test_keys_of_two_columns(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part is looked for by itself: nothing that matches is left out, and not much else is kept."""
     if not whole:
-        monkeypatch.setattr(merge_keys, "_WHOLE_BYTES", 0)
+        monkeypatch.setattr(merge, "_WHOLE_BYTES", 0)
     lake = lake_of_files(sqlite_address)
     lake.write("t", pa.table({"n": list(range(100)), "a": [n % 10 for n in range(100)], "b": [str(n // 10) for n in range(100)]}))
     kept, matched = filtered(lake, pa.table({"a": [1, 2, None], "b": ["1", "2", "3"]}), ["a", "b"])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.planning.virtual import VIRTUAL_COLUMNS
+from ducklake_core.planning.plan import VIRTUAL_COLUMNS
 from tests.support.oracle import LakeAddress, attached
 
 

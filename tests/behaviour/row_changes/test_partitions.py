@@ -63,7 +63,7 @@ def lake(lake_address: LakeAddress, oracle: OracleOf) -> DuckLake:
 
 def by_partition(table: pa.Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Rows by the values of their keys, by another way than the library's."""
-    from ducklake_core.format.layout.bucket_hash import bucket_of
+    from ducklake_core.format.layout.transforms import bucket_of
     from ducklake_core.format.types.data_types import INT64
 
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

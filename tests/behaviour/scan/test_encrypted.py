@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, UnsupportedFeatureError
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.data_files import EncryptionKey
 from tests.behaviour.scan.test_read_oracle import INLINED, SCENARIOS, compare_with_arrow, replay
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import assert_same_rows, open_lake

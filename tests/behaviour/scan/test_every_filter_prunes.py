@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.abilities import DUCKDB, POSTGRESQL, SQLITE
 from ducklake_core.catalog.reading import files
-from ducklake_core.catalog.reading.bounds import excluded
+from ducklake_core.catalog.reading.pruning import excluded
 from ducklake_core.engines.arrow.evaluate import evaluate
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import as_filter
 from tests.support.oracle import LakeAddress, attached
 
@@ -94,7 +94,7 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
             with pytest.MonkeyPatch.context() as here:
                 here.setattr(files, "FEW_FILES", FILES * ROWS)
                 assert table.scan(where=condition).plan().plan == by_database, condition
-            wanted = every.filter(evaluate(parse_predicate(condition, table.schema), every))
+            wanted = every.filter(evaluate(bind(condition, table.schema), every))
             assert table.scan(where=condition).to_arrow().sort_by("n").combine_chunks() == wanted, condition
 
 
@@ -111,7 +111,7 @@ def test_by_statistics(every_lake_address: LakeAddress) -> None:
     for condition in FILTERS:
         for abilities in (SQLITE, POSTGRESQL, DUCKDB):
             # Floats are decided after the query.
-            said = excluded(as_filter(parse_predicate(condition, schema)), abilities)
+            said = excluded(as_filter(bind(condition, schema)), abilities)
             assert (said is None) == (condition.startswith("x ") or "DOUBLE" in condition), condition
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ducklake_core.engines.spark.task_groups import bin_pack, split_tasks
-from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.engines.spark.tasks import bin_pack, split_tasks
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, EncryptionKey
 from ducklake_core.format.types.data_types import FLOAT64, INT32, INT64, TIME, VARCHAR, DecimalType, Field, ListType, StructType
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.native import ColumnVersion, ReadFeatures, misnamed, native_obstacle, trusts_bounds

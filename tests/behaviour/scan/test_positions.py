@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow.keys import key_set
-from ducklake_core.engines.arrow.positions import DeleteTarget, find_positions, rewrite_delete_file
+from ducklake_core.engines.arrow.positions import DeleteTarget, find_positions, key_set, rewrite_delete_file
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import DeleteFile
 from ducklake_core.format.types.data_types import FLOAT64, INT64, UUID, VARCHAR, Field, ListType

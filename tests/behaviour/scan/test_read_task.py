@@ -14,7 +14,7 @@ import pytest
 from ducklake_core.engines.arrow import decoding, file_reader
 from ducklake_core.engines.arrow.read import read_task
 from ducklake_core.errors import CorruptFileError, NotFoundError, SchemaError, StorageError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
 from ducklake_core.format.types.data_types import BOOLEAN, INT32, INT64, VARCHAR, Field, ListType
 from ducklake_core.format.types.schema import Schema
@@ -42,7 +42,7 @@ def write(path: Path, *columns: tuple[str, pa.Array, int | None], row_group_size
 def shape(*columns: Field, where: str | None = None, virtual: tuple[str, ...] = ()) -> ScanProjection:
     schema = Schema(columns=columns)
     lives = tuple(ColumnLifetime(column_id=column.id) for column in columns)
-    predicate = None if where is None else parse_predicate(where, schema)
+    predicate = None if where is None else bind(where, schema)
     return ScanProjection(
         table="main.t", snapshot_id=9, schema=schema, read_schema=schema, virtual=virtual, predicate=predicate, column_lifetimes=lives
     )  # fmt: skip

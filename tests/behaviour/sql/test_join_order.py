@@ -11,8 +11,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow import read
 from ducklake_core.engines.duckdb import query as queries
-from ducklake_core.engines.duckdb.join_order import Way, ways
-from ducklake_core.engines.duckdb.query import Sources
+from ducklake_core.engines.duckdb.query import Sources, Way, ways
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import sqlite_lake
 

@@ -22,7 +22,7 @@ import pytest
 
 from ducklake_core import DuckLake, col
 from ducklake_core.errors import UsageError
-from ducklake_core.format.values.time_zones import instant, wall_clock, zoned_text
+from ducklake_core.format.values.temporal import instant, wall_clock, zoned_text
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ZONES = (
@@ -283,7 +283,7 @@ def test_partitions_of_another_zone_are_not_left_out(tmp_path: Path) -> None:
 def test_offsets_in_tz_mean_utc_as_in_duckdb(variable: str) -> None:
     """POSIX gives them the opposite sign; DuckDB knows names alone."""
     program = (
-        "import duckdb; from ducklake_core.format.values.time_zones import is_utc, machine_zone; "
+        "import duckdb; from ducklake_core.format.values.temporal import is_utc, machine_zone; "
         "zone = duckdb.sql(\"SELECT current_setting('TimeZone')\").fetchone()[0]; assert is_utc(zone) and is_utc(machine_zone()), zone"
     )
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "TZ": variable}, check=True)

@@ -12,7 +12,7 @@ import pytest
 from duckdb_extensions import import_extension
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow import geometry_filter
+from ducklake_core.engines.arrow import evaluate
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.sql.query import Query
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
@@ -149,7 +149,7 @@ def test_without_shapely(made: tuple[DuckLake, Oracle], monkeypatch: pytest.Monk
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(geometry_filter, "import_module", missing)
+    monkeypatch.setattr(evaluate, "import_module", missing)
     where = f"st_intersects(g, {BOX})"
     with pytest.raises(UnsupportedFeatureError, match=r"pip install 'ducklake-dagster\[spatial\]'"):
         made[0].table("t").scan(where=where).to_arrow()

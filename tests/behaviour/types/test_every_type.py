@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.inlined.nested_text import parse_leaf
+from ducklake_core.catalog.inlined.cells import parse_leaf
 from ducklake_core.engines.spark.scan_schema import TYPES_CONF
 from ducklake_core.errors import SchemaError, UsageError
-from ducklake_core.format.types.data_types import (
+from ducklake_core.format.types.data_types import (  # fmt: skip
     BLOB,
     BOOLEAN,
     DATE,
@@ -41,9 +41,8 @@ from ducklake_core.format.types.data_types import (
     ListType,
     MapType,
     StructType,
-)  # fmt: skip
-from ducklake_core.format.values.arrow_cast import cast_array
-from ducklake_core.format.values.leaf_cast import from_values
+)
+from ducklake_core.format.values.arrow_cast import cast_array, from_values
 from ducklake_core.scan import Scan
 from tests.behaviour.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, table_texts, texts, texts_of
 from tests.support.oracle import LakeAddress, Oracle
@@ -203,7 +202,7 @@ def _from_exact(array: Any, field: Field) -> Any:
 
 
 def test_what_spark_cannot_hold_is_an_error() -> None:
-    from ducklake_core.engines.spark.arrow_form import to_spark_form
+    from ducklake_core.engines.spark.types import to_spark_form
 
     def converted(values: list[int], stored: pa.DataType, wanted: pa.DataType) -> pa.RecordBatch:
         held = pa.array(values, pa.int64()).view(stored)

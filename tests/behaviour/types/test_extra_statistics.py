@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.format.files.geometry_statistics import geometry_statistics, read_geometry_statistics
-from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.files.statistics import geometry_statistics, read_geometry_statistics
 from ducklake_core.format.types.data_types import GEOMETRY, INT32, VARIANT, Field
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.values.wkb import check_geometries
 from tests.support.oracle import LakeAddress, Oracle
 

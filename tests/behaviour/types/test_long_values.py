@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database import sqlite_file
+from ducklake_core.catalog.database import sqlite_catalog
 from ducklake_core.errors import CatalogError, DuckLakeError
 from ducklake_core.format.files.statistics import shortened_maximum, shortened_minimum
 from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR
@@ -149,14 +149,14 @@ def test_a_value_that_the_server_rejects_is_named_at_once(short_packets: MySQLSe
 
 
 def test_a_value_that_sqlite_rejects_is_named(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = sqlite_file._opened
+    opened = sqlite_catalog._opened
 
-    def limited(path: str) -> sqlite_file.FileConnection:
+    def limited(path: str) -> sqlite_catalog.FileConnection:
         connection = opened(path)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
         return connection
 
-    monkeypatch.setattr(sqlite_file, "_opened", limited)
+    monkeypatch.setattr(sqlite_catalog, "_opened", limited)
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     with pytest.raises(DuckLakeError, match="the value of column 's' in row 1 has 1,000,001 bytes; nothing was changed") as caught:
         lake.write("t", pa.table({"n": [1, 2], "s": ["", "x" * 1_000_001]}), inline=True)

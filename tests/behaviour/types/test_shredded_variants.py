@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow.variant import reassemble
+from ducklake_core.engines.arrow.decoding import reassemble
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.files.variant_statistics import merged_field_statistics, parse_path, read_field_statistics, to_json
-from ducklake_core.format.types.arrow_types import ArrowArray
+from ducklake_core.format.files.statistics import merged_field_statistics, parse_path, read_field_statistics, to_json
+from ducklake_core.format.types.schema import ArrowArray
+from ducklake_core.format.values.variant_encoding import VariantBuffer
 from ducklake_core.format.values.variant_shredding import Shape, Shredder, choose_shape, shredded_field
-from ducklake_core.format.values.variant_slots import VariantBuffer
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.variants import KINDS, NAMES, Value, comparable, random_value, sql, variant_array, variant_table
 

@@ -124,7 +124,7 @@ def test_a_check_of_rows_finds_inlined_values_out_of_range(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, kind: str, value: int
 ) -> None:
     lake = _lake(sqlite_address, kind)
-    monkeypatch.setattr("ducklake_core.engines.arrow.fitting.check_values", _unchecked)
+    monkeypatch.setattr("ducklake_core.engines.arrow.write_state.check_values", _unchecked)
     frame = _frame(_array(kind, [0, value])).select(["i", "v"])
     lake.table("t").append(frame, inline=True, missing_columns="null")
     found = lake.check(level="rows").findings
@@ -134,7 +134,7 @@ def test_a_check_of_rows_finds_inlined_values_out_of_range(
 def test_a_check_of_rows_finds_maps_with_a_key_twice(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     items = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "a"]), pa.array([1, 2]))
-    monkeypatch.setattr("ducklake_core.engines.arrow.fitting.check_values", _unchecked)
+    monkeypatch.setattr("ducklake_core.engines.arrow.write_state.check_values", _unchecked)
     lake.write("t", pa.table({"m": items}), inline=False)
     (finding,) = lake.check(level="rows").findings
     assert finding.code == "value-out-of-range"

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow.variant import reassemble
+from ducklake_core.engines.arrow.decoding import reassemble
 from ducklake_core.errors import CorruptFileError, SchemaError
-from ducklake_core.format.types.arrow_types import VARIANT_STORAGE, to_arrow_schema
+from ducklake_core.format.types.schema import VARIANT_STORAGE, to_arrow_schema
 from ducklake_core.format.values import variant_encoding as encoding
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import open_lake

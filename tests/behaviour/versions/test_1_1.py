@@ -18,7 +18,7 @@ from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
-from tests.unit.catalog.test_bootstrap import layout, primary_keys
+from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 

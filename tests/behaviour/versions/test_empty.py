@@ -18,11 +18,9 @@ from sqlalchemy import text
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CorruptFileError, DuckLakeError
-from ducklake_core.storage.delete_files import write_delete_file
+from ducklake_core.storage.delete_files import process_memory, write_delete_file
+from ducklake_core.storage.deletion_vectors import encode_container, encode_deletion_vector
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.puffin import encode_container
-from ducklake_core.storage.recent_deletes import process_memory
-from ducklake_core.storage.roaring import encode_deletion_vector
 from tests.support.ducklakepy_lake import faults, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle
 

@@ -15,8 +15,7 @@ from sqlalchemy import func, select, text
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFeatureError
-from ducklake_core.storage.puffin import encode_container, read_container
-from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
+from ducklake_core.storage.deletion_vectors import encode_container, encode_deletion_vector, read_container, read_deletion_vector
 from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
 

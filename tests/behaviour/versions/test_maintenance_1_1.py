@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy.schema import DropTable
 
-from ducklake_core.catalog.reading.compaction import StoredCounts, inlined_row_counts
-from ducklake_core.catalog.reading.many_tables import ManyTablesReader
+from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
+from ducklake_core.catalog.reading.maintenance import StoredCounts, inlined_row_counts
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.storage.puffin import encode_container, read_container
+from ducklake_core.storage.deletion_vectors import encode_container, read_container
 from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
 

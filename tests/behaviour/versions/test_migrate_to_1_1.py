@@ -15,13 +15,13 @@ import pytest
 from sqlalchemy import select, text
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database import file_access
-from ducklake_core.catalog.migrations import in_parts, run
+from ducklake_core.catalog.database import sqlite_catalog
+from ducklake_core.catalog.migrations import run
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
-from tests.unit.catalog.test_bootstrap import layout, primary_keys
+from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
@@ -230,7 +230,7 @@ def test_an_interrupted_migration_goes_on(
     made_by_duckdb(lake_address, oracle).close()
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     before, done = everything(lake), []
-    whole = in_parts.run_step
+    whole = run.run_step
 
     def fails(*arguments: Any) -> None:
         done.append(arguments)
@@ -238,7 +238,7 @@ def test_an_interrupted_migration_goes_on(
             raise CatalogError("stop")
         whole(*arguments)
 
-    monkeypatch.setattr(in_parts, "run_step", fails)
+    monkeypatch.setattr(run, "run_step", fails)
     with pytest.raises(DuckLakeError, match="stop"):
         lake.migrate("1.1")
     monkeypatch.undo()
@@ -377,8 +377,8 @@ def test_a_process_of_duckdb_that_has_the_file_keeps_a_migration_out(
     address = file_lake("duckdb", tmp_path)
     lake = made_by_duckdb(address, oracle)
     before = everything(lake)
-    monkeypatch.setattr(file_access, "WRITE_BUSY_SECONDS", 0.3)
-    monkeypatch.setattr(file_access, "READ_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(sqlite_catalog, "WRITE_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(sqlite_catalog, "READ_BUSY_SECONDS", 0.3)
     attach = f"ATTACH '{address.attach}' AS lake {address.options()}"
     with subprocess.Popen([sys.executable, "-c", _HOLD, attach], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

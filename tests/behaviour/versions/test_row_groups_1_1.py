@@ -7,7 +7,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.read import read_task
-from ducklake_core.engines.spark import task_groups
+from ducklake_core.engines.spark import tasks
 from tests.support.ducklakepy_lake import new_lake, stored
 from tests.support.oracle import LakeAddress
 
@@ -17,8 +17,8 @@ _ROWS = 4_000
 @pytest.fixture
 def lake(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> DuckLake:
     """A file of ten row groups, with deletes in a file and in the catalog; kilobytes stand for megabytes."""
-    monkeypatch.setattr(task_groups, "_BUNDLE_BYTES", 2000)
-    monkeypatch.setattr(task_groups, "_OPEN_BYTES", 500)
+    monkeypatch.setattr(tasks, "_BUNDLE_BYTES", 2000)
+    monkeypatch.setattr(tasks, "_OPEN_BYTES", 500)
     lake = new_lake(sqlite_address)
     lake.set_option("parquet_row_group_size", _ROWS // 10)
     lake.write("t", pa.table({"a": pa.array(range(_ROWS), pa.int64()), "s": [f"{i % 97}" for i in range(_ROWS)]}))
@@ -32,7 +32,7 @@ def _read(lake: DuckLake, where: str | None) -> tuple[int, list[tuple[object, ..
     """Parts, and the rows of them in order."""
     columns = ["a", "s", "rowid", "file_row_number"]
     plan = lake.table("t").scan(columns=columns, where=where).plan().plan
-    parts = task_groups.split_tasks(plan.tasks)
+    parts = tasks.split_tasks(plan.tasks)
     batches = [batch for part in parts for batch in read_task(part, plan.shape, lake.storage)]
     return len(parts), [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 

@@ -12,11 +12,10 @@ from ducklakepy.expressions import col
 from sqlalchemy import column, select, table, text
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.inlined.nested_text import parse_leaf
-from ducklake_core.catalog.inlined.variants import join_variant
+from ducklake_core.catalog.inlined.cells import join_variant, parse_leaf
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
-from ducklake_core.format.types.arrow_types import VARIANT_STORAGE
 from ducklake_core.format.types.data_types import BLOB, VARIANT
+from ducklake_core.format.types.schema import VARIANT_STORAGE
 from ducklake_core.format.values.value_text import to_cast_text
 from ducklake_core.format.values.variant_encoding import is_readable_variant
 from tests.support.ducklakepy_lake import faults, new_lake, second_implementation, stored

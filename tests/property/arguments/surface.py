@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from ducklake_core import DuckLake, Explanation, Inspection, LakeAtSnapshot, Table, Transaction
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.cleanup import CleanupResult
-from ducklake_core.maintenance.expire import ExpiryResult
-from ducklake_core.maintenance.holds import Holds
+from ducklake_core.maintenance.expire import ExpiryResult, Holds
 from ducklake_core.maintenance.merge import MergeResult
 from ducklake_core.maintenance.orphans import OrphansResult
 from ducklake_core.merge_builder import Merge

@@ -14,10 +14,10 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format import argument_checks as checks
+from ducklake_core.format import arguments as checks
 from ducklake_dagster import DuckLakeResource as Resource
 from ducklake_dagster import SqliteCatalog, build_compaction_sensor, build_maintenance_job, ducklake_metadata
-from ducklake_dagster.resources import LocalStorage
+from ducklake_dagster.config.resources import LocalStorage
 from tests.property.arguments.surface import methods
 from tests.support.oracle import LakeAddress, attached
 

@@ -13,12 +13,10 @@ import duckdb
 import pyarrow as pa
 
 from ducklake_core.format.expressions.comparison import integer_range, round_to_float32
-from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import INTEGERS, INTERVAL, PRIMITIVES, DataType, DecimalType, Field, ListType, StructType
-from ducklake_core.format.types.schema import Schema, with_ids
-from ducklake_core.format.values.interval_text import Interval
-from ducklake_core.format.values.leaf_cast import from_values
-from ducklake_core.format.values.value_text import to_cast_text
+from ducklake_core.format.types.schema import Schema, to_arrow_schema, with_ids
+from ducklake_core.format.values.arrow_cast import from_values
+from ducklake_core.format.values.value_text import Interval, to_cast_text
 
 ROWS = 250
 _P = PRIMITIVES

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
-from ducklake_core.format.expressions.predicate_parser import COMPARISONS
-from ducklake_core.format.expressions.sql_constants import TYPE_NAMES as CAST_TYPES
+from ducklake_core.format.expressions.parser import COMPARISONS
+from ducklake_core.format.expressions.sql_chains import TYPE_NAMES as CAST_TYPES
 from tests.property.expressions.edge_values import BLANKS, DUCKDB_TYPES, LEAVES, TEXTS
 
 NUMBERS = ("integer", "float", "decimal")

@@ -12,17 +12,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.evaluate import evaluate
-from ducklake_core.engines.arrow.scalars import assigned, evaluate_scalar
+from ducklake_core.engines.arrow.evaluate import assigned, evaluate, evaluate_scalar
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import integer_range, round_to_float32
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
-from ducklake_core.format.expressions.predicates import Comparison, Constant, IsNull, Predicate, SqlExpression, walk
-from ducklake_core.format.expressions.scalar_parser import parse_expression
-from ducklake_core.format.expressions.scalars import Scalar
+from ducklake_core.format.expressions.conditions import bind
+from ducklake_core.format.expressions.parser import parse_expression
+from ducklake_core.format.expressions.predicates import Comparison, Constant, IsNull, Predicate, Scalar, SqlExpression, walk
 from ducklake_core.format.types.data_types import BOOLEAN, FLOAT32, FLOATS, PRIMITIVES, DataType, DecimalType, Field, children_of
-from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.type_names import parse_leaf_type
+from ducklake_core.format.types.schema import Schema, parse_leaf_type
 from ducklake_core.format.values.leaf_values import python_values
 from ducklake_core.format.values.value_text import to_cast_text
 from tests.property.expressions.edge_values import SCHEMA, TYPE_NAMES, edge_batch, load
@@ -146,7 +143,7 @@ def as_value_of(column: Field) -> Callable[[str], Prepared]:
 
 def as_predicate(sql: str) -> Prepared:
     """As ``where=`` evaluates it."""
-    predicate = parse_predicate(sql, SCHEMA)
+    predicate = bind(sql, SCHEMA)
     if any(_needs_engine(part) for part in walk(predicate)):
         raise _Refusal("it needs SQL")
     return Prepared(lambda batch: (evaluate(predicate, batch), BOOLEAN), is_decided=isinstance(predicate, Constant))

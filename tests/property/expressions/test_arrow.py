@@ -9,11 +9,11 @@ from random import Random
 import duckdb
 import pytest
 
-from ducklake_core.engines.arrow import scalar_random
-from ducklake_core.format.expressions import scalar_parser
-from ducklake_core.format.expressions.predicate_parser import COMPARISONS
-from ducklake_core.format.expressions.scalars import FUNCTIONS
-from ducklake_core.format.expressions.sql_constants import TYPE_NAMES
+from ducklake_core.engines.arrow import scalar_functions
+from ducklake_core.format.expressions import parser
+from ducklake_core.format.expressions.parser import COMPARISONS
+from ducklake_core.format.expressions.predicates import FUNCTIONS
+from ducklake_core.format.expressions.sql_chains import TYPE_NAMES
 from tests.property.expressions import generator
 from tests.property.expressions.edge_values import DUCKDB_TYPES, LEAVES
 from tests.property.expressions.generator import Generator, Node, matrix
@@ -69,8 +69,8 @@ def _proves_something(tally: Counter[str]) -> None:
 
 def test_nothing_that_is_evaluated_is_left_out() -> None:
     # What is drawn anew for each row can't be compared.
-    assert set(generator.CALLS) == FUNCTIONS - scalar_random.FUNCTIONS
-    assert {*scalar_parser.BINARY.values(), *scalar_parser.UNARY.values()} <= FUNCTIONS
+    assert set(generator.CALLS) == FUNCTIONS - scalar_functions.FUNCTIONS
+    assert {*parser.BINARY.values(), *parser.UNARY.values()} <= FUNCTIONS
     assert {operator for operator in COMPARISONS.values() if any(f" {operator} " in template for template, *_ in generator.EVERY)} == {
         *COMPARISONS.values()
     }

@@ -9,11 +9,10 @@ from random import Random
 
 import pytest
 
-from ducklake_core.engines.arrow.evaluate import evaluate
-from ducklake_core.engines.arrow.scalars import assigned, evaluate_scalar
+from ducklake_core.engines.arrow.evaluate import assigned, evaluate, evaluate_scalar
 from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
-from ducklake_core.format.expressions.scalar_parser import parse_expression
+from ducklake_core.format.expressions.conditions import bind
+from ducklake_core.format.expressions.parser import parse_expression
 from tests.property.expressions.edge_values import SCHEMA, edge_batch
 from tests.property.expressions.generator import EVERY, Generator
 from tests.property.expressions.judge import columns_to_set
@@ -48,7 +47,7 @@ def _try(text: str) -> None:
                 with suppress(DuckLakeError):
                     assigned(expression.scalar, column, batch)
     with suppress(DuckLakeError):
-        evaluate(parse_predicate(text, SCHEMA), batch)
+        evaluate(bind(text, SCHEMA), batch)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:30] or "empty")

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.spark.query import run_query
+from ducklake_core.engines.spark.scan_schema import run_query
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import round_to_float32
 from ducklake_core.format.types.data_types import FLOAT32, FLOATS, INTEGERS, DataType, children_of
-from ducklake_core.view_sql.dates import DATE_FUNCTIONS
-from ducklake_core.view_sql.functions import FUNCTIONS
+from ducklake_core.view_sql.functions import DATE_FUNCTIONS, FUNCTIONS
 from ducklake_core.view_sql.translation import Translation, translate
 from tests.property.expressions.edge_values import load
 from tests.property.expressions.generator import Generator
@@ -63,7 +62,7 @@ def without_errors(monkeypatch: pytest.MonkeyPatch, views: Views) -> None:
     def run(sql: str, *rest: Any) -> Any:
         return run_query(sql if views.raises else _ERROR.sub(r"CAST(NULL AS \1)", sql), *rest)
 
-    monkeypatch.setattr("ducklake_core.engines.spark.query.run_query", run)
+    monkeypatch.setattr("ducklake_core.engines.spark.scan_schema.run_query", run)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.spark.scan_schema import TYPES_CONF
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
-from ducklake_core.format.expressions.predicate_sql import to_sql
+from ducklake_core.format.expressions.conditions import bind
+from ducklake_core.format.expressions.sql import to_sql
 from tests.property.histories.comparison import at_snapshot, differences, register, remember, tables_at
 from tests.property.histories.conditions import condition
 from tests.property.histories.play import Lake
@@ -84,7 +84,7 @@ def _readings(lake: Lake, spark: SparkSession, table: TableSketch, snapshot: int
     query = f"WITH kept AS MATERIALIZED (SELECT * FROM {source}) SELECT {listed} FROM kept WHERE {where}"
     try:
         yield Reading(table, snapshot, f"WHERE {where}", opened.scan(columns=names, where=where).to_spark(spark), query)
-        later = native.filter(to_sql(parse_predicate(where, opened.schema), "spark"))
+        later = native.filter(to_sql(bind(where, opened.schema), "spark"))
         yield Reading(table, snapshot, f"later WHERE {where}", later, query)
     except UnsupportedFeatureError:
         return

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.names import join_name
-from ducklake_core.maintenance.steps import MaintenanceResult
+from ducklake_core.format.types.schema import to_arrow_schema
+from ducklake_core.maintenance.request import MaintenanceResult
 from tests.property.histories.actions import FOLDER, Action, Reattach, Sql, Upkeep, Write, script
 from tests.property.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
 from tests.property.histories.divergences import ReferenceBrokeError, reference_failure

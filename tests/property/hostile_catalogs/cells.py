@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ducklake_core import DuckLake
-from ducklake_core.format.types.arrow_types import VARIANT_STORAGE
+from ducklake_core.format.types.schema import VARIANT_STORAGE
 from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.evaluate import evaluate
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.oracle import LakeAddress, attached
 
@@ -74,7 +74,7 @@ class _Files:
 
     def check(self, condition: str) -> None:
         """The plan holds every file with a matching row."""
-        predicate = parse_predicate(condition, self._table.schema)
+        predicate = bind(condition, self._table.schema)
         planned = {task.file.path for task in self._table.scan(where=condition).plan().plan.tasks}
         matching = {path for path, rows in self._rows.items() if rows.filter(evaluate(predicate, rows)).num_rows}
         assert matching <= planned, condition

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, inspect
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.reading import inlined_tables
+from ducklake_core.catalog.reading import integrity_scan
 from ducklake_core.maintenance.check.footers import FooterChecks
 from tests.faults.upkeep import NOW
 from tests.support.oracle import LakeAddress, attached
@@ -34,7 +34,7 @@ def test_tables_of_inlined_rows_that_an_expiry_drops(
                     other.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=1)
             return inspect(connection)
 
-        monkeypatch.setattr(inlined_tables, "inspect", late)
+        monkeypatch.setattr(integrity_scan, "inspect", late)
         assert look(lake) == {}
         assert done
         assert look(lake) == {}

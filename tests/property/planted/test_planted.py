@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.maintenance.check.codes import CODES
-from ducklake_core.maintenance.check.findings import CheckLevel
+from ducklake_core.maintenance.check.findings import CODES, CheckLevel
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.property.planted.lake import Planted, build
 from tests.property.planted.plants import PLANTS, Plant

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ducklake_core.maintenance.check.row_ids import overlapping
+from ducklake_core.maintenance.check.files import overlapping
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.schema import to_arrow_schema
 from tests.property.upkeep.keeping import Keeping
 from tests.property.upkeep.verbs import Verb, draw_verb
 from tests.property.upkeep.writing import change

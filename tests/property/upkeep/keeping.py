@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from ducklake_core import DuckLake
-from ducklake_core.maintenance.steps import MaintenanceStep
+from ducklake_core.maintenance.request import MaintenanceStep
 from tests.property.histories import upkeep
 from tests.property.histories.actions import FOLDER, Action, Sql
 from tests.property.histories.divergences import ReferenceBrokeError, reference_failure

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core import DuckLake
-from ducklake_core.maintenance.steps import MaintenanceResult
+from ducklake_core.maintenance.request import MaintenanceResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The driver's directory for temporary files."""
     folder = tmp_path / "notes"
     folder.mkdir()
-    monkeypatch.setattr("ducklake_core.spark_source.sealed_options._DIRECTORY", str(folder))
+    monkeypatch.setattr("ducklake_core.spark_source.writing._DIRECTORY", str(folder))
     return folder
 
 

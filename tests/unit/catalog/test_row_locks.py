@@ -8,7 +8,7 @@ from sqlalchemy.schema import DropTable
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.changes import EndInlinedRows
-from ducklake_core.catalog.writing.row_locks import wait_for_rows
+from ducklake_core.catalog.writing.writer import wait_for_rows
 from tests.support.oracle import LakeAddress
 from tests.unit.catalog.places import database_of
 

@@ -12,8 +12,7 @@ from ducklake_core.catalog.database.bootstrap import create_catalog
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.commit.actions import Action, AppendFiles
-from ducklake_core.commit.definition_actions import CreateTable
+from ducklake_core.commit.actions import Action, AppendFiles, CreateTable
 from ducklake_core.commit.request import CommitRequest, new_commit_id, stored_extra_info
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import ColumnStatistics, WrittenFile

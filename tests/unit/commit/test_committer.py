@@ -14,12 +14,11 @@ import pytest
 from sqlalchemy import func, select
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.retries import RetryPolicy
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.writer_queue import Turn
-from ducklake_core.commit.actions import AppendFiles, EndFiles
+from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
 from ducklake_core.commit.committer import Committed, Committer
-from ducklake_core.commit.definition_actions import DropTable
 from ducklake_core.commit.request import commit_id_of
 from ducklake_core.errors import (
     CatalogUnavailableError,

@@ -12,21 +12,9 @@ from ducklake_core.catalog.writing.head import FileState, Head
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
-    AppendFiles,
-    EndFiles,
-    EndInlined,
-    InlinedDeletion,
-    InlineDeletes,
-    MergedFile,
-    MergeFiles,
-    StagedDeleteFile,
-)
-from ducklake_core.commit.committer import head_request
-from ducklake_core.commit.conflict_rules import RULES
-from ducklake_core.commit.conflicts import find_conflict
-from ducklake_core.commit.definition_actions import (
     AlterTable,
     AlterView,
+    AppendFiles,
     CreateMacro,
     CreateSchema,
     CreateTable,
@@ -35,12 +23,23 @@ from ducklake_core.commit.definition_actions import (
     DropSchema,
     DropTable,
     DropView,
+    EndFiles,
+    EndInlined,
+    FlushInlined,
+    InlinedDeletion,
+    InlineDeletes,
+    MergedFile,
+    MergeFiles,
+    RewriteFiles,
+    RewrittenSource,
+    StagedDeleteFile,
     TagSchema,
 )
-from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles, RewrittenSource
+from ducklake_core.commit.committer import head_request
+from ducklake_core.commit.conflicts import RULES, find_conflict
 from ducklake_core.commit.request import CommitRequest, Lookup
 from ducklake_core.format.files.data_files import WrittenFile
-from ducklake_core.format.macro_text import MacroImplementation
+from ducklake_core.format.macros import MacroImplementation
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import INT32, Field
 from ducklake_core.format.types.schema import Schema

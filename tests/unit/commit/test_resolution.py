@@ -12,8 +12,21 @@ from hypothesis import strategies as st
 
 from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, DeleteRows, EndInlinedRows, InsertRows, UpdateEach, UpdateRows
 from ducklake_core.catalog.writing.head import Head
-from ducklake_core.commit.actions import Action, AddDeleteFiles, AppendFiles, EndFiles, EndInlined, MergedFile, MergeFiles, StagedDeleteFile
-from ducklake_core.commit.definition_actions import AlterTable, CreateSchema, CreateTable, DropSchema, DropTable
+from ducklake_core.commit.actions import (
+    Action,
+    AddDeleteFiles,
+    AlterTable,
+    AppendFiles,
+    CreateSchema,
+    CreateTable,
+    DropSchema,
+    DropTable,
+    EndFiles,
+    EndInlined,
+    MergedFile,
+    MergeFiles,
+    StagedDeleteFile,
+)
 from ducklake_core.commit.request import CommitRequest
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.errors import UsageError

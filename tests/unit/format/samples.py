@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ducklake_core.format.types.data_types import (
+from ducklake_core.format.types.data_types import (  # fmt: skip
     BLOB,
     BOOLEAN,
     DATE,
@@ -31,7 +31,7 @@ from ducklake_core.format.types.data_types import (
     VARCHAR,
     DataType,
     DecimalType,
-)  # fmt: skip
+)
 
 SQL_TYPES: dict[DataType, str] = {
     BOOLEAN: "BOOLEAN", INT8: "TINYINT", INT16: "SMALLINT", INT32: "INTEGER", INT64: "BIGINT", INT128: "HUGEINT",

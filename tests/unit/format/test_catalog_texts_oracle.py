@@ -14,8 +14,7 @@ from ducklake_core.format.files.partitioning import PartitionField, PartitionSpe
 from ducklake_core.format.files.paths import directory_name, join, partition_directory
 from ducklake_core.format.options import Options, normalize_option
 from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
-from ducklake_core.format.types.schema import Schema, with_ids
-from ducklake_core.format.types.type_names import ColumnRow, build_schema, flatten
+from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema, flatten, with_ids
 from tests.support.oracle import LakeAddress, Oracle
 from tests.unit.format.samples import SQL_TYPES
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.changes import Changes, QualifiedName, encode_changes, parse_changes
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
-from ducklake_core.format.files.paths import (
+from ducklake_core.format.files.paths import (  # fmt: skip
     has_writers_name,
     is_inside,
     is_of_write,
@@ -24,10 +24,10 @@ from ducklake_core.format.files.paths import (
     relative_to,
     uuid7,
     write_id,
-)  # fmt: skip
+)
 from ducklake_core.format.options import Options, normalize_option, parse_memory_size
-from ducklake_core.format.types.ages import parse_age
 from ducklake_core.format.types.names import dotted
+from ducklake_core.format.types.text import parse_age
 
 IDS = st.lists(st.integers(0, 99), max_size=3, unique=True).map(sorted).map(tuple)
 SCHEMAS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=3).map(dotted)

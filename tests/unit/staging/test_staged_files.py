@@ -9,8 +9,8 @@ import pytest
 
 from ducklake_core.errors import StorageError
 from ducklake_core.format.files.paths import write_id
-from ducklake_core.staging import staged_files
-from ducklake_core.staging.staged_files import StagedFiles
+from ducklake_core.staging import publish
+from ducklake_core.staging.publish import StagedFiles
 from ducklake_core.storage.filesystems import Storage
 
 NAMES = ("data", "more", "delete", "other")
@@ -79,8 +79,8 @@ def test_files_are_asked_for_whichever_clock_says_that_it_took_long(
     files.staged.check_there()
     (files.directory / "data").unlink()
     monotonic, wall = time.monotonic(), time.time()
-    monkeypatch.setattr(staged_files.time, "monotonic", lambda: monotonic + slept)
-    monkeypatch.setattr(staged_files.time, "time", lambda: wall + set_by)
+    monkeypatch.setattr(publish.time, "monotonic", lambda: monotonic + slept)
+    monkeypatch.setattr(publish.time, "time", lambda: wall + set_by)
     if slept or set_by:
         with pytest.raises(StorageError, match=r"1 files of this transaction, such as .*data, are not there any more"):
             files.staged.check_there()

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.arrow_types import from_arrow_schema
 from ducklake_core.format.types.data_types import BLOB
-from ducklake_core.format.types.schema import with_ids
+from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.format.values.value_text import to_text
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_writer import FileWriter

@@ -15,18 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core.engines.arrow.write import write_table
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import write_table
 from ducklake_core.errors import SchemaError, StorageError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.arrow_types import from_arrow_schema
 from ducklake_core.format.types.data_types import INT64, Field
-from ducklake_core.format.types.schema import Schema, with_ids
+from ducklake_core.format.types.schema import Schema, from_arrow_schema, with_ids
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_footer import read_footer
+from ducklake_core.storage.parquet_files import read_footer
 from tests.support.oracle import LakeAddress, Oracle, new_connection
 
 # Every column: Arrow values, DuckDB type. NULL in one row, and a nested NULL and empty parent where there is one.
@@ -202,14 +201,14 @@ def test_partitions_are_split_and_named(tmp_path: Path) -> None:
 
 
 def test_many_partitions_stay_within_the_limit_of_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ducklake_core.engines.arrow.dataset_writer.MAX_OPEN_FILES", 3)
+    monkeypatch.setattr("ducklake_core.engines.arrow.writer.MAX_OPEN_FILES", 3)
     table = pa.table({"k": pa.array([i % 10 for i in range(1000)]), "v": pa.array(range(1000))})
     files = write_table(table, state_of(table, tmp_path, partition_spec=PartitionSpec(id=1, fields=(key("k"),))))
     assert by_partition(files) == {(str(k),): 100 for k in range(10)}
 
 
 def test_little_memory_flushes_instead_of_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ducklake_core.engines.arrow.dataset_writer.GATHERED_BYTES", 1000)
+    monkeypatch.setattr("ducklake_core.engines.arrow.writer.GATHERED_BYTES", 1000)
     table = pa.table({"k": pa.array([i % 4 for i in range(4000)]), "v": pa.array(range(4000))})
     files = write_table(table, state_of(table, tmp_path, partition_spec=PartitionSpec(id=1, fields=(key("k"),))))
     assert by_partition(files) == {(str(k),): 1000 for k in range(4)}
@@ -228,7 +227,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 def test_a_broken_promise_names_the_row_and_leaves_nothing(tmp_path: Path) -> None:
     table = pa.table({"carrier": ["UA", "UA", "AA"], "n": [1, 2, 3]})
     state = state_of(table, tmp_path)
-    promised = replace(state, row_constraint=parse_predicate("carrier = 'UA'", state.schema))
+    promised = replace(state, row_constraint=bind("carrier = 'UA'", state.schema))
     with pytest.raises(UsageError, match=r"main\.t.*carrier = 'AA'"):
         write_table(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=1)), promised)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -15,12 +15,12 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError, UnsupportedFeatureError
-from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.storage.encryption.compact import BadStructError, Items, Struct, read_struct, write_struct
 from ducklake_core.storage.encryption.encrypting import EncryptedEnd, EncryptingSink
 from ducklake_core.storage.encryption.modules import BadModuleError, Cipher
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_files import open_parquet
 
 STORAGE = Storage()
 KEY = EncryptionKey("AAECAwQFBgcICQoLDA0ODw==")

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.files.locations import file_key
+from ducklake_core.format.files.paths import file_key
 from ducklake_core.storage.filesystems import Storage, StorageOptions, printable, protocol_of
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"

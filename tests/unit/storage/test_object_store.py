@@ -8,15 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core.engines.arrow.write import write_table
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import write_table
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
-from ducklake_core.format.types.arrow_types import from_arrow_schema
-from ducklake_core.format.types.schema import with_ids
-from ducklake_core.storage import listing
+from ducklake_core.format.types.schema import from_arrow_schema, with_ids
+from ducklake_core.storage import uploads
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_footer import read_footer
+from ducklake_core.storage.parquet_files import read_footer
 from tests.support.s3 import S3Server
 
 TABLE = pa.table({"k": ["ä/1", "b", "ä/1"], "v": pa.array([1, 2, 3])})
@@ -59,7 +58,7 @@ def test_refused_credentials_are_not_shown(s3: S3Server) -> None:
 
 def test_files_are_listed_page_by_page_over_all_directories(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page is asked for when the files of the one before are gone, so that no more than a page is held."""
-    monkeypatch.setattr(listing, "_S3_PAGE_KEYS", 3)
+    monkeypatch.setattr(uploads, "_S3_PAGE_KEYS", 3)
     storage = s3.storage()
     made = {f"s3://lake/paged/{'ab'[number % 2]}/{number}.parquet": number for number in range(8)} | {"s3://lake/paged/top.parquet": 8}
     for path, size in made.items():

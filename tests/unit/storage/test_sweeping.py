@@ -18,7 +18,7 @@ from ducklake_core.errors import StorageError
 from ducklake_core.format.files import paths
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_writer import FileWriter
-from ducklake_core.storage.sweeping import sweep
+from ducklake_core.storage.unfinished import sweep
 from tests.support.oracle import LakeAddress, attached
 
 ROWS = pa.table({"k": pa.array(range(100), pa.int64()), "p": pa.array([k % 4 for k in range(100)], pa.int32())})

@@ -10,13 +10,11 @@ import pyarrow as pa
 import pytest
 import s3fs
 
-from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
-from ducklake_core.engines.arrow.write import write_table
 from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import DatasetWriter, write_table
 from ducklake_core.errors import StorageError
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.arrow_types import from_arrow_schema
-from ducklake_core.format.types.schema import with_ids
+from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.storage.delete_files import write_delete_file
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import unfinished_uploads

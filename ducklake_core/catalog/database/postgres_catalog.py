@@ -1,0 +1,175 @@
+"""PostgreSQL as a catalog: settings of sessions, and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, event, func, select, text, true
+
+from ducklake_core.catalog.database.server_connections import has_pipelines, may_pass, server_engine
+from ducklake_core.catalog.database.statements import Statements
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.url import CatalogAddress
+from ducklake_core.catalog.database.writer_queue import Turn
+
+_LONGEST_LOCK_SECONDS = 300
+"""How long the server leaves the locks that keep commits out to a session that says nothing, because a store deletes files slowly."""
+
+SETTINGS = {
+    # How values are sent and read as text.
+    "client_encoding": "UTF8",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "3",
+    "timezone": "UTC",
+    "bytea_output": "hex",
+    "xmlbinary": "base64",
+    "xmloption": "content",
+    "lc_monetary": "C",
+    "lc_numeric": "C",
+    "lc_time": "C",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
+    "backslash_quote": "safe_encoding",
+    # Which objects and rows a statement means. PostgreSQL looks into pg_catalog first where a path does not name it.
+    "search_path": "public",
+    "gin_fuzzy_search_limit": "0",
+    "default_with_oids": "off",
+    "restrict_nonsystem_relation_kind": "",
+    # How transactions and sessions end.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "exit_on_error": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "transaction_timeout": "0",
+}
+"""Values by the names of settings in lower case. Settings that a server does not know are left out."""
+_TIMEOUTS = ("statement_timeout", "lock_timeout", "transaction_timeout")
+"""Settings that the address or ``PGOPTIONS`` may choose: they end statements, and change no value."""
+
+
+class PostgresAccess:
+    """Transactions on PostgreSQL; see :class:`~ducklake_core.catalog.database.server_connections.Access`."""
+
+    read_options: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    write_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether libpq is new enough."""
+        return has_pipelines()
+
+    def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
+        """An engine whose sessions are opened with patience, and looked at before they are used again."""
+        engine = server_engine(
+            address.url,
+            pool_size=pool_size,
+            defaults={"connect_timeout": connect_timeout, "application_name": "ducklake-core", "client_encoding": "utf8"},
+            may_pass=may_pass,
+            file_number=lambda connection: None if connection.closed else connection.fileno(),
+            ping=_ping,
+            max_overflow=16,
+            # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
+            json_deserializer=bytes,
+            use_native_hstore=False,
+        )
+        # Before SQLAlchemy's own questions, which limits of time may end.
+        event.listen(engine, "connect", settle, insert=True)
+        event.listen(engine, "begin", _set_behind_a_pooler)
+        return engine
+
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """See :class:`~ducklake_core.catalog.database.server_connections.Access`."""
+        connection.execute(select(func.set_config("lock_timeout", f"{seconds * 1000:.0f}ms", true())))
+
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Lock the tables that every commit, also one of DuckDB, adds rows to. Snapshots come first, as they do in a commit."""
+        connection.execute(select(func.set_config("idle_in_transaction_session_timeout", f"{_LONGEST_LOCK_SECONDS}s", true())))
+        quote = connection.dialect.identifier_preparer.format_table
+        for name in ("snapshot", "data_file", "delete_file", "files_scheduled_for_deletion", "metadata"):
+            connection.exec_driver_sql(f"LOCK TABLE {quote(tables[name])} IN SHARE ROW EXCLUSIVE MODE")
+
+    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+        """Nothing: without pipelines a turn would be as long as all of its round trips."""
+
+    def clock(self) -> ColumnElement[Any]:
+        """The clock of the server, which goes on within a transaction."""
+        return func.clock_timestamp()
+
+
+def _set_behind_a_pooler(connection: Connection) -> None:
+    set_in_transaction(connection.connection.driver_connection)
+
+
+def _ping(connection: Any) -> None:
+    connection.execute("SELECT 1")
+    connection.rollback()
+
+
+def _set_all(*, is_local: bool) -> str:
+    values = ", ".join(f"('{name}', '{value}')" for name, value in SETTINGS.items())
+    timeouts = ", ".join(f"'{name}'" for name in _TIMEOUTS)
+    is_chosen = f"known.source OPERATOR(pg_catalog.=) 'client' AND known.name IN ({timeouts})"
+    return (
+        f"SELECT pg_catalog.count(pg_catalog.set_config(known.name, chosen.setting, {str(is_local).lower()})) "  # noqa: S608 - constants
+        f"FROM (VALUES {values}) AS chosen (name, setting) "
+        "JOIN pg_catalog.pg_settings AS known ON pg_catalog.lower(known.name) OPERATOR(pg_catalog.=) chosen.name "
+        f"WHERE NOT ({is_chosen})"
+    )
+
+
+_OF_SESSION, _OF_TRANSACTION = _set_all(is_local=False), _set_all(is_local=True)
+
+
+def settle(connection: Any, _record: object) -> None:
+    """Set up a new connection, in one round trip.
+
+    A pooler is known by the process that it names for the session, which is not the one that answers. Behind one nothing is set here, and
+    no statement is ever prepared.
+    """
+    connection.autocommit = True
+    named = int(connection.info.backend_pid)
+    own = f"{_OF_SESSION} AND pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {named}"
+    (process, _) = connection.execute(f"SELECT pg_catalog.pg_backend_pid(), ({own})").fetchone()
+    connection.autocommit = False
+    if process != named:
+        connection.prepare_threshold = None
+
+
+def is_behind_a_pooler(connection: Any) -> bool:
+    """Return whether :func:`settle` found a pooler in front of the server."""
+    return connection.prepare_threshold is None
+
+
+def set_in_transaction(connection: Any, pipeline: Any = None) -> None:
+    """Behind a pooler, set up the transaction that has just begun.
+
+    Args:
+        connection: psycopg's connection.
+        pipeline: Its pipeline, in pipeline mode. The server is waited for when the session's own settings differ from those that the driver
+            goes by when it makes text of values and values of text.
+    """
+    if not is_behind_a_pooler(connection):
+        return
+    connection.execute(_OF_TRANSACTION)
+    known = (connection.pgconn.parameter_status(name) for name in (b"client_encoding", b"DateStyle", b"IntervalStyle"))
+    if pipeline is not None and tuple(known) != (b"UTF8", b"ISO, MDY", b"postgres"):
+        pipeline.sync()
+
+
+def has_older_transactions(connection: Connection, since: datetime) -> bool:
+    """Return whether another session of the database may have a transaction that began before a time.
+
+    Transactions of other roles count as older if this role may not see when they began.
+    """
+    query = text(
+        "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+        "AND backend_type = 'client backend' AND (xact_start < :since OR query = '<insufficient privilege>'))"
+    )
+    return bool(connection.execute(query, {"since": since}).scalar())

@@ -1,0 +1,243 @@
+"""Encode and insert inlined rows, and delete rows of data files through the catalog (specification: Data Inlining)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Executable, TableClause, bindparam, column, func, insert, select
+from sqlalchemy.schema import CreateTable
+from sqlalchemy.types import NullType
+
+from ducklake_core.catalog.changes import InlinePositions, InsertInlinedRows
+from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.statements import Statements
+from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, inlined_delete_name
+from ducklake_core.catalog.inlined.cells import MARK, join_variant, stored_cell
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR, DataType, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.values.value_text import to_cast_text
+from ducklake_core.format.values.variant_encoding import is_readable_variant
+
+Encode = Callable[[object], object]
+_NUMBERS_AMONG_TEXTS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+_NUMBERS_OF_OTHERS = frozenset({*_NUMBERS_AMONG_TEXTS, "boolean", "float64"})
+_SPECIAL = frozenset(",[]{}()'\":=")
+_CLOSING = frozenset("]}")
+_DEEP = 2
+
+_BATCH_VALUES = 30_000
+"""Parameters of one statement: SQLite takes 32,766, PostgreSQL 65,535."""
+
+_BATCH_ROWS = 5_000
+
+
+def encoder(data_type: DataType, abilities: Abilities) -> Encode:
+    """Get the function that turns the values of a column into parameters.
+
+    PostgreSQL and DuckDB turn the texts into the column's type themselves: they are the only form that loses nothing of
+    months, infinities, years before 1, 24:00:00 and numbers of any length.
+    """
+    if not isinstance(data_type, PrimitiveType):
+        if isinstance(data_type, ListType | MapType | StructType):
+            return lambda value: None if value is None else nested_text(value, data_type)
+        return lambda value: None if value is None else to_cast_text(value, data_type)
+    match data_type.name:
+        case "blob":
+            return _as_it_is
+        case "variant":
+            return lambda value: join_variant(value) if isinstance(value, dict) else None
+        case "varchar" | "json":
+            return _utf8 if abilities.inlined_text_as_bytes else _as_it_is
+        case "boolean" if abilities.boolean_as_integer:
+            return lambda value: None if value is None else int(bool(value))
+        case name if name in (_NUMBERS_AMONG_TEXTS if abilities.inlined_as_text else _NUMBERS_OF_OTHERS):
+            return _as_it_is
+        case _:
+            return lambda value: None if value is None else to_cast_text(value, data_type)
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _utf8(value: object) -> object:
+    return value.encode() if isinstance(value, str) else value
+
+
+def nested_text(value: object, data_type: DataType) -> str:
+    r"""The text of a nested value that DuckDB's parser reads: as its ``CAST(value AS VARCHAR)`` writes it.
+
+    For structs outside of lists and maps DuckDB itself writes SQL literals, which its parser does not always read. Where both
+    mean the same, strings in them are quoted as there; where they do not, because of a quote or a backslash, a blank follows the
+    first brace, which DuckDB never writes and skips.
+
+    >>> from ducklake_core.format.types.data_types import *
+    >>> nested_text(["a", "x,y", None, "", "it's", "b\\s"], ListType(element=Field(name="element", type=VARCHAR)))
+    "[a, 'x,y', NULL, '', 'it\\'s', b\\s]"
+    >>> nested_text([("k", 1), ("c=d", None)], MapType(key=Field(name="key", type=VARCHAR), value=Field(name="value", type=INT32)))
+    "{k=1, 'c=d'=NULL}"
+    >>> fields = (Field(name="d", type=DATE), Field(name="s", type=VARCHAR))
+    >>> nested_text({"d": 19737, "s": "x"}, StructType(fields=fields)), nested_text({"d": None, "s": "it's"}, StructType(fields=fields))
+    ("{'d': 2024-01-15, 's': 'x'}", "{ 'd': NULL, 's': 'it\\'s'}")
+    """
+    text = _nested(value, data_type, quoted=isinstance(data_type, StructType))
+    return text.replace("{", f"{{{MARK}", 1) if isinstance(data_type, StructType) and "\\" in text else text
+
+
+def is_readable(value: object, data_type: DataType, depth: int = 0) -> bool:
+    """Whether DuckDB's parser reads the text of a nested value: otherwise the row belongs into a file.
+
+    It ends a value in two containers at the first closing bracket, even in quotes, and takes a list of JSON for JSON itself.
+
+    >>> from ducklake_core.format.types.data_types import *
+    >>> texts = ListType(element=Field(name="element", type=VARCHAR))
+    >>> is_readable(["]"], texts), is_readable([["]"]], ListType(element=Field(name="element", type=texts)))
+    (True, False)
+
+    Nor does it read every variant: see :func:`~ducklake_core.format.values.variant_encoding.is_readable_variant`.
+    """
+    match data_type, value:
+        case _, None:
+            return True
+        case ListType(element=element), list():
+            return element.type != JSON and all(is_readable(item, element.type, depth + 1) for item in value)
+        case MapType(key=key, value=item), list():
+            return all(is_readable(k, key.type, depth + 1) and is_readable(v, item.type, depth + 1) for k, v in value)
+        case StructType(fields=fields), dict():
+            named = all(_is_plain(field.name, depth + 1) for field in fields)
+            return named and all(is_readable(value[field.name], field.type, depth + 1) for field in fields)
+        case PrimitiveType(name="varchar" | "json"), str():
+            return _is_plain(value, depth)
+        case PrimitiveType(name="blob"), bytes():
+            return depth < _DEEP or _CLOSING.isdisjoint(to_cast_text(value, data_type))
+        case PrimitiveType(name="variant"), dict():
+            return is_readable_variant(value["metadata"], value["value"])
+        case _:
+            return True
+
+
+def _is_plain(text: str, depth: int) -> bool:
+    return not depth or ("\0" not in text and (depth < _DEEP or _CLOSING.isdisjoint(text)))
+
+
+def _nested(value: object, data_type: DataType, *, quoted: bool) -> str:
+    match data_type, value:
+        case _, None:
+            return "NULL"
+        case ListType(element=element), list():
+            return f"[{', '.join(_nested(item, element.type, quoted=False) for item in value)}]"
+        case MapType(key=key, value=item), list():
+            pairs = (f"{_nested(k, key.type, quoted=False)}={_nested(v, item.type, quoted=False)}" for k, v in value)
+            return f"{{{', '.join(pairs)}}}"
+        case StructType(fields=fields), dict():
+            members = (f"{_quote(field.name)}: {_nested(value[field.name], field.type, quoted=quoted)}" for field in fields)
+            return f"{{{', '.join(members)}}}"
+        case PrimitiveType(name="variant"), dict():
+            return _quote_where_needed(_variant_text(value))
+        case _:
+            text = to_cast_text(value, data_type)
+            return _quote(text) if quoted and data_type == VARCHAR else _quote_where_needed(text)
+
+
+def _variant_text(value: Mapping[str, bytes]) -> str:
+    r"""The text of a blob with the bytes of a variant, closing brackets as bytes: see :func:`is_readable`.
+
+    >>> _variant_text({"metadata": b"\x01\0\0", "value": b"\x0da]}"})
+    '\\x01\\x00\\x00\\x0Da\\x5D\\x7D'
+    """
+    return to_cast_text(join_variant(value), BLOB).replace("]", "\\x5D").replace("}", "\\x7D")
+
+
+def _quote_where_needed(text: str) -> str:
+    plain = text and text.lower() != "null" and text == text.strip() and _SPECIAL.isdisjoint(text)
+    return text if plain else _quote(text)
+
+
+def _quote(text: str) -> str:
+    return "'{}'".format(text.replace("\\", "\\\\").replace("'", "\\'"))
+
+
+def insert_inlined_rows(statements: Statements, database: Database, change: InsertInlinedRows) -> None:
+    """Insert the rows inside an open write transaction.
+
+    Raises:
+        CatalogCorruptError: The table does not have as many columns as the rows.
+    """
+    names = _stored_names(statements, database, change)
+
+    def build() -> Executable:
+        table = database.tables.inlined_data(change.table_name, names)
+        # Parameters are numbered: a user's column may have any name.
+        cells: list[ColumnElement[Any]] = [bindparam(f"p{number}", type_=NullType()) for number in range(len(table.c))]
+        if database.abilities.inlined_as_is:
+            own = zip(change.columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
+            cells[INLINED_SYSTEM_COLUMNS:] = [stored_cell(cell, column.type) for column, cell in own]
+        return insert(table).values(dict(zip(table.c, cells, strict=True)))
+
+    parameters = parameters_of(change, database)
+    size = max(1, _BATCH_VALUES // (INLINED_SYSTEM_COLUMNS + len(names)))
+    for start in range(0, len(parameters), size):
+        statements.run(("inlined", change.table_name, tuple(names)), build, parameters[start : start + size])
+
+
+def parameters_of(change: InsertInlinedRows, database: Database) -> list[dict[str, object]]:
+    """The values of the rows as the database stores them, system columns first: ``p0``, ``p1`` and so on."""
+    encoders = [encoder(column.type, database.abilities) for column in change.columns]
+    names = [f"p{number}" for number in range(INLINED_SYSTEM_COLUMNS + len(encoders))]
+    found: list[dict[str, object]] = []
+    for row_id, row in zip(change.row_ids, change.rows.rows(), strict=True):
+        cells = (encode(value) for encode, value in zip(encoders, row, strict=True))
+        found.append(dict(zip(names, (row_id, change.begin_snapshot, None, *cells), strict=True)))
+    return found
+
+
+def _stored_names(statements: Statements, database: Database, change: InsertInlinedRows) -> Sequence[str]:
+    """Names of the columns in the physical table.
+
+    DuckDB leaves plain names unquoted, so that PostgreSQL folds them to lower case: only their order can be trusted.
+    """
+    names = [column.name for column in change.columns]
+    if not database.abilities.folds_names or all(name == name.lower() for name in names):
+        return names
+    columns = TableClause("columns", *(column(name) for name in ("column_name", "table_schema", "table_name", "ordinal_position")))
+    columns.schema = "information_schema"
+    query = (
+        select(columns.c.column_name)
+        .where(columns.c.table_schema == database.tables.schema, columns.c.table_name == change.table_name)
+        .order_by(columns.c.ordinal_position)
+    )
+    stored = [row.column_name for row in statements.ask(None, lambda: query)()][INLINED_SYSTEM_COLUMNS:]
+    if len(stored) != len(names):
+        raise CatalogCorruptError(
+            f"{change.table_name} has {len(stored)} columns where {len(names)} are expected", inlined_table=change.table_name
+        )
+    return stored
+
+
+def insert_positions(statements: Statements, database: Database, change: InlinePositions) -> None:
+    """Insert the positions inside an open write transaction."""
+    target = database.tables.inlined_delete(change.table_id)
+    # Nothing registers it, and any writer may have made it since the base: the database itself has to tell.
+    statements.define(CreateTable(target, if_not_exists=True))
+    rows = [(file_id, position) for file_id, positions in change.files for position in positions]
+    for start in range(0, len(rows), _BATCH_ROWS):
+        batch = [
+            {"file_id": file_id, "row_id": position, "begin_snapshot": change.begin_snapshot}
+            for file_id, position in rows[start : start + _BATCH_ROWS]
+        ]
+        statements.run(("positions", change.table_id), lambda: insert(target), batch)
+
+
+def newest_deletes(statements: Statements, database: Database, table_id: int, file_ids: Sequence[int], after: int) -> Mapping[int, int]:
+    """By data file, the newest snapshot after a given one that has deleted rows of it through the catalog, if there is one."""
+    if not statements.has_table(inlined_delete_name(table_id), database.tables.schema):
+        return {}
+    deletes = database.tables.inlined_delete(table_id)
+    query = (
+        select(deletes.c.file_id, func.max(deletes.c.begin_snapshot).label("newest"))
+        .where(deletes.c.begin_snapshot > after, deletes.c.file_id.in_(file_ids))
+        .group_by(deletes.c.file_id)
+    )
+    return {row.file_id: row.newest for row in statements.ask(None, lambda: query)()}

@@ -1,0 +1,410 @@
+"""Read views, macros and definitions that changed between two snapshots (specification: ducklake_view, ducklake_macro)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Dialect,
+    Row,
+    Select,
+    String,
+    Subquery,
+    and_,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    union,
+    union_all,
+)
+
+from ducklake_core.catalog.database.bootstrap import existing_query
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
+from ducklake_core.catalog.reading.options import StoredOptions
+from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
+from ducklake_core.catalog.reading.running_writes import is_option
+from ducklake_core.catalog.reading.snapshots import snapshot_of, snapshot_query
+from ducklake_core.catalog.reading.table_rows import COMMENT, inlined_tables_of, tags_of
+from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
+from ducklake_core.errors import CatalogCorruptError, NotFoundError
+from ducklake_core.format.macros import MacroImplementation, MacroKind, MacroParameter, called_functions, with_macros
+from ducklake_core.format.state import InlinedTable, Snapshot
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
+
+NOTHING = -1
+"""An id that no snapshot and no table has."""
+
+# What belongs to a table, with the column that holds its id.
+_OF_TABLES = {
+    "table": "table_id",
+    "column": "table_id",
+    "partition_info": "table_id",
+    "sort_info": "table_id",
+    "column_tag": "table_id",
+    "tag": "object_id",
+}
+
+COLUMN_ALIASES = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")*')
+
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """What the catalog says at this moment.
+
+    Attributes:
+        snapshot: The newest snapshot.
+        known: The snapshot that has the known id now, None when none has it (any more).
+        options: All options of the lake.
+        inlined_tables: Tables of inlined rows of the table, by schema version.
+        has_inlined_deletes: Whether the database has a table for the table's inlined deletes.
+    """
+
+    snapshot: Snapshot
+    known: Snapshot | None
+    options: StoredOptions
+    inlined_tables: tuple[InlinedTable, ...]
+    has_inlined_deletes: bool
+
+
+def read_current(database: Database, known: int = NOTHING, table_id: int = NOTHING) -> Current:
+    """Ask for all of it in one read transaction; on a server, in one round trip.
+
+    Args:
+        database: The catalog.
+        known: Id of a snapshot that was seen before.
+        table_id: The table.
+
+    Raises:
+        CatalogCorruptError: The lake has no snapshot, or a table of inlined rows is registered without a name or version, or for two.
+        CatalogVersionError: The catalog was migrated since it was opened.
+    """
+    tables, dialect = database.tables, database.dialect
+    parameters = {"known": known, "table_id": table_id, "name": inlined_delete_name(table_id)}
+    (rows,) = database.answers(("current", lambda: _changed_query(tables, dialect), parameters))
+    found: dict[str, list[Any]] = {"snapshot": [], "option": [], "inlined": [], "deletes": []}
+    for row in rows:
+        found[row.kind].append(row)
+    if not found["snapshot"]:
+        raise CatalogCorruptError("the catalog holds no snapshot")
+    newest = max(found["snapshot"], key=lambda row: row.snapshot_id)
+    database.check_version(newest.version)
+    return Current(
+        snapshot=snapshot_of(newest),
+        known=next((snapshot_of(row) for row in found["snapshot"] if row.snapshot_id == known), None),
+        options=StoredOptions(tuple(_option(row) for row in found["option"])),
+        inlined_tables=inlined_tables_of(((row.changes_made, _text(row.schema_version)) for row in found["inlined"]), table_id),
+        has_inlined_deletes=bool(found["deletes"]),
+    )
+
+
+def _changed_query(tables: CatalogTables, dialect: Dialect) -> CompoundSelect[Any]:
+    """Rows of several kinds under the columns of a snapshot, each in one of its own type: a statement by itself sees one state.
+
+    ::
+
+        kind       snapshot_id  ...  schema_version  next_file_id  changes_made  author  commit_message  ...
+        snapshot   7                 3               12            inserted...   me      why
+        option                                       scope_id      key           value   scope
+        inlined                      schema_version                table_name
+        deletes                                                    table_name
+    """
+    number, registered, metadata = tables["snapshot"].c.snapshot_id, tables["inlined_data_tables"], tables["metadata"]
+    newest = select(func.max(number)).scalar_subquery()
+    history = snapshot_query(tables).add_columns(literal_column("'snapshot'").label("kind"))
+    names = history.selected_columns.keys()
+
+    def like_history(kind: str, **cells: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+        given = cells | {"kind": literal_column(f"'{kind}'")}
+        return [given.get(name, null()).label(name) for name in names]
+
+    option = like_history(
+        "option", changes_made=metadata.c.key, author=metadata.c.value, commit_message=metadata.c.scope, next_file_id=metadata.c.scope_id
+    )
+    inlined = like_history("inlined", changes_made=registered.c.table_name, schema_version=registered.c.schema_version)
+    deletes = existing_query(tables, dialect)
+    return union_all(
+        history.where(or_(number == newest, number == bindparam("known"))),
+        select(*option).where(is_option(metadata)),
+        select(*inlined).where(registered.c.table_id == bindparam("table_id")),
+        deletes.with_only_columns(*like_history("deletes", changes_made=deletes.selected_columns[0])),
+    )
+
+
+def _text(number: object) -> str | None:
+    return None if number is None else str(number)
+
+
+def _option(row: Any) -> tuple[str, str, str | None, int | None]:
+    return row.changes_made.lower(), row.author, row.commit_message, row.next_file_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerTable:
+    """A table that is no longer there, and its last snapshots: from ``begin`` to before ``end``, of which ``last`` is the newest that was
+    not expired, None when they all were."""
+
+    id: int
+    begin: int
+    end: int
+    last: int | None
+
+
+def changed_definitions(reader: CatalogReader, after: int) -> set[int]:
+    """Ids of tables, and of whatever else has tags, of which any row of the definition began or ended after a snapshot: one statement."""
+    queries = []
+    for name, column in _OF_TABLES.items():
+        source = reader.catalog[name]
+        queries.append(select(source.c[column].label("id")).where(or_(source.c.begin_snapshot > after, source.c.end_snapshot > after)))
+    return set(reader.connection.execute(union(*queries)).scalars())
+
+
+def former_tables(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> list[FormerTable]:
+    """Tables that had a name when they were dropped, and are not there at a snapshot, the one that was dropped last first."""
+    table, owner = reader.catalog["table"], reader.catalog.schemas
+    query = (
+        select(table.c.table_id, table.c.table_name, table.c.begin_snapshot, table.c.end_snapshot, owner.c.schema_name)
+        .select_from(table.join(owner, owner.c.schema_id == table.c.schema_id))
+        .where(table.c.end_snapshot.is_not(None), may_be_named(table.c.table_name, name))
+        .order_by(table.c.end_snapshot.desc(), table.c.begin_snapshot.desc())
+    )
+    rows = [row for row in reader.connection.execute(query) if same_name(row.table_name, name) and same_name(row.schema_name, schema)]
+    ids = {row.table_id for row in rows}
+    versions = (
+        reader.connection.execute(select(table.c.table_id, table.c.end_snapshot).where(table.c.table_id.in_(ids))).all() if ids else []
+    )
+    # A table that was renamed away is not dropped, or was dropped by its other name.
+    last = {number: [row.end_snapshot for row in versions if row.table_id == number] for number in ids}
+    dropped = [row for row in dict.fromkeys(rows) if None not in last[row.table_id] and row.end_snapshot == max(last[row.table_id])]
+    kept = [snapshot.id for snapshot in reader.snapshots(until=snapshot_id)] if dropped else []
+    return [
+        FormerTable(
+            id=row.table_id,
+            begin=row.begin_snapshot,
+            end=row.end_snapshot,
+            last=max((number for number in kept if row.begin_snapshot <= number < row.end_snapshot), default=None),
+        )
+        for row in dropped
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """A view at one snapshot, as stored.
+
+    Attributes:
+        id: ``view_id``.
+        dialect: Language of ``sql``; DuckDB writes ``duckdb``.
+        sql: The query; ``{DUCKLAKE_CATALOG}`` stands for the name under which a reader has attached the lake.
+        column_aliases: Names of its columns, the first ones at least; empty when the query names them all.
+        comment: Its ``comment`` tag; ``tags`` are its other tags by key.
+        column_comments: Comments of its columns by the names that the query gives them (format 1.1).
+        snapshot_id: The snapshot this state was read at.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    schema_id: int
+    schema_name: str
+    dialect: str
+    sql: str
+    column_aliases: tuple[str, ...]
+    comment: str | None
+    snapshot_id: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+
+    def commented_column(self, name: str) -> str:
+        """A column's name as the comment that it has is stored under, which differs at most in case."""
+        return next((one for one in self.column_comments if same_name(one, name)), name)
+
+
+def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
+    """All views at a snapshot, by schema and name."""
+    found: dict[int, list[Row[Any]]] = {}
+    for row in reader.connection.execute(_query(reader.catalog, snapshot_id)):
+        found.setdefault(row.view_id, []).append(row)
+    return sorted((_state(rows, snapshot_id) for rows in found.values()), key=lambda view: (view.schema_name, view.name))
+
+
+def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState | None:
+    """A view by name without regard to case, None when there is none at that snapshot."""
+    tables = reader.catalog
+    query = _query(tables, snapshot_id).where(
+        may_be_named(tables["view"].c.view_name, name), may_be_named(tables.schemas.c.schema_name, schema)
+    )
+    rows = [row for row in reader.connection.execute(query) if same_name(row.view_name, name) and same_name(row.schema_name, schema)]
+    return _state([row for row in rows if row.view_id == rows[0].view_id], snapshot_id) if rows else None
+
+
+def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState:
+    """A view by name without regard to case.
+
+    Raises:
+        NotFoundError: It does not exist at that snapshot.
+    """
+    found = find_view(reader, schema, name, snapshot_id)
+    if found is None:
+        near = similar_entries(schema, name, [(one.schema_name, one.name) for one in views(reader, snapshot_id)])
+        raise NotFoundError(
+            f"there is no view {schema}.{name} at snapshot {snapshot_id}{near}", view=f"{schema}.{name}", snapshot_id=snapshot_id
+        )
+    return found
+
+
+def _query(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
+    view, schema, tag = tables["view"], tables.schemas, _tags(tables, snapshot_id)
+    is_tag = tag.c.object_id == view.c.view_id
+    labels = (tag.c.column_name.label("tag_column"), tag.c.key.label("tag_key"), tag.c.value.label("tag_value"))
+    return (
+        select(view, schema.c.schema_name, *labels)
+        .select_from(view.join(schema, schema.c.schema_id == view.c.schema_id).outerjoin(tag, is_tag))
+        .where(live(view, snapshot_id), live(schema, snapshot_id))
+    )
+
+
+def _tags(tables: CatalogTables, snapshot_id: int) -> Subquery:
+    """Tags of views, and those of their columns where the version has any."""
+    tag = tables["tag"]
+    own = select(tag.c.object_id, cast(null(), String).label("column_name"), tag.c.key, tag.c.value).where(live(tag, snapshot_id))
+    if "view_column_tag" not in tables:
+        return own.subquery("tags")
+    column_tag = tables["view_column_tag"]
+    columns = (column_tag.c.view_id, column_tag.c.column_name, column_tag.c.key, column_tag.c.value)
+    return own.union_all(select(*columns).where(live(column_tag, snapshot_id))).subquery("tags")
+
+
+def _state(rows: Sequence[Row[Any]], snapshot_id: int) -> ViewState:
+    row, tags = rows[0], tags_of(one for one in rows if one.tag_column is None)
+    comments = {one.tag_column: one.tag_value for one in rows if one.tag_column is not None and one.tag_key == COMMENT}
+    return ViewState(
+        id=row.view_id,
+        uuid=row.view_uuid or "",
+        name=row.view_name,
+        schema_id=row.schema_id,
+        schema_name=row.schema_name,
+        dialect=row.dialect or "duckdb",
+        sql=row.sql or "",
+        column_aliases=tuple(_aliases(row)),
+        comment=tags.pop(COMMENT, None),
+        snapshot_id=snapshot_id,
+        tags=tags,
+        column_comments={name: text for name, text in sorted(comments.items()) if text is not None},
+    )
+
+
+def _aliases(row: Row[Any]) -> Iterator[str]:
+    text = row.column_aliases or ""
+    if text and not COLUMN_ALIASES.fullmatch(text):
+        where = f"{row.schema_name}.{row.view_name}"
+        raise CatalogCorruptError(f"cannot read the column names {text!r} of view {where}", view=where)
+    for quoted in re.findall(r'"((?:[^"]|"")*)"', text):
+        yield quoted.replace('""', '"')
+
+
+def without_macro_calls(reader: CatalogReader, given: Given, snapshot_id: int) -> Given | str:
+    """A condition or expression with scalar macros of the schema ``main`` put in place of their calls; anything but SQL as it is.
+
+    The catalog is asked only where the text calls a function that DuckDB does not have.
+
+    Raises:
+        UsageError: No definition of a macro takes the arguments.
+        UnsupportedFeatureError: A macro that cannot be put in place of its call.
+    """
+    names = called_functions(given) if isinstance(given, str) else frozenset()
+    if not names or not isinstance(given, str):
+        return given
+    known = {
+        folded(macro.name): tuple(one for one in macro.implementations if one.kind == "scalar" and one.dialect.lower() == "duckdb")
+        for macro in macros(reader, snapshot_id)
+        if folded(macro.name) in names and folded(macro.schema_name) == DEFAULT_SCHEMA and macro.kind == "scalar"
+    }
+    if not known:
+        return given
+    # What they call may be macros as well.
+    every = {folded(macro.name): macro.implementations for macro in macros(reader, snapshot_id) if macro.kind == "scalar"}
+    return with_macros(given, every | known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Macro:
+    """A macro at one snapshot."""
+
+    id: int
+    schema_id: int
+    schema_name: str
+    name: str
+    implementations: tuple[MacroImplementation, ...]
+
+    @property
+    def kind(self) -> MacroKind:
+        """Whether it makes values or rows; all of its definitions do the same."""
+        return self.implementations[0].kind if self.implementations else "scalar"
+
+
+def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
+    """All macros at a snapshot, by schema, name and id: two statements whatever their number."""
+    found: dict[int, Macro] = {}
+    parameters = _parameters(reader, snapshot_id)
+    macro, schema, implementation = reader.catalog["macro"], reader.catalog.schemas, reader.catalog["macro_impl"]
+    query = (
+        select(macro.c.macro_id, macro.c.macro_name, schema.c.schema_id, schema.c.schema_name, implementation)
+        .select_from(
+            macro.join(schema, schema.c.schema_id == macro.c.schema_id).outerjoin(
+                implementation, implementation.c.macro_id == macro.c.macro_id
+            )
+        )
+        .where(live(macro, snapshot_id), live(schema, snapshot_id))
+        .order_by(schema.c.schema_name, macro.c.macro_name, macro.c.macro_id, implementation.c.impl_id)
+    )
+    for row in reader.connection.execute(query):
+        before = found.get(row.macro_id)
+        own: tuple[MacroImplementation, ...] = ()
+        if row.impl_id is not None:
+            if row.type not in ("scalar", "table"):
+                where = f"{row.schema_name}.{row.macro_name}"
+                raise CatalogCorruptError(f"macro {where} is neither scalar nor table: {row.type!r}", macro=where)
+            of_it = parameters.get((row.macro_id, row.impl_id), ())
+            own = (MacroImplementation(kind=row.type, dialect=row.dialect or "duckdb", sql=row.sql or "", parameters=tuple(of_it)),)
+        found[row.macro_id] = Macro(
+            id=row.macro_id,
+            schema_id=row.schema_id,
+            schema_name=row.schema_name,
+            name=row.macro_name,
+            implementations=(*(before.implementations if before else ()), *own),
+        )
+    return list(found.values())
+
+
+def _parameters(reader: CatalogReader, snapshot_id: int) -> dict[tuple[int, int], list[MacroParameter]]:
+    macro, parameter = reader.catalog["macro"], reader.catalog["macro_parameters"]
+    query = (
+        select(parameter)
+        .join(macro, and_(macro.c.macro_id == parameter.c.macro_id, live(macro, snapshot_id)))
+        .order_by(parameter.c.macro_id, parameter.c.impl_id, parameter.c.column_id)
+    )
+    found: dict[tuple[int, int], list[MacroParameter]] = {}
+    for row in reader.connection.execute(query):
+        # A default is missing where its type is unknown: its text is then NULL, which is no default.
+        has_default = row.default_value_type not in (None, "", "unknown")
+        found.setdefault((row.macro_id, row.impl_id), []).append(
+            MacroParameter(
+                name=row.parameter_name,
+                type=None if row.parameter_type in (None, "", "unknown") else row.parameter_type,
+                default=row.default_value if has_default else None,
+                default_type=row.default_value_type if has_default else None,
+            )
+        )
+    return found

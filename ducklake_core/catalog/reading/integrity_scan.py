@@ -1,0 +1,342 @@
+"""Read every row of the catalog for integrity checks, with a fixed number of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Row, RowMapping, Select, String, inspect, literal, select, union
+from sqlalchemy.exc import DBAPIError
+
+from ducklake_core.catalog.database.abilities import Abilities, abilities_of
+from ducklake_core.catalog.database.failures import is_about_missing_table
+from ducklake_core.catalog.database.tables import CatalogBoolean, CatalogTables, inlined_deletes_owner, inlined_owner, may_be_in_the_making
+from ducklake_core.catalog.reading.completeness import complete_rows
+from ducklake_core.catalog.reading.reader import all_of
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
+
+_ROWS_PER_FETCH = 2000
+STATISTICS = ("file_column_stats", "file_variant_stats")
+"""Tables with a row for each file and column: too many to hold them all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadCell:
+    """A cell that no reader can do with.
+
+    Attributes:
+        table: Metadata table without its prefix.
+        column: Its column, None when the rows cannot be read at all.
+        row: The row's first cells, for people.
+        says: Why.
+        is_missing: Whether it is NULL where a value must be.
+        table_id: The table it is about, where the row has one; ``key`` is the row's own id, and ``path`` its path.
+    """
+
+    table: str
+    column: str | None
+    row: str
+    says: str
+    is_missing: bool = False
+    table_id: int | None = None
+    key: int | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedRow:
+    """Where one inlined row is, and when it is visible."""
+
+    table_id: int
+    name: str
+    row_id: int
+    begin_snapshot: int
+    end_snapshot: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class EveryRow:
+    """Rows of the metadata tables whose cells can be used, and what is wrong with the others.
+
+    Attributes:
+        looks_at_columns: Whether to look at the columns of tables of inlined rows and deletes first, and to leave out those that lack some:
+            a statement for each of them on most databases, without which such a table makes all of them unreadable.
+    """
+
+    connection: Connection
+    tables: CatalogTables
+    required: Mapping[str, Sequence[str]]
+    looks_at_columns: bool = False
+    bad: list[BadCell] = field(default_factory=list)
+    _known: dict[str, list[Row[Any]]] = field(default_factory=dict)
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the database."""
+        return abilities_of(self.connection.dialect)
+
+    def rows(self, name: str) -> list[Row[Any]]:
+        """All usable rows of a metadata table."""
+        if name not in self._known:
+            self._known[name] = list(self.stream(name))
+        return self._known[name]
+
+    def stream(self, name: str, order: Sequence[str] = ()) -> Iterator[Row[Any]]:
+        """Likewise, not held in memory."""
+        table = self.tables[name]
+        kinds = _kinds(table)
+        required = set(self.required.get(name, ()))
+        query = select(table).order_by(*(table.c[column] for column in order)).execution_options(yield_per=_ROWS_PER_FETCH)
+        try:
+            with self.connection.execute(query) as rows:
+                for row in rows:
+                    found = _bad_cell(name, row, kinds, required)
+                    if found is None:
+                        yield row
+                    else:
+                        self.bad.append(found)
+        except DuckLakeError as error:
+            # A cell that cannot even be fetched: of no row of the table can be said what it is.
+            self.bad.append(BadCell(table=name, column=None, row="", says=error.message))
+
+    def inlined_tables(self) -> InlinedTables:
+        """The tables of inlined rows and deletes."""
+        known = {row.table_id for row in self.rows("table")}
+        found = inlined_tables(self.connection, self.tables, known)
+        return self._readable(found) if self.looks_at_columns else found
+
+    def _readable(self, found: InlinedTables) -> InlinedTables:
+        """Those that have the columns that all have; the others go to ``bad``."""
+        owners = {name: (number, self.tables.inlined_data(name)) for number, name in found.data}
+        owners |= {name: (number, self.tables.inlined_delete(number)) for number, name in found.deletes}
+        columns = inspect(self.connection).get_multi_columns(schema=self.tables.schema, filter_names=list(owners))
+        odd = set()
+        for (_, name), there in columns.items():
+            table_id, wanted = owners[name]
+            missing = {column.name for column in wanted.c} - {column["name"] for column in there}
+            if missing:
+                odd.add(name)
+                says = f"it has no column {', '.join(sorted(missing))}"
+                self.bad.append(BadCell(table=name, column=min(missing), row="", says=says, table_id=table_id))
+        return replace(
+            found,
+            data=tuple(one for one in found.data if one[1] not in odd),
+            deletes=tuple(one for one in found.deletes if one[1] not in odd),
+        )
+
+    def inlined_rows(self, there: InlinedTables) -> Iterator[InlinedRow]:
+        """Every inlined row without its values; those without usable numbers go to ``bad``."""
+
+        def query(table_id: int, name: str) -> Select[Any]:
+            source = self.tables.inlined_data(name)
+            return select(
+                literal(table_id).label("table_id"),
+                literal(name).label("name"),
+                *(source.c[name].label(name) for name in asdict(self.tables.inlined)),
+            )
+
+        for row in self._of(there.data, query):
+            if _is_number(row.row_id) and _is_number(row.begin_snapshot) and (row.end_snapshot is None or _is_number(row.end_snapshot)):
+                yield InlinedRow(**row._mapping)  # noqa: SLF001 - SQLAlchemy's documented name
+            else:
+                self._bad_inlined(row, "a row id or snapshot that is no number")
+
+    def inlined_deletes(self, there: InlinedTables) -> Iterator[Row[Any]]:
+        """Rows (table_id, name, file_id, row_id, begin_snapshot) of all deletes that the catalog holds."""
+
+        def query(table_id: int, name: str) -> Select[Any]:
+            source = self.tables.inlined_delete(table_id)
+            return select(literal(table_id).label("table_id"), literal(name).label("name"), *source.c)
+
+        for row in self._of(there.deletes, query):
+            if all(map(_is_number, (row.file_id, row.row_id, row.begin_snapshot))):
+                yield row
+            else:
+                self._bad_inlined(row, "a file, position or snapshot that is no number")
+
+    def _of(self, sources: Sequence[tuple[int, str]], query: Callable[[int, str], Select[Any]]) -> Iterator[Row[Any]]:
+        if sources:
+            statement = all_of([query(*source) for source in sources]).execution_options(yield_per=_ROWS_PER_FETCH)
+            with tables_that_may_go(), self.connection.execute(statement) as rows:
+                yield from rows
+
+    def _bad_inlined(self, row: Row[Any], says: str) -> None:
+        self.bad.append(BadCell(table=row.name, column="row_id", row=_shown(row), says=says, table_id=row.table_id))
+
+    def has_table(self, name: str) -> bool:
+        """Whether the database has a table of that name, prefix included."""
+        return inspect(self.connection).has_table(name, schema=self.tables.schema)
+
+
+def _kinds(table: Any) -> dict[str, type]:
+    """What the cells of each column are in Python; others are checked when they are fetched."""
+    numbers = {column.name: int for column in table.c if isinstance(column.type, BigInteger | CatalogBoolean)}
+    return numbers | {column.name: str for column in table.c if isinstance(column.type, String)}
+
+
+def _bad_cell(name: str, row: Row[Any], kinds: Mapping[str, type], required: set[str]) -> BadCell | None:
+    cells = row._mapping  # noqa: SLF001 - SQLAlchemy's documented name
+    for column, kind in kinds.items():
+        if cells[column] is not None and not isinstance(cells[column], kind):
+            return _told(name, row, column, f"{cells[column]!r} in {column}, where a {'number' if kind is int else 'text'} is expected")
+    for column in sorted(required):
+        if cells[column] is None:
+            return _told(name, row, column, f"no {column}", is_missing=True)
+    return None
+
+
+def _told(name: str, row: Row[Any], column: str, says: str, *, is_missing: bool = False) -> BadCell:
+    cells = row._mapping  # noqa: SLF001
+    table_id, path = cells.get("table_id"), cells.get("path")
+    return BadCell(
+        table=name,
+        column=column,
+        row=_shown(row),
+        says=says,
+        is_missing=is_missing,
+        table_id=table_id if isinstance(table_id, int) else None,
+        key=row[0] if isinstance(row[0], int) else None,
+        path=path if isinstance(path, str) else None,
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int)
+
+
+def _shown(row: Row[Any]) -> str:
+    return ", ".join(f"{name} {value!r}" for name, value in list(row._mapping.items())[:3])  # noqa: SLF001
+
+
+def statistics_of_files(connection: Connection, tables: CatalogTables, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
+    """Usable rows of ``file_column_stats`` by data file, for some files."""
+    statistics = tables["file_column_stats"]
+    kinds = _kinds(statistics)
+    found: dict[int, list[Row[Any]]] = {}
+    for row in connection.execute(select(statistics).where(statistics.c.data_file_id.in_(ids))):
+        if _bad_cell("file_column_stats", row, kinds, {"data_file_id", "column_id"}) is None:
+            found.setdefault(row.data_file_id, []).append(row)
+    return found
+
+
+def still_there(connection: Connection, tables: CatalogTables, name: str, ids: Sequence[int]) -> set[int]:
+    """Those of some ids of data files, of delete files or of snapshots that the catalog still has."""
+    files = tables[name]
+    number = files.c[f"{name}_id"]
+    found: set[int] = set()
+    for start in range(0, len(ids), 500):
+        found.update(connection.execute(select(number).where(number.in_(ids[start : start + 500]))).scalars())
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTables:
+    """Tables of inlined rows and deletes as the database has them.
+
+    Attributes:
+        data: (table id, name) of those with rows that are registered and there, for the table that their name is of.
+        deletes: (table id, name) of those with deletes of tables that the catalog knows.
+        missing: (table id, name) of those that are registered and not there.
+        dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
+            Not told are empty ones of known tables, which a flush leaves to sessions that have seen them, and on MySQL those that a
+            commit may be making.
+    """
+
+    data: tuple[tuple[int, str], ...] = ()
+    deletes: tuple[tuple[int, str], ...] = ()
+    missing: tuple[tuple[int, str], ...] = ()
+    dead: tuple[tuple[int, str], ...] = ()
+
+
+def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterable[int]) -> InlinedTables:
+    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements, or four.
+
+    Args:
+        connection: An open transaction.
+        tables: The metadata tables.
+        known: Ids of all tables of the catalog, dropped ones too.
+    """
+    counters = newest_counters(connection, tables)
+    registered = tables["inlined_data_tables"]
+    wanted = {(row.table_id, row.table_name) for row in connection.execute(select(registered.c.table_id, registered.c.table_name))}
+    there = set(inspect(connection).get_table_names(schema=tables.schema))
+    known_ids, registered_names = set(known), {name for _, name in wanted}
+    of_rows = {(owner, name) for name in there if (owner := inlined_owner(name)) is not None}
+    of_deletes = {(owner, name) for name in there if (owner := inlined_deletes_owner(name)) is not None}
+    # Of tables that nothing registers those of known tables are dead when they have rows.
+    ownerless = {one for one in of_rows | of_deletes if one[0] not in known_ids}
+    unregistered = {one for one in of_rows if one[0] in known_ids and one[1] not in registered_names}
+    making = in_the_making((name for _, name in ownerless | unregistered), counters)
+    filled = names_with_rows(connection, tables, sorted(name for _, name in unregistered if name not in making))
+    return InlinedTables(
+        data=tuple(sorted(one for one in wanted & of_rows if one[0] in known_ids)),
+        deletes=tuple(sorted(one for one in of_deletes if one[0] in known_ids)),
+        missing=tuple(sorted(one for one in wanted if one[1] not in there)),
+        dead=tuple(sorted(one for one in ownerless | unregistered if one[1] in filled or (one in ownerless and one[1] not in making))),
+    )
+
+
+def known_tables(connection: Connection, tables: CatalogTables) -> frozenset[int]:
+    """Ids of the tables that the catalog knows at all; of one whose row was lost it has the columns still, and perhaps the only rows."""
+    both = union(*(select(tables[name].c.table_id) for name in ("table", "column"))).subquery()
+    return frozenset(number for (number,) in complete_rows(connection, select(both.c.table_id), "ids of tables"))
+
+
+def registered_names(connection: Connection, tables: CatalogTables) -> frozenset[str]:
+    """Names of tables of inlined rows as the catalog registers them.
+
+    On MySQL a transaction sees rows as they were and tables as they are: what :func:`inlined_tables` calls missing may have been dropped
+    by an expiry meanwhile. A later transaction sees that it is not registered any more.
+    """
+    query = select(tables["inlined_data_tables"].c.table_name)
+    return frozenset(name for (name,) in complete_rows(connection, query, "tables of inlined rows"))
+
+
+def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:
+    """The schema version and the next catalog id of the newest snapshot.
+
+    None where nobody sees the tables of a transaction before its COMMIT: only on MySQL may a table be in the making.
+    """
+    if not abilities_of(connection.dialect).commits_at_ddl:
+        return None
+    snapshot = tables["snapshot"]
+    counters = select(snapshot.c.schema_version, snapshot.c.next_catalog_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    return connection.execute(counters).mappings().one_or_none()
+
+
+def in_the_making(names: Iterable[str], counters: RowMapping | None) -> frozenset[str]:
+    """Those of some tables of inlined rows and deletes that commits may have been making when :func:`newest_counters` was read.
+
+    Whoever then calls a table a leftover must have read the counters before what is registered: a commit that ends in between has
+    registered its table, and has counters beyond these.
+    """
+    return frozenset() if counters is None else frozenset(name for name in names if may_be_in_the_making(name, **counters))
+
+
+def names_with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
+    """Names of those of some tables of inlined rows that have any row."""
+    if not names:
+        return frozenset()
+    queries = [
+        select(literal(name).label("name")).where(select(literal(1)).select_from(tables.inlined_data(name)).exists()) for name in names
+    ]
+    with tables_that_may_go():
+        return frozenset(connection.execute(all_of(queries)).scalars())
+
+
+@contextmanager
+def tables_that_may_go() -> Iterator[None]:
+    """Tables of inlined rows and deletes are read that others may drop meanwhile, as servers show it at once.
+
+    Raises:
+        CatalogUnavailableError: One of them is gone; whoever reads again finds others.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        if not is_about_missing_table(error):
+            raise
+        message = "a table of inlined rows or deletes was dropped during this read; read again"
+        raise CatalogUnavailableError(message, failure="retry") from error

@@ -1,0 +1,213 @@
+"""Read stored options and snapshot holds (specification: Configuration, ducklake_metadata)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Select, delete, func, insert, select
+
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.completeness import complete_rows
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, has_prefix, is_option, parse_time
+from ducklake_core.errors import CatalogCorruptError, CatalogError
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.names import folded, join_name
+
+HOLD_PREFIX = f"{OWN_PREFIX}hold:"
+
+
+def store_option(
+    connection: Connection, tables: CatalogTables, key: str, value: str, scope: Literal["schema", "table"] | None, scope_id: int | None
+) -> None:
+    """Set an option for the lake (scope None), a schema or a table, in an open write transaction. Makes no snapshot."""
+    delete_option(connection, tables, key, scope, scope_id)
+    connection.execute(insert(tables["metadata"]), {"key": key, "value": value, "scope": scope, "scope_id": scope_id})
+
+
+def delete_option(
+    connection: Connection, tables: CatalogTables, key: str, scope: Literal["schema", "table"] | None, scope_id: int | None
+) -> bool:
+    """Forget an option of one scope, in an open write transaction: whether it was set there. Makes no snapshot."""
+    metadata = tables["metadata"]
+    same_scope = metadata.c.scope.is_(None) if scope is None else metadata.c.scope == scope
+    same_id = metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id
+    # Keys are read without regard to case, whoever wrote them.
+    same_key = func.lower(metadata.c.key) == key
+    was_set = connection.execute(select(metadata.c.key).where(same_key, same_scope, same_id)).first() is not None
+    connection.execute(delete(metadata).where(same_key, same_scope, same_id))
+    return was_set
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOptions:
+    """Every option of a lake: (key in lower case, value, scope, scope_id)."""
+
+    rows: tuple[tuple[str, str, str | None, int | None], ...] = ()
+
+    def is_same(self, other: StoredOptions) -> bool:
+        """Whether both hold the same options; a database may give rows in another order each time."""
+        return self.rows == other.rows or frozenset(self.rows) == frozenset(other.rows)
+
+    def in_force(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
+        """The options in force for the lake, a schema or a table: table over schema over lake.
+
+        >>> stored = StoredOptions((("a", "1", None, None), ("a", "2", "table", 7), ("b", "3", "schema", 0)))
+        >>> stored.in_force(0, 7), stored.in_force()
+        ({'a': '2', 'b': '3'}, {'a': '1'})
+        """
+        found = {key: value for key, value, scope, _ in self.rows if scope is None}
+        for wanted in (("schema", schema_id), ("table", table_id)):
+            found |= {key: value for key, value, scope, scope_id in self.rows if scope_id is not None and (scope, scope_id) == wanted}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedOption:
+    """One stored option.
+
+    Attributes:
+        name: In lower case.
+        value: As stored, sizes in bytes.
+        scope: ``global`` for the lake, else ``schema`` or ``table``.
+        entry: The schema's name, or ``schema.table``; None for the lake, and where it is gone.
+    """
+
+    name: str
+    value: str
+    scope: Literal["global", "schema", "table"]
+    entry: str | None = None
+
+
+def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
+    """Every stored option with the name of what it holds for at a snapshot, by option name; None for what is gone."""
+    schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
+    tables = {table_id: join_name(*name) for table_id, name in reader.table_names(snapshot_id).items()}
+    found: list[ScopedOption] = []
+    for name, value, scope, scope_id in stored_options(reader.connection, reader.catalog).rows:
+        match scope:
+            case None:
+                found.append(ScopedOption(name=name, value=value, scope="global"))
+            case "schema":
+                found.append(ScopedOption(name=name, value=value, scope="schema", entry=schemas.get(scope_id or 0)))
+            case "table":
+                found.append(ScopedOption(name=name, value=value, scope="table", entry=tables.get(scope_id or 0)))
+            case _:
+                continue
+    return sorted(found, key=lambda option: (option.name, option.scope, option.entry or ""))
+
+
+def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:
+    """All options of the lake in one statement, settings of the lake itself included, as they share the table."""
+    return options_of(connection.execute(tables.statement("stored options", lambda: stored_options_query(tables))))
+
+
+def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
+    """Refuse a lake that was made anew with other settings: files of ours would be where nobody looks for them, or as nobody reads them.
+
+    Raises:
+        CatalogError: The data path or the encryption is another than when the lake was opened.
+    """
+    stored = options.in_force()
+    path, encrypted = stored.get("data_path"), stored.get("encrypted") == "true"
+    if info.stored_data_path not in (None, path) or info.encrypted != encrypted:
+        raise CatalogError(
+            f"the catalog holds another lake than the one that was opened: its data path is {path!r}, and it is "
+            f"{'' if encrypted else 'not '}encrypted. Open it again (DuckLake.connect(...))",
+            stored=path,
+            opened=info.stored_data_path,
+        )
+
+
+def stored_options_query(tables: CatalogTables) -> Select[Any]:
+    """The query whose rows :func:`options_of` takes."""
+    metadata = tables["metadata"]
+    return select(metadata.c.key, metadata.c.value, metadata.c.scope, metadata.c.scope_id).where(is_option(metadata))
+
+
+def options_of(rows: Iterable[Any]) -> StoredOptions:
+    """The options of the rows that the query gives."""
+    return StoredOptions(tuple((row.key.lower(), row.value, row.scope, row.scope_id) for row in rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A name on a snapshot that keeps it from expiring.
+
+    Attributes:
+        name: The name as it was given; it is compared without regard to case.
+        snapshot_id: The snapshot.
+        until: When it ends, in UTC; None for a hold that stays until it is removed.
+        has_ended: Whether it had ended when it was listed, so that it keeps nothing.
+    """
+
+    name: str
+    snapshot_id: int
+    until: datetime | None = None
+    has_ended: bool = field(default=False, compare=False)
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether it no longer holds anything at a time."""
+        return self.until is not None and self.until <= now
+
+    @property
+    def key(self) -> str:
+        """The row's key."""
+        return HOLD_PREFIX + folded(self.name)
+
+    @property
+    def text(self) -> str:
+        """The row's value.
+
+        >>> Hold(name="Q1", snapshot_id=7).text
+        '{"name": "Q1", "snapshot": 7}'
+        """
+        until = {} if self.until is None else {"until": self.until.astimezone(UTC).isoformat()}
+        return json.dumps({"name": self.name, "snapshot": self.snapshot_id, **until}, ensure_ascii=False)
+
+
+def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
+    """All holds, those that are over included, by name.
+
+    Raises:
+        CatalogCorruptError: A row that is none, so that nobody can tell what it keeps.
+    """
+    metadata = tables["metadata"]
+    query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX))
+    rows = complete_rows(connection, query, "holds")
+    return sorted((parse_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
+
+
+def store_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:
+    """Store a hold; one of its name is replaced."""
+    metadata = tables["metadata"]
+    connection.execute(delete(metadata).where(metadata.c.key == hold.key))
+    connection.execute(insert(metadata), {"key": hold.key, "value": hold.text, "scope": None, "scope_id": None})
+
+
+def delete_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:
+    """Forget a hold."""
+    metadata = tables["metadata"]
+    connection.execute(delete(metadata).where(metadata.c.key == hold.key))
+
+
+def parse_hold(key: str, text: str) -> Hold:
+    """The hold of a row.
+
+    Raises:
+        CatalogCorruptError: It is none.
+    """
+    try:
+        value = json.loads(text)
+        until = value.get("until")
+        return Hold(name=str(value["name"]), snapshot_id=int(value["snapshot"]), until=None if until is None else parse_time(until))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise CatalogCorruptError(
+            f"cannot read the hold {key.removeprefix(HOLD_PREFIX)!r}, so nothing is expired: its value in ducklake_metadata is {text!r}. "
+            "Delete that row, or write it anew",
+            hold=key.removeprefix(HOLD_PREFIX),
+        ) from error

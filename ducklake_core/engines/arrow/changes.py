@@ -1,0 +1,597 @@
+"""Update, merge and restore rows in process: write changed rows to new files and delete files for the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.engines.arrow.file_reader import ChosenRows
+from ducklake_core.engines.arrow.merge import SOUGHT, KeyFilter, RowChange, SourceIndex, When, flat_columns, nullable_schema
+from ducklake_core.engines.arrow.positions import (
+    DeleteTarget,
+    Deletions,
+    FileDeletion,
+    collect,
+    delete_in_file,
+    physical_rows,
+    write_position_deletes,
+)
+from ducklake_core.engines.arrow.read import read_chosen, read_inlined, read_task
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import DatasetWriter
+from ducklake_core.errors import CatalogCorruptError, CommitConflictError, UsageError
+from ducklake_core.format.files.data_files import ROW_ID_COLUMN, ROW_ID_FIELD_ID, WrittenFile
+from ducklake_core.format.types.data_types import INT64, Field
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.planning.plan import FileTask, InlinedColumn, ScanPlan, ScanProjection, inlined_column
+from ducklake_core.storage.filesystems import Storage
+
+ROW_ID_FIELD = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
+_CHUNK_ROWS = 524_288
+"""Rows of the target that are matched at once: the source's keys are looked at for each chunk."""
+
+_POSITION = "file_row_number"
+
+_VERSION: tuple[InlinedColumn, ...] = ("inlined_table", "rowid", "snapshot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRows:
+    """The outcome of an update or a merge, ready to be committed.
+
+    Attributes:
+        deletions: Old rows that go, those that come back changed included.
+        updated: Files of changed rows, with their row ids.
+        inserted: Files of new rows.
+        inlinable_updates: Changed rows that were so few that they are kept, with their row ids; ``inlinable_inserts`` are new ones.
+    """
+
+    deletions: Deletions = field(default_factory=Deletions)
+    updated: tuple[WrittenFile, ...] = ()
+    inserted: tuple[WrittenFile, ...] = ()
+    inlinable_updates: pa.Table | None = None
+    inlinable_inserts: pa.Table | None = None
+
+
+class ChangeWriter:
+    """Writes the rows that a change makes; several may run at once in other processes.
+
+    Args:
+        change: The change.
+        state: How files of the table are written.
+        keep: Up to so many changed rows, and so many new ones, are kept instead of written.
+    """
+
+    def __init__(self, change: RowChange, state: WriteState, keep: int = 0) -> None:
+        self.change = change
+        self._state = state
+        self._keep = keep
+        self._kept: dict[str, list[pa.RecordBatch]] = {"update": [], "insert": []}
+        self._updates: DatasetWriter | None = None
+        self._inserts: DatasetWriter | None = None
+
+    def apply(self, when: When, rows: pa.RecordBatch, row_ids: Any = None) -> np.ndarray:
+        """Carry out the change for rows of one kind.
+
+        Args:
+            when: The kind.
+            rows: The rows in flat form.
+            row_ids: Their row ids, for rows of the target.
+
+        Returns:
+            Places of the rows that were updated or deleted, ascending.
+        """
+        gone: list[np.ndarray] = []
+        for clause, places, chosen in self.change.chosen(when, rows):
+            if clause.action != "insert":
+                gone.append(places)
+            if clause.action == "delete":
+                continue
+            names, arrays = self.change.new_rows(clause, chosen)
+            rows = pa.RecordBatch.from_arrays(arrays, names=names)
+            if clause.action == "update":
+                self._add_updated(rows, row_ids.take(pa.array(places)))
+            else:
+                self._add("insert", rows)
+        return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
+
+    def _add_updated(self, rows: pa.RecordBatch, row_ids: Any) -> None:
+        """Rows that are not committed have no row id yet: as they become, they are simply new."""
+        is_new = row_ids.to_numpy(zero_copy_only=False) < 0
+        if is_new.any():
+            self._add("insert", rows.filter(pa.array(is_new)))
+            rows, row_ids = (part.filter(pa.array(~is_new)) for part in (rows, row_ids))
+        if rows.num_rows:
+            self._add("update", pa.RecordBatch.from_arrays([*rows.columns, row_ids], names=[*rows.schema.names, ROW_ID_COLUMN]))
+
+    def _add(self, action: str, batch: pa.RecordBatch) -> None:
+        kept = [*self._kept[action], batch]
+        is_open = (self._updates if action == "update" else self._inserts) is not None
+        if not is_open and sum(part.num_rows for part in kept) <= self._keep and batch.schema == kept[0].schema:
+            self._kept[action] = kept
+            return
+        self._kept[action] = []
+        for part in kept:
+            self._writer(action).write(part)
+
+    def kept(self, action: str) -> pa.Table | None:
+        """The rows that were kept, None when they were written or there are none."""
+        return pa.Table.from_batches(self._kept[action]) if self._kept[action] else None
+
+    def _writer(self, action: str) -> DatasetWriter:
+        if action == "update":
+            if self._updates is None:
+                self._updates = DatasetWriter(with_row_ids(self._state))
+            return self._updates
+        if self._inserts is None:
+            self._inserts = DatasetWriter(self._state)
+        return self._inserts
+
+    def close(self) -> tuple[list[WrittenFile], list[WrittenFile]]:
+        """Finish the files of changed and of new rows."""
+        updated = self._updates.close() if self._updates is not None else []
+        inserted = self._inserts.close() if self._inserts is not None else []
+        return updated, inserted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for writer in (self._updates, self._inserts):
+                if writer is not None:
+                    writer.abort()
+
+
+@dataclass(slots=True)
+class _Matching:
+    """The source of a merge in this process, and which of its rows have found a row of the target."""
+
+    change: RowChange
+    rows: pa.RecordBatch
+    index: SourceIndex = field(init=False)
+    found: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        flat = flat_columns(self.change.source, "s")
+        self.index = SourceIndex(self.rows, [(self.change.target.columns[t], flat[s]) for t, s in self.change.keys])
+        self.found = np.zeros(self.rows.num_rows, dtype=bool)
+
+    def sought(self) -> KeyFilter | None:
+        """By which readers leave out rows that match nothing; None when all rows matter, or the source is large."""
+        if self.change.about("not matched by source") or self.rows.num_rows > SOUGHT:
+            return None
+        parts = [(self.change.target.columns[ours], self.change.source.columns[theirs]) for ours, theirs in self.change.keys]
+        return KeyFilter(parts, [self.rows.column(theirs) for _, theirs in self.change.keys])
+
+    def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
+        """Places of the matched rows of the target, and each joined with its row of the source."""
+        ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
+        both = joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
+        if self.change.residual is not None:
+            from ducklake_core.engines.arrow.evaluate import holds_for
+
+            holds = holds_for(self.change.residual, both)
+            mask = np.asarray(holds).astype(bool)
+            ours, theirs, both = ours[mask], theirs[mask], both.filter(holds)
+        self.found[theirs] = True
+        if len(ours) and np.any(ours[1:] == ours[:-1]):
+            raise matched_twice(table)
+        return ours, both
+
+
+def matched_twice(table: str) -> UsageError:
+    """The error for a row of the target that several rows of the source match."""
+    return UsageError(
+        f"a row of {table} is matched by more than one row of the source, so it is not clear what becomes of it; "
+        "nothing was changed. Leave one row of the source for each, for example by grouping it by the key",
+        table=table,
+    )
+
+
+def change_rows(
+    plan: ScanPlan,
+    change: RowChange,
+    target: DeleteTarget,
+    state: WriteState,
+    storage: Storage,
+    *,
+    source: pa.Table | None = None,
+    keep: int = 0,
+) -> ChangedRows:
+    """Carry out a change in this process.
+
+    Args:
+        plan: A scan of all columns of the table; its predicate says which rows the change is about.
+        change: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        storage: How to reach files.
+        source: The rows of a merge's source, in memory, with its columns in order.
+        keep: Up to so many changed rows, and so many new ones, are given back instead of written.
+
+    Raises:
+        UsageError: A row of the target that several rows of the source match.
+        SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
+    """
+    matching = None if source is None else _Matching(change, flat_source(change, source))
+    shape = _shape(plan, "rowid", "file_row_number")
+    found: list[FileDeletion | None] = []
+    with ChangeWriter(change, state, keep) as writer:
+        sought = None if matching is None else matching.sought()
+        for task in plan.tasks:
+            batches = read_task(task, shape, storage) if sought is None else sought.rows(task, shape, storage, threads=True)
+            positions = [rows for batch in _chunks(batches) for rows in _positions(writer, matching, batch, shape)]
+            found.append(hide(task, positions, plan.shape, target, storage))
+        inlined: dict[str, list[int]] = {}
+        if plan.inlined is not None and plan.inlined.num_rows:
+            shape = _shape(plan, "rowid", "filename")
+            for batch in read_inlined(plan.inlined, shape):
+                row_ids, names = (shape.virtual_column(batch, name) for name in shape.virtual)
+                for places in _change(writer, matching, batch, shape):
+                    for place in places.tolist():
+                        inlined.setdefault(names[place].as_py(), []).append(row_ids[place].as_py())
+        if matching is not None and change.about("not matched"):
+            missing = matching.rows.filter(pa.array(~matching.found))
+            writer.apply("not matched", joined(nulls(flat_columns(change.target, "t"), missing.num_rows), missing))
+        updated, inserted = writer.close()
+    deletions = collect(found, physical_rows(inlined))
+    return ChangedRows(
+        deletions=deletions,
+        updated=tuple(updated),
+        inserted=tuple(inserted),
+        inlinable_updates=writer.kept("update"),
+        inlinable_inserts=writer.kept("insert"),
+    )
+
+
+def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
+    """Files of changed rows with their row ids."""
+    with DatasetWriter(with_row_ids(state)) as writer:
+        for batch in rows.to_batches():
+            writer.write(batch)
+        return tuple(writer.close())
+
+
+def with_row_ids(state: WriteState) -> WriteState:
+    """How files of rows are written that have row ids already."""
+    return replace(state, schema=Schema(columns=(*state.schema.columns, ROW_ID_FIELD)))
+
+
+def change_in_files(
+    tasks: Sequence[FileTask], plan_shape: ScanProjection, change: RowChange, target: DeleteTarget, state: WriteState, *, threads: bool
+) -> tuple[list[FileDeletion], list[WrittenFile]]:
+    """The work unit of an update: change the rows of some data files, in one process.
+
+    Returns:
+        What hides the old rows, and the files of the new ones.
+    """
+    shape = replace(plan_shape, virtual=("rowid", "file_row_number"))
+    found: list[FileDeletion] = []
+    with ChangeWriter(change, state) as writer:
+        for task in tasks:
+            batches = read_task(task, shape, state.storage, threads=threads)
+            positions = [rows for batch in batches for rows in _positions(writer, None, batch, shape)]
+            hidden = hide(task, positions, plan_shape, target, state.storage)
+            if hidden is not None:
+                found.append(hidden)
+        updated, _ = writer.close()
+    return found, updated
+
+
+def hide(
+    task: FileTask, positions: Sequence[np.ndarray], shape: ScanProjection, target: DeleteTarget, storage: Storage
+) -> FileDeletion | None:
+    """Hide the positions of a file that go, None when there are none."""
+    every = np.sort(np.concatenate(positions)) if positions else np.empty(0, np.int64)
+    return write_position_deletes(task.file, every, shape, target, storage) if len(every) else None
+
+
+def _positions(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
+    """Change the rows of one batch of a file; positions in the file of those that go."""
+    positions = shape.virtual_column(batch, "file_row_number")
+    for gone in _change(writer, matching, batch, shape):
+        yield positions.to_numpy(zero_copy_only=False)[gone]
+
+
+def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
+    """Change the rows of one batch; places in the batch of those that go."""
+    change = writer.change
+    width = len(change.target)
+    rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=nullable_schema(Schema(columns=flat_columns(change.target, "t"))))
+    row_ids = shape.virtual_column(batch, "rowid")
+    if matching is None:
+        gone = writer.apply("matched", rows, row_ids)
+    else:
+        ours, both = matching.pairs(rows, shape.table)
+        gone = ours[writer.apply("matched", both, row_ids.take(pa.array(ours)))]
+        if change.about("not matched by source"):
+            rest = np.setdiff1d(np.arange(rows.num_rows), ours, assume_unique=True)
+            left = rows.take(pa.array(rest))
+            alone = joined(left, nulls(flat_columns(change.source, "s"), len(rest)))
+            gone = np.concatenate([gone, rest[writer.apply("not matched by source", alone, row_ids.take(pa.array(rest)))]])
+    if len(gone):
+        yield gone
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        if sum(part.num_rows for part in gathered) >= _CHUNK_ROWS:
+            yield _concatenated(gathered)
+            gathered = []
+    if gathered:
+        yield _concatenated(gathered)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
+    """The rows of a source as one batch, under their flat names."""
+    flat = Schema(columns=flat_columns(change.source, "s"))
+    from ducklake_core.format.values.arrow_cast import cast_to, null_array
+
+    table = source.rename_columns(list(flat.names)).combine_chunks()
+    batches = table.to_batches()
+    held = batches[0] if batches else pa.RecordBatch.from_arrays([null_array(0, field.type) for field in table.schema], schema=table.schema)
+
+    return cast_to(held, flat, physical=False)
+
+
+def _shape(plan: ScanPlan, *virtual: str) -> ScanProjection:
+    return replace(plan.shape, virtual=virtual)
+
+
+def joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of two batches side by side."""
+    return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *right.schema]))
+
+
+def nulls(columns: tuple[Field, ...], length: int) -> pa.RecordBatch:
+    """Rows of a side that has none."""
+    schema = to_arrow_schema(Schema(columns=columns))
+    return pa.RecordBatch.from_arrays([pa.nulls(length, column.type) for column in schema], schema=schema)
+
+
+class _NamedRows:
+    """The rows of the source by the rows of the table that they are for."""
+
+    def __init__(self, change: RowChange, source: pa.RecordBatch, table: str) -> None:
+        ids = source.column(0)
+        is_new = np.asarray(ids.is_null())
+        self.change = change
+        self.table = table
+        self.new = source.filter(pa.array(is_new))
+        self.rows = source.filter(pa.array(~is_new))
+        known = pc.fill_null(ids, 0).to_numpy(zero_copy_only=False)[~is_new]
+        self._order = np.argsort(known, kind="stable")
+        self._ids = known[self._order]
+        self._found = np.zeros(len(known), dtype=bool)
+        if np.any(self._ids[1:] == self._ids[:-1]):
+            raise matched_twice(table)
+
+    @property
+    def reads_columns(self) -> bool:
+        """Whether a row that stays has to be known."""
+        return any(clause.action == "update" for clause in self.change.clauses)
+
+    def find(self, row_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the row ids that are named, and of the rows of the source that name them; each once over all calls.
+
+        Raises:
+            CatalogCorruptError: Two rows of the table have one id.
+        """
+        if not len(self._ids):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        places = np.minimum(np.searchsorted(self._ids, row_ids), len(self._ids) - 1)
+        ours = np.flatnonzero(self._ids[places] == row_ids)
+        theirs = self._order[places[ours]]
+        before = int(np.count_nonzero(self._found))
+        self._found[theirs] = True
+        if int(np.count_nonzero(self._found)) - before != len(theirs):
+            raise CatalogCorruptError(f"table {self.table} has several rows with one row id, so it is not clear which to change")
+        return ours, theirs
+
+    def check_found(self) -> None:
+        """Refuse to leave out rows that were there when the source was computed.
+
+        Raises:
+            CommitConflictError: Some are not there any more.
+        """
+        missing = len(self._found) - int(np.count_nonzero(self._found))
+        if missing:
+            raise CommitConflictError(f"{missing} rows of {self.table} that were to be changed are gone: another writer has changed them")
+
+
+def change_rows_by_id(
+    plan: ScanPlan, change: RowChange, target: DeleteTarget, state: WriteState, storage: Storage, *, source: pa.Table, keep: int = 0
+) -> ChangedRows:
+    """Carry out a change of rows that are named by their ids; arguments as of :func:`~.changed_rows.change_rows`.
+
+    Raises:
+        UsageError: The source names a row of the table twice.
+        SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
+        CommitConflictError: A row that the source names is not there.
+    """
+    named = _NamedRows(change, flat_source(change, source), plan.shape.table)
+    found: list[FileDeletion | None] = []
+    with ChangeWriter(change, state, keep) as writer:
+        for task in plan.tasks if named.rows.num_rows else ():
+            positions = _change_file(writer, named, task, plan.shape, storage)
+            found.append(hide(task, positions, plan.shape, target, storage))
+        inlined: dict[str, list[int]] = {}
+        if plan.inlined is not None and plan.inlined.num_rows and named.rows.num_rows:
+            shape = replace(plan.shape, virtual=("rowid", "filename"))
+            for batch in read_inlined(plan.inlined, shape):
+                row_ids, names = (shape.virtual_column(batch, name) for name in shape.virtual)
+                ours, theirs = named.find(row_ids.to_numpy(zero_copy_only=False))
+                for place in ours[_apply(writer, named, batch.take(pa.array(ours)), theirs, row_ids.take(pa.array(ours)))].tolist():
+                    inlined.setdefault(names[place].as_py(), []).append(row_ids[place].as_py())
+        named.check_found()
+        if named.new.num_rows:
+            writer.apply("not matched", joined(nulls(flat_columns(change.target, "t"), named.new.num_rows), named.new))
+        updated, inserted = writer.close()
+    return ChangedRows(
+        deletions=collect(found, physical_rows(inlined)),
+        updated=tuple(updated),
+        inserted=tuple(inserted),
+        inlinable_updates=writer.kept("update"),
+        inlinable_inserts=writer.kept("insert"),
+    )
+
+
+def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, theirs: np.ndarray, row_ids: Any) -> np.ndarray:
+    """Change rows of which the table's columns come first; places of those that go."""
+    flat = Schema(columns=flat_columns(named.change.target, "t"))
+    rows = pa.RecordBatch.from_arrays(columns.columns[: len(flat)], schema=nullable_schema(flat))
+    return writer.apply("matched", joined(rows, named.rows.take(pa.array(theirs))), row_ids)
+
+
+def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage) -> list[np.ndarray]:
+    """Change the rows of one file; positions of those that go."""
+    parts = list(_named_in_file(named, task, shape, storage))
+    if not parts:
+        return []
+    positions, theirs, row_ids = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(positions, kind="stable")
+    positions, theirs, row_ids = positions[order], theirs[order], row_ids[order]
+    if not named.reads_columns:
+        nothing = nulls(flat_columns(named.change.target, "t"), len(positions))
+        return [positions[_apply(writer, named, nothing, theirs, pa.array(row_ids))]]
+    whole = replace(shape, virtual=(_POSITION,))
+    gone: list[np.ndarray] = []
+    for batch in read_chosen(task, whole, ChosenRows(positions=positions, wanted=True), storage):
+        read = whole.virtual_column(batch, _POSITION).to_numpy(zero_copy_only=False)
+        places = np.searchsorted(positions, read)
+        gone.append(read[_apply(writer, named, batch, theirs[places], pa.array(row_ids[places]))])
+    return gone
+
+
+def _named_in_file(
+    named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Positions of named rows, places of the source's rows that name them, and their ids."""
+    ids = replace(shape, schema=Schema(columns=()), virtual=("rowid", _POSITION))
+    for batch in read_task(task, ids, storage):
+        row_ids, positions = (ids.virtual_column(batch, name).to_numpy(zero_copy_only=False) for name in ids.virtual)
+        ours, theirs = named.find(row_ids)
+        if len(ours):
+            yield positions[ours], theirs, row_ids[ours]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePair:
+    """One data file as it is now and as it was then; None where it is not of the table."""
+
+    now: FileTask | None
+    then: FileTask | None
+
+
+def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
+    """Make the rows of a table those of an earlier snapshot.
+
+    One file is looked at after the other, so that memory is bounded by the positions of one.
+
+    Args:
+        now: A scan of all columns and rows at the transaction's base snapshot.
+        then: The same at the snapshot to go back to; its columns are the same.
+        target: Where to write delete files.
+        state: How to write data files.
+        storage: How to reach files.
+    """
+    with DatasetWriter(with_row_ids(state)) as writer:
+        found = [restore_file(pair, now.shape, then.shape, target, writer, storage) for pair in changed_files(now, then)]
+        inlined = restore_inlined(writer, now, then)
+        written = writer.close()
+    return ChangedRows(deletions=collect(found, physical_rows(inlined)), inserted=tuple(written))
+
+
+def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
+    """The files of which other rows may be visible now than then."""
+    earlier = {task.file.id: task for task in then.tasks}
+    pairs = [FilePair(now=task, then=earlier.pop(task.file.id, None)) for task in now.tasks]
+    pairs += [FilePair(now=None, then=task) for task in earlier.values()]
+    return [pair for pair in pairs if pair.now is None or pair.then is None or not _same_rows(pair.now, pair.then)]
+
+
+def restore_file(
+    pair: FilePair, now: ScanProjection, then: ScanProjection, target: DeleteTarget, writer: DatasetWriter, storage: Storage
+) -> FileDeletion | None:
+    """The work unit: hide the rows that one file has gained since, and write those that it has lost."""
+    if pair.then is None:
+        assert pair.now is not None
+        return delete_in_file(pair.now, _of_positions(now), target, storage)
+    theirs = _visible(pair.then, then, storage)
+    if pair.now is None:
+        _write_back(writer, pair.then, then, theirs, storage)
+        return None
+    ours = _visible(pair.now, now, storage)
+    gone = np.setdiff1d(ours, theirs, assume_unique=True)
+    _write_back(writer, pair.then, then, np.setdiff1d(theirs, ours, assume_unique=True), storage)
+    return write_position_deletes(pair.now.file, gone, now, target, storage) if len(gone) else None
+
+
+def _same_rows(one: FileTask, two: FileTask) -> bool:
+    """Whether the catalog alone says that the same rows of a file are visible."""
+
+    def hidden(task: FileTask) -> tuple[object, ...]:
+        return (task.file.inlined_deletes, task.snapshot_filter)
+
+    return not one.file.delete_files and not two.file.delete_files and hidden(one) == hidden(two)
+
+
+def _of_positions(shape: ScanProjection) -> ScanProjection:
+    return replace(shape, schema=Schema(columns=()), virtual=("file_row_number",))
+
+
+def _visible(task: FileTask, shape: ScanProjection, storage: Storage) -> np.ndarray:
+    shape = _of_positions(shape)
+    parts = [shape.virtual_column(batch, "file_row_number").to_numpy(zero_copy_only=False) for batch in read_task(task, shape, storage)]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+def _write_back(writer: DatasetWriter, task: FileTask, then: ScanProjection, positions: np.ndarray, storage: Storage) -> None:
+    if len(positions):
+        chosen = ChosenRows(positions=positions, wanted=True)
+        for batch in read_chosen(task, replace(then, virtual=("rowid",)), chosen, storage):
+            writer.write(_with_row_ids(batch))
+
+
+def _with_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, names=[*batch.schema.names[:-1], ROW_ID_FIELD.name])
+
+
+def restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
+    """Write inlined rows back that are not visible now; those that were not visible then go."""
+    ours, theirs = _inlined_keys(now), _inlined_keys(then)
+    both = set(ours) & set(theirs)
+    if then.inlined is not None:
+        back = then.inlined.filter(pa.array([key not in both for key in theirs], pa.bool_()))
+        for batch in _inlined_batches(back, then):
+            writer.write(_with_row_ids(batch))
+    gone: dict[str, list[int]] = {}
+    for key in ours:
+        if key not in both:
+            gone.setdefault(key[0], []).append(key[1])
+    return gone
+
+
+def _inlined_batches(rows: pa.Table, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    return read_inlined(rows, replace(plan.shape, virtual=("rowid",))) if rows.num_rows else iter(())
+
+
+def _inlined_keys(plan: ScanPlan) -> list[tuple[str, int, int]]:
+    """The identity of each inlined version of a row: its table, its row id and the snapshot that made it."""
+    if plan.inlined is None:
+        return []
+    columns = (inlined_column(plan.inlined, plan.read_schema, name).to_pylist() for name in _VERSION)
+    keys: list[Any] = list(zip(*columns, strict=True))
+    return keys

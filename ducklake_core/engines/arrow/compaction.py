@@ -1,0 +1,618 @@
+"""Flush inlined rows, merge files and rewrite files with deletes: work units for this process and for executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ducklake_core.commit.actions import FlushedFile, GatheredDeletes
+from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader
+from ducklake_core.engines.arrow.positions import gather_deletes, write_deletes
+from ducklake_core.engines.arrow.read import read_chosen, read_tasks
+from ducklake_core.engines.arrow.sorting import is_sortable, sampled_curve, sorted_along, sorted_by
+from ducklake_core.engines.arrow.work import Stopped, until_stopped
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.arrow.writer import DatasetWriter, PartitionBuffer, PartitionValues, partition_codes
+from ducklake_core.errors import CorruptFileError, StorageError, UnsupportedFeatureError
+from ducklake_core.format.files.data_files import (
+    ROW_ID_COLUMN,
+    ROW_ID_FIELD_ID,
+    SNAPSHOT_ID_COLUMN,
+    SNAPSHOT_ID_FIELD_ID,
+    DataFile,
+    DeleteHistory,
+    WrittenFile,
+    deleted_count,
+)
+from ducklake_core.format.files.statistics import verify_written_file
+from ducklake_core.format.layout.sorting import SortOrder
+from ducklake_core.format.types.data_types import INT64, Field
+from ducklake_core.format.types.schema import Schema, to_arrow_schema
+from ducklake_core.format.values.arrow_cast import cast_to, is_exact
+from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
+from ducklake_core.storage.delete_files import deleted_positions
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_writer import FileWriter
+from ducklake_core.storage.spill import HeldBatches
+
+SYSTEM_FIELDS = (
+    Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64),
+    Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64),
+)
+_END = "_ducklake_internal_end_snapshot"
+_SLICE_ROWS = 65_536
+GATHERED_BYTES = 128 * 1024 * 1024
+"""Arrow bytes of rows of several partitions that wait in memory; beyond that they go to the local disk."""
+
+_ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
+_SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushedRows:
+    """A file of flushed rows that is in place but not committed.
+
+    Attributes:
+        file: The file.
+        row_id_start: First row id, None when the row ids are not consecutive in the order of the rows. DuckDB 1.5.5 merges files whose
+            ``row_id_start`` follow each other without their embedded row ids.
+        begin_snapshot: Snapshot of its oldest row; ``partial_max`` is that of its newest.
+        ended: Positions of the rows that have ended, ascending, and the snapshots that ended them.
+    """
+
+    file: WrittenFile
+    row_id_start: int | None
+    begin_snapshot: int
+    partial_max: int
+    ended: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushTask:
+    """Write inlined rows, and inlined deletes, to files. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        state: Where and how; its schema, partition spec and sort order are those of the rows.
+        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them, all with the same columns; None for none. A table
+            where the task travels.
+        histories: Deletes of data files, to be gathered in one file for each.
+        data_path: The lake's, to which paths of the catalog are relative.
+    """
+
+    state: WriteState
+    rows: pa.Table | HeldBatches | None = None
+    histories: tuple[DeleteHistory, ...] = ()
+    data_path: str = ""
+
+    def __str__(self) -> str:
+        rows = 0 if self.rows is None else self.rows.num_rows
+        return f"{rows} inlined rows and deletes of {len(self.histories)} files of {self.state.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushedFiles:
+    """What became of a :class:`FlushTask`: files that are in place but not committed."""
+
+    files: tuple[FlushedFile, ...]
+    gathered: tuple[GatheredDeletes, ...]
+
+    def made(self) -> list[tuple[str, int]]:
+        """All of them: data files, then delete files, relative to the table's directory, each with its bytes."""
+        deletes = [*(file.deletes for file in self.files if file.deletes is not None), *(one.file for one in self.gathered)]
+        files = [(file.output.path, file.output.file_size_bytes) for file in self.files]
+        return files + [(file.path, file.file_size_bytes) for file in deletes]
+
+
+def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
+    """Write the rows to files, and for those that have ended, and for each history, a delete file; in memory that does not grow with rows.
+
+    Raises:
+        SchemaError: A value does not fit its column.
+        CorruptFileError: A delete file is not what the catalog says it is.
+        StorageError: A file cannot be written. In every case of failure the files of this call are deleted.
+    """
+    state = task.state
+    state.check_version()
+    made: list[str] = []
+    try:
+        flushed = [] if task.rows is None else flush_rows(until_stopped(task.rows.to_batches(), stopped), state)
+        made += [one.file.path for one in flushed]
+        files = tuple(_with_deletes(one, state, made) for one in flushed)
+        gathered = []
+        for history in task.histories:
+            if stopped is not None and stopped():
+                raise KeyboardInterrupt
+            gathered.append(gather_deletes(history, task.data_path, state))
+            made.append(gathered[-1].file.path)
+        return FlushedFiles(files=files, gathered=tuple(gathered))
+    except BaseException:
+        state.storage.discard([state.directory + path for path in made])
+        raise
+
+
+def _with_deletes(rows: FlushedRows, state: WriteState, made: list[str]) -> FlushedFile:
+    positions, snapshots = rows.ended
+    deletes = write_deletes(positions, snapshots, state.directory + rows.file.path, state) if len(positions) else None
+    if deletes is not None:
+        made.append(deletes.path)
+    return FlushedFile(
+        output=rows.file,
+        row_id_start=rows.row_id_start,
+        begin_snapshot=rows.begin_snapshot,
+        partial_max=rows.partial_max,
+        partition_id=state.partition_spec.id if state.partition_spec is not None else None,
+        deletes=deletes,
+    )
+
+
+def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[FlushedRows]:
+    """Write all rows to files, split by partition, in the sort order of the state, else in that of row ids and snapshots.
+
+    Where Arrow cannot sort by the keys, rows are in the order of row ids: a sort order is no promise to readers.
+
+    Args:
+        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them.
+        state: Where and how; its schema is the one of the rows.
+
+    Raises:
+        SchemaError: A value does not fit its column.
+        StorageError: A file cannot be written, or the local disk has no room for rows that are to be sorted or split. In every case of
+            failure the files of this call are deleted.
+    """
+    columns = relaxed(state.schema)
+    writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, *SYSTEM_FIELDS))), columns)
+    orders = state.sort if all(order.column is not None and is_sortable(columns.column(order.column)) for order in state.sort) else ()
+    buffer = PartitionBuffer(encrypted=state.encrypted)
+    try:
+        for values, part in _partitions((_physical(batch, columns) for batch in rows), columns, state, buffer):
+            writer.write(values, sorted_by(part, orders, columns, state) if orders else part)
+    except BaseException:
+        writer.abort()
+        raise
+    finally:
+        buffer.close()
+    return writer.flushed
+
+
+def relaxed(schema: Schema) -> Schema:
+    """The columns without NOT NULL: what is stored is copied as it is, and that was the business of whoever wrote it."""
+    return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
+
+
+def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
+    """Rows in the columns' physical form, then row id, snapshot and end."""
+    width = len(columns)
+    own = pa.RecordBatch.from_arrays(rows.columns[:width], schema=pa.schema(list(rows.schema)[:width]))
+    system = [pa.field(ROW_ID_COLUMN, pa.int64()), pa.field(SNAPSHOT_ID_COLUMN, pa.int64()), pa.field(_END, pa.int64())]
+    schema = pa.schema([*to_arrow_schema(columns, physical=True), *system])
+    return pa.RecordBatch.from_arrays([*cast_to(own, columns).columns, *rows.columns[width:]], schema=schema)
+
+
+def _partitions(
+    rows: Iterable[pa.RecordBatch], columns: Schema, state: WriteState, buffer: PartitionBuffer
+) -> Iterator[tuple[PartitionValues, Iterable[pa.RecordBatch]]]:
+    """The rows of one partition after the other, each in the order in which they came."""
+    if state.partition_spec is None:
+        yield (), rows
+        return
+    numbers: dict[PartitionValues, int] = {}
+    for batch in rows:
+        codes, partitions = partition_codes(state.partition_spec, columns, batch)
+        buffer.add(batch, np.array([numbers.setdefault(values, len(numbers)) for values in partitions], np.int64)[codes])
+        if buffer.bytes >= GATHERED_BYTES and not buffer.spill():
+            raise StorageError(
+                f"rows of {state.table} cannot be split by partition: the local disk took {buffer.spilled_bytes} bytes of them and no "
+                "more; name a directory with more room by TMPDIR"
+            )
+    found = list(numbers)
+    for number, pieces in buffer.partitions():
+        yield found[number], pieces
+
+
+@dataclass(slots=True)
+class _Described:
+    """What is known of the rows of a file while they come."""
+
+    rows: int = 0
+    first_row_id: int = 0
+    is_consecutive: bool = True
+    begins: list[int] = field(default_factory=list)
+    ended: list[np.ndarray] = field(default_factory=list)
+    ends: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        row_ids, begins, ends = rows.columns[-3:]
+        begun = begins.to_numpy()
+        ids = row_ids.to_numpy()
+        if not self.rows:
+            self.first_row_id = int(ids[0])
+        expected = self.first_row_id + self.rows
+        self.is_consecutive = self.is_consecutive and bool((ids == np.arange(expected, expected + len(ids))).all())
+        self.begins += (int(begun.min()), int(begun.max()))
+        if ends.null_count < len(ends):
+            self.ended.append(np.flatnonzero(ends.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64) + self.rows)
+            self.ends.append(ends.drop_null().to_numpy())
+        self.rows += rows.num_rows
+
+    def of(self, file: WrittenFile) -> FlushedRows:
+        nothing = [np.array([], np.int64)]
+        return FlushedRows(
+            file=file,
+            row_id_start=self.first_row_id if self.is_consecutive else None,
+            begin_snapshot=min(self.begins),
+            partial_max=max(self.begins),
+            ended=(np.concatenate(self.ended or nothing), np.concatenate(self.ends or nothing)),
+        )
+
+
+class _Writer:
+    """Files of at most the target size, one partition after the other."""
+
+    def __init__(self, state: WriteState, columns: Schema) -> None:
+        self._state = state
+        self._columns = columns
+        self._schema = to_arrow_schema(state.schema, physical=True)
+        self._open: FileWriter | None = None
+        self._described = _Described()
+        self.flushed: list[FlushedRows] = []
+
+    def write(self, values: PartitionValues, rows: Iterable[pa.RecordBatch]) -> None:
+        """Write all rows of a partition."""
+        for batch in rows:
+            for start in range(0, batch.num_rows, _SLICE_ROWS):
+                piece = batch.slice(start, _SLICE_ROWS)
+                if self._open is not None and self._open.estimated_size >= self._state.options.target_file_size:
+                    self._close()
+                writer = self._open = self._open or self._new_file(values)
+                writer.write(pa.RecordBatch.from_arrays(piece.columns[:-1], schema=self._schema))
+                self._described.add(piece)
+        self._close()
+
+    def _new_file(self, values: PartitionValues) -> FileWriter:
+        state = self._state
+        return FileWriter(
+            state.storage,
+            state.directory,
+            state.file_path(values),
+            state.schema,
+            state.options,
+            partition_values=values,
+            encrypted=state.encrypted,
+        )
+
+    def _close(self) -> None:
+        if self._open is None:
+            return
+        file, self._open = self._open.close(), None
+        self.flushed.append(self._described.of(file))
+        self._described = _Described()
+        verify_written_file(file, self._columns, self._state.partition_spec)
+
+    def abort(self) -> None:
+        if self._open is not None:
+            self._open.abort()
+        self._state.storage.discard([self._state.directory + one.file.path for one in self.flushed])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTask:
+    """Make one file out of several. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        files: Sources in the order of their rows; none has deletes.
+        state: Where and how to write; its schema is the one that all sources were written with, its partition spec theirs. Its
+            sort order is that of the file to make.
+        partition_values: Text of each partition key's value, shared by all sources.
+        consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
+            unless a source stores them or the rows are sorted.
+        snapshot_id: The snapshot that the merge was planned at.
+        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
+    """
+
+    files: tuple[DataFile, ...]
+    state: WriteState
+    partition_values: tuple[str | None, ...] = ()
+    consecutive: bool
+    snapshot_id: int
+    cluster_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = f" of partition {self.partition_values}" if self.partition_values else ""
+        return f"{len(self.files)} files{where} of {self.state.table}"
+
+
+def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> WrittenFile:
+    """Write all rows of the sources into one file, each with the snapshot that it was committed in.
+
+    Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
+    Where the task has columns to cluster by, or the state a sort order, the rows follow it, in memory that does not grow with them.
+
+    Raises:
+        NotFoundError: A source is gone.
+        CorruptFileError: A source is not what the catalog says it is.
+        UnsupportedFeatureError: A source has something that this library cannot read or write.
+        StorageError: The file cannot be written, or the local disk has no room for rows that are sorted.
+    """
+    task.state.check_version()
+    if task.consecutive and not (task.state.sort or task.cluster_by):
+        # Found out while the rows are read: asking each file first would take as long as opening it a second time.
+        for virtual in (("snapshot_id",), ("rowid", "snapshot_id")):
+            with suppress(_OtherRowIdsError):
+                return _merge(task, (_SNAPSHOT_ID,), virtual, threads, stopped)
+    return _merge(task, (_ROW_ID, _SNAPSHOT_ID), ("rowid", "snapshot_id"), threads, stopped)
+
+
+class _OtherRowIdsError(Exception):
+    """Rows may have other ids than the catalog would give them in the order in which they stand in the sources."""
+
+
+def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
+    """Make the file.
+
+    Args:
+        system: What is stored with each row beside the table's columns; without row ids, those of the catalog must be the same.
+        virtual: What is read with each row. Without row ids, no source may have any of its own.
+
+    Raises:
+        _OtherRowIdsError: Row ids would not be the same.
+    """
+    state = task.state
+    columns = _relaxed(state.schema)
+    path = state.file_path(task.partition_values)
+    writer = FileWriter(
+        state.storage,
+        state.directory,
+        path,
+        Schema(columns=(*columns.columns, *system)),
+        state.options,
+        partition_values=task.partition_values,
+        encrypted=state.encrypted,
+    )
+    try:
+        rows = until_stopped(_rows(task, columns, system, virtual, threads=threads), stopped)
+        for batch in _merged_order(rows, task, columns, threads=threads):
+            writer.write(batch)
+    except (pa.ArrowException, OSError) as error:
+        writer.abort()
+        raise CorruptFileError(f"a file of {state.table} cannot be read: {error}", table=state.table) from error
+    except BaseException:
+        writer.abort()
+        raise
+    written = writer.close()
+    try:
+        _verify(written, task, columns)
+    except BaseException:
+        state.storage.discard([state.directory + path])
+        raise
+    return written
+
+
+def _merged_order(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *, threads: bool) -> Iterator[pa.RecordBatch]:
+    """The rows as they go to the file: clustered, sorted, or in the order of the sources."""
+    state = task.state
+    if len(task.cluster_by) > 1:
+        chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
+        curve = sampled_curve(_rows(task, chosen, (), (), threads=threads), chosen, sum(file.record_count for file in task.files))
+        yield from sorted_along(rows, curve, encrypted=state.encrypted)
+        return
+    orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
+    yield from sorted_by(rows, orders, columns, state) if orders else rows
+
+
+def _relaxed(schema: Schema) -> Schema:
+    # What is stored is copied as it is: NOT NULL was the business of whoever wrote it.
+    return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
+
+
+def _rows(
+    task: MergeTask, columns: Schema, system: tuple[Field, ...], virtual: tuple[str, ...], *, threads: bool
+) -> Iterator[pa.RecordBatch]:
+    shape = ScanProjection(
+        table=task.state.table,
+        snapshot_id=task.snapshot_id,
+        schema=columns,
+        read_schema=columns,
+        virtual=virtual,
+        column_lifetimes=tuple(ColumnLifetime(column_id=column.id) for column in columns),
+    )
+    arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
+    width, row_id = len(columns), task.files[0].row_id_start
+    own_schema = pa.schema(list(shape.arrow_schema())[:width])
+    is_cast = not is_exact(own_schema, columns)
+    opened = _check_row_ids if virtual == ("snapshot_id",) else None
+    dated = _dated_anew(task.files) if "snapshot_id" in virtual else None
+    if dated is not None:
+        shape = replace(shape, virtual=(*virtual, "file_index"))
+    tasks = (FileTask(file=file, index=index) for index, file in enumerate(task.files))
+    for batch in read_tasks(tasks, shape, task.state.storage, ahead=threads, opened=opened):
+        arrays = batch.columns
+        if dated is not None:
+            *arrays, snapshots, indexes = arrays
+            arrays.append(pa.array(np.maximum(snapshots.to_numpy(), dated[indexes.to_numpy()])))
+        if system == (_SNAPSHOT_ID,) and opened is None:
+            row_id = _row_id_after(arrays[width], row_id)
+        own, beside = arrays[:width], arrays[len(arrays) - len(system) :]
+        if is_cast:
+            own = cast_to(pa.RecordBatch.from_arrays(own, schema=own_schema), columns).columns
+        yield pa.RecordBatch.from_arrays([*own, *beside], schema=arrow_schema)
+
+
+def _dated_anew(files: tuple[DataFile, ...]) -> np.ndarray | None:
+    """For each file the earliest snapshot that its rows may be of; None where none can store an earlier one.
+
+    What a rewrite made may store the snapshots that its rows were of before, at which the files that it was made of show them.
+    """
+    dated = [file.begin_snapshot if file.partial_max is None and file.row_id_start is None else 0 for file in files]
+    return np.array(dated, np.int64) if any(dated) else None
+
+
+def _check_row_ids(reader: FileReader) -> None:
+    """Look whether the rows of a file have the row ids that the catalog gives them, one after the other.
+
+    Raises:
+        _OtherRowIdsError: The file stores them, has not as many rows as the catalog says, or some of them are deleted.
+    """
+    file = reader.file
+    if reader.stores_row_ids or reader.record_count != file.record_count or file.delete_files or file.inlined_deletes:
+        raise _OtherRowIdsError
+
+
+def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
+    """The row id that follows some that run on from a first one.
+
+    Raises:
+        _OtherRowIdsError: They do not.
+    """
+    found = row_ids.to_numpy(zero_copy_only=False)
+    if first is None or not np.array_equal(found, np.arange(first, first + len(found))):
+        raise _OtherRowIdsError
+    return first + len(found)
+
+
+def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
+    expected = sum(file.record_count for file in task.files)
+    if written.record_count != expected:
+        raise CorruptFileError(
+            f"merging {len(task.files)} files of {task.state.table} gave {written.record_count} rows, but the catalog says {expected}; "
+            "the files are left as they are",
+            table=task.state.table,
+        )
+    verify_written_file(written, columns, task.state.partition_spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask:
+    """Write the live rows of some files anew. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        files: Sources with everything that hides rows of them.
+        shape: All columns of the table, without virtual ones.
+        state: Where and how to write; its partition spec and sort order are those of the files to make.
+        data_path: The lake's, to which paths of the catalog are relative.
+        histories: Deletes of those sources that have them in several places, to be gathered in one file for each.
+        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
+    """
+
+    files: tuple[DataFile, ...]
+    shape: ScanProjection
+    state: WriteState
+    data_path: str = ""
+    histories: tuple[DeleteHistory, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{len(self.files)} files of {self.state.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenFiles:
+    """What became of a :class:`RewriteTask`: files that are in place but not committed.
+
+    Attributes:
+        outputs: Files of the live rows.
+        gathered: Delete files of sources that the catalog deletes rows of, or that had several.
+    """
+
+    outputs: tuple[WrittenFile, ...]
+    gathered: tuple[GatheredDeletes, ...] = ()
+
+
+def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped | None = None) -> RewrittenFiles:
+    """Write what is visible of the sources, each row with its row id.
+
+    No snapshots are stored with the rows: earlier snapshots read the sources, and all rows are of the snapshot of the rewrite, as
+    DuckDB has it. Rows are in the order that the task names, in memory that does not grow with them. Where no row is left there is no file.
+
+    Raises:
+        NotFoundError: A source, or a delete file of one, is gone.
+        CorruptFileError: A source is not what the catalog says it is.
+        SchemaError: A value does not fit its column.
+        StorageError: A file cannot be written, or the local disk has no room for rows that are sorted.
+    """
+    task.state.check_version()
+    gathered: list[GatheredDeletes] = []
+    try:
+        gathered.extend(gather_deletes(history, task.data_path, task.state) for history in task.histories)
+        return RewrittenFiles(outputs=_in_order(task, threads, stopped), gathered=tuple(gathered))
+    except BaseException:
+        task.state.storage.discard([task.state.directory + one.file.path for one in gathered])
+        raise
+
+
+def _in_order(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
+    try:
+        return _rewrite(task, threads, stopped)
+    except UnsupportedFeatureError:
+        if task.cluster_by or not task.state.sort:
+            raise
+        # Arrow cannot sort by these types: the rows of each source stay in their order.
+        return _rewrite(replace(task, state=replace(task.state, sort=())), threads, stopped)
+
+
+def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
+    state = task.state
+    row_id = SYSTEM_FIELDS[0]
+    columns = relaxed(state.schema)
+    shape = replace(task.shape, virtual=("rowid",))
+    names = [*columns.names, row_id.name]
+    live = _LiveRows(task.files, state.storage, threads, stopped)
+    with DatasetWriter(replace(state, schema=Schema(columns=(*columns.columns, row_id)), sort=())) as writer:
+        rows = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in live.read(shape))
+        written = 0
+        for batch in _live_order(rows, task, columns, live):
+            writer.write(batch)
+            written += batch.num_rows
+        if written != live.expected:
+            raise CorruptFileError(
+                f"{len(task.files)} files of {state.table} have {written} rows that are not deleted, but the catalog says "
+                f"{live.expected}; the files are left as they are",
+                table=state.table,
+            )
+        return tuple(writer.close())
+
+
+def _live_order(rows: Iterator[pa.RecordBatch], task: RewriteTask, columns: Schema, live: _LiveRows) -> Iterator[pa.RecordBatch]:
+    """The rows as they go to files: clustered, sorted, or in the order of the sources."""
+    state = task.state
+    if len(task.cluster_by) > 1:
+        chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
+        curve = sampled_curve(live.read(replace(task.shape, schema=chosen, read_schema=chosen, virtual=())), chosen, live.about)
+        yield from sorted_along(rows, curve, encrypted=state.encrypted)
+        return
+    orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
+    yield from sorted_by(rows, orders, columns, state) if orders else rows
+
+
+class _LiveRows:
+    """The rows of files that are not deleted."""
+
+    def __init__(self, files: tuple[DataFile, ...], storage: Storage, threads: bool, stopped: Stopped | None) -> None:
+        self._files = files
+        self._storage = storage
+        self._threads = threads
+        self._stopped = stopped
+        self.expected = 0
+
+    @property
+    def about(self) -> int:
+        """How many rows there are, as the catalog counts them."""
+        return sum(file.record_count - deleted_count(file) for file in self._files)
+
+    def read(self, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
+        """The rows, file by file, in the columns of the shape; ``expected`` becomes how many there must be."""
+        self.expected = 0
+        for file in self._files:
+            deleted = deleted_positions(self._storage, file, shape.snapshot_id)
+            self.expected += file.record_count - len(deleted)
+            yield from until_stopped(self._of(file, shape, ChosenRows(positions=deleted, wanted=False)), self._stopped)
+
+    def _of(self, file: DataFile, shape: ScanProjection, chosen: ChosenRows) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from read_chosen(FileTask(file=file), shape, chosen, self._storage, threads=self._threads)
+        except (pa.ArrowException, OSError) as error:
+            where = printable(file.path)
+            raise CorruptFileError(f"{where} of {shape.table} cannot be read: {error}", path=where, table=shape.table) from error

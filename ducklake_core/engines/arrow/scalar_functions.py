@@ -1,0 +1,725 @@
+"""Casts, arithmetic and functions of scalar expressions, with the types and limits of DuckDB."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.engines.arrow import variant_sql
+from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.comparison import integer_range
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    GEOMETRY,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    INT128,
+    INTEGERS,
+    INTERVAL,
+    JSON,
+    TIME,
+    TIME_NS,
+    TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
+    TIMESTAMPTZ,
+    TIMETZ,
+    UINT8,
+    UINT16,
+    UINT64,
+    UINT128,
+    UNSIGNED_INTEGERS,
+    UUID,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+    as_decimal,
+    children_of,
+    common_number,
+    decimal_result,
+)
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import to_arrow_type
+from ducklake_core.format.values.arrow_cast import cast_array, cast_leaf, from_values
+from ducklake_core.format.values.leaf_values import python_values
+from ducklake_core.format.values.temporal import INFINITE_DAYS, instant, wall_clock, zoned_text
+from ducklake_core.format.values.value_text import BLANKS, from_cast_text, json_text, to_cast_text
+
+_SMALL_DECIMAL = 18
+_NEVER_LENIENT = (JSON, TIMESTAMPTZ)
+"""Types whose texts only DuckDB's own rules parse, so that nobody else knows which of them become NULL."""
+_OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
+"""Types whose texts are understood here in one form only."""
+_DAY = 86_400_000_000
+TIMESTAMP_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
+"""Units per second."""
+_NO_CASTS = ((TIMESTAMP_MS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_MS))
+"""Those that DuckDB has not."""
+
+_LONG_DIGITS = 18
+"""Digits that an int64 holds in any case."""
+_WORD = 2**64
+
+_WIDE = (INT128, UINT64, UINT128)
+_DAYS = (INT8, INT16, INT32, UINT8, UINT16)
+"""Types of numbers of days; others are never turned into an int32 by themselves."""
+_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+_PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_FIRST_DAY = -(2**31)
+_WIDEST = 76
+"""Digits that Arrow calculates with."""
+
+_LONGEST = 2**31
+"""More letters than a text has."""
+
+FUNCTIONS = frozenset({"uuid", "uuidv7", "random"})
+
+
+_INFINITE_DATE, _INFINITE_TIMESTAMP = 2**31 - 1, 2**63 - 1
+
+
+def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool = False) -> Any:
+    """Values of one type as another.
+
+    Args:
+        array: The values in the logical Arrow form of ``held``.
+        held: Their type.
+        wanted: The type to give.
+        lenient: Whether values that do not fit become NULL, as with TRY_CAST. Only for casts from text, and from variants where DuckDB
+            is installed.
+
+    Raises:
+        SchemaError: A value that does not fit.
+        UnsupportedFeatureError: A cast that only a SQL engine can do.
+    """
+    if held == wanted:
+        return array
+    if _same_values(held, wanted):
+        return cast_array(array, Field(id=0, name="value", type=wanted))
+    if held == VARIANT and variant_sql.is_available():
+        return variant_sql.cast_variants(array, wanted, lenient=lenient)
+    # Before any value is looked at: an empty batch has to find out too what cannot be done.
+    _check(held, wanted, lenient=lenient)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), to_arrow_type(wanted))
+    try:
+        return _cast(array, held, wanted, lenient)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, ValueError) as error:
+        if isinstance(error, DuckLakeError):
+            raise
+        raise SchemaError(f"a value of type {held} does not fit {wanted}: {error}") from error
+
+
+def text_value(text: str, wanted: DataType) -> Any:
+    """A quoted string as an array of one value of a type.
+
+    Raises:
+        UsageError: The text is not a value of that type.
+    """
+    return from_values([_read(text, wanted)], wanted)
+
+
+def _same_values(held: DataType, wanted: DataType) -> bool:
+    """Whether two nested types hold the same values: only ids, or the case and order of a struct's fields, tell them apart."""
+    ours, theirs = (
+        sorted(children_of(one), key=lambda field: folded(field.name)) if isinstance(one, StructType) else children_of(one)
+        for one in (held, wanted)
+    )
+    if type(held) is not type(wanted) or not ours or len(ours) != len(theirs):
+        return held == wanted
+    named = isinstance(held, StructType)
+    return all(
+        (not named or folded(one.name) == folded(two.name)) and _same_values(one.type, two.type)
+        for one, two in zip(ours, theirs, strict=True)
+    )
+
+
+def _check(held: DataType, wanted: DataType, *, lenient: bool) -> None:
+    if lenient and (held != VARCHAR or wanted in _NEVER_LENIENT):
+        raise UnsupportedFeatureError(f"TRY_CAST from {held} to {wanted}", cast=f"{held} to {wanted}")
+    if not _is_known(held, wanted):
+        raise UnsupportedFeatureError(f"a cast from {held} to {wanted}", cast=f"{held} to {wanted}")
+
+
+def _is_known(held: DataType, wanted: DataType) -> bool:
+    if TIMESTAMPTZ in (held, wanted) and {held, wanted} <= {DATE, TIMESTAMP, TIMESTAMPTZ}:
+        return True
+    if {held, wanted} in ({DATE, TIMESTAMP}, {JSON, VARCHAR}):
+        return True
+    if held in TIMESTAMP_UNITS and wanted in TIMESTAMP_UNITS:
+        return (held, wanted) not in _NO_CASTS
+    if wanted == VARCHAR:
+        # DuckDB's shortest text of a float32 is not always the shortest.
+        return not children_of(held) and held not in (FLOAT32, VARIANT, GEOMETRY)
+    if held == VARCHAR:
+        return not children_of(wanted) and wanted not in (TIME, TIME_NS, TIMETZ, INTERVAL, VARIANT, GEOMETRY)
+    if held in FLOATS:
+        huge = wanted in (INT128, UINT128) or (isinstance(wanted, DecimalType) and wanted.precision > _SMALL_DECIMAL)
+        return _is_number(wanted) and not huge
+    if held == BOOLEAN and isinstance(wanted, DecimalType):
+        # Without a digit before the point DuckDB takes TRUE for the last digit behind it.
+        return wanted.scale < wanted.precision
+    return _is_number(held) and _is_number(wanted)
+
+
+def _is_number(data_type: DataType) -> bool:
+    return isinstance(data_type, DecimalType) or data_type in (BOOLEAN, *INTEGERS, *FLOATS)
+
+
+def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
+    if wanted == VARCHAR:
+        if held == JSON:
+            return array.storage if isinstance(array, pa.ExtensionArray) else array
+        text: Callable[[Any], str] = zoned_text if held == TIMESTAMPTZ else partial(to_cast_text, data_type=held)
+        texts = _over_distinct(array, lambda part: [None if v is None else text(v) for v in python_values(part, held)], VARCHAR)
+        return _with_signs(texts, array) if held == FLOAT64 else texts
+    if wanted == JSON:
+        texts = _over_distinct(array, lambda part: [None if v is None else json_text(v) for v in part.to_pylist()], VARCHAR)
+        return from_values(texts.to_pylist(), JSON) if isinstance(to_arrow_type(JSON), pa.BaseExtensionType) else texts
+    if held == VARCHAR:
+        read = _lenient if lenient else _read
+        return _over_distinct(array, lambda part: [None if v is None else read(v, wanted) for v in part.to_pylist()], wanted)
+    if wanted == TIMESTAMPTZ:
+        return _shifted_clocks(_date_to_timestamp(array) if held == DATE else array, instant).cast(to_arrow_type(wanted))
+    if held == TIMESTAMPTZ:
+        shown = _shifted_clocks(array, wall_clock)
+        return shown if wanted == TIMESTAMP else _timestamp_to_date(shown)
+    if wanted in TIMESTAMP_UNITS:
+        return _date_to_timestamp(array) if held == DATE else _in_other_units(array, held, wanted)
+    if wanted == DATE:
+        return _timestamp_to_date(array)
+    return _from_number(array.cast(pa.int8()), INTEGERS[0], wanted) if held == BOOLEAN else _from_number(array, held, wanted)
+
+
+def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
+    if wanted == BOOLEAN:
+        zero = pa.scalar(Decimal(0), array.type) if pa.types.is_decimal(array.type) else pa.scalar(0).cast(array.type)
+        return pc.not_equal(array, zero)
+    if held in FLOATS:
+        return _from_float(array, held, wanted)
+    if isinstance(held, DecimalType) and wanted in FLOATS:
+        return decimals_as_floats(array, held.scale, wanted)
+    if isinstance(held, DecimalType) and (wanted in INTEGERS or isinstance(wanted, DecimalType)):
+        digits = wanted.scale if isinstance(wanted, DecimalType) else 0
+        if digits < array.type.scale:
+            array = pc.round(_wide(array), digits, round_mode="half_towards_infinity")
+        if wanted not in (INT128, UINT128) and wanted in INTEGERS:
+            array = array.cast(pa.string()).cast(to_arrow_type(wanted)) if array.type.scale == 0 else _whole(array, wanted)
+    if held in (INT128, UINT128) and wanted in INTEGERS:
+        if wanted not in (INT128, UINT128):
+            return _whole(array, wanted)
+        _refuse_beyond(array, wanted)
+    return cast_array(array, Field(id=0, name="value", type=wanted))
+
+
+def _with_signs(texts: Any, array: Any) -> Any:
+    """NaN has a sign too, and the texts of DuckDB show it."""
+    numbers = np.asarray(array.fill_null(0.0))
+    negative = np.isnan(numbers) & np.signbit(numbers)
+    return pc.if_else(pa.array(negative), "-nan", texts) if negative.any() else texts
+
+
+def _wide(array: Any) -> Any:
+    return array.cast(pa.decimal256(76, array.type.scale))
+
+
+def _whole(array: Any, wanted: DataType) -> Any:
+    """Decimals without a fraction as integers: Arrow's own cast refuses wide ones."""
+    return array.cast(pa.decimal256(76 - array.type.scale, 0)).cast(pa.string()).cast(to_arrow_type(wanted))
+
+
+def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
+    if wanted in FLOATS:
+        narrowed = array.cast(to_arrow_type(wanted), safe=False)
+        if wanted == FLOAT32:
+            _refuse(pc.and_(pc.is_inf(narrowed), pc.is_finite(array)), array, wanted)
+        return narrowed
+    _refuse(pc.invert(pc.is_finite(array)), array, wanted)
+    if wanted in INTEGERS:
+        low, high = integer_range(wanted)
+        numbers = array.cast(pa.float64())
+        # What is looked at is the number before it is rounded.
+        _refuse(pc.or_(pc.less(numbers, float(low)), pc.greater_equal(numbers, float(high + 1))), array, wanted)
+        rounded: Any = pc.round(numbers, 0, round_mode="half_to_even")
+        _refuse(pc.greater_equal(rounded, float(high + 1)), array, wanted)
+        return rounded.cast(to_arrow_type(wanted))
+    assert isinstance(wanted, DecimalType)
+    with np.errstate(over="ignore"):
+        steps = np.asarray(array.cast(pa.float64()).fill_null(0.0)) * 10.0**wanted.scale
+    # Half away from zero, other than to integers; then in the precision of the float.
+    steps = np.trunc(steps + 0.5 * np.sign(steps))
+    _refuse(pa.array(np.abs(steps) >= 10.0**wanted.precision), array, wanted)
+    steps = steps.astype(np.float32).astype(np.float64) if held == FLOAT32 else steps
+    whole = pa.array(steps.astype(np.int64), mask=np.asarray(array.is_null()))
+    return _shifted(whole, wanted)
+
+
+def _shifted(whole: Any, wanted: DecimalType) -> Any:
+    """Integers as the unscaled digits of decimals."""
+    values: Any = np.asarray(whole.fill_null(0))
+    parts = np.empty((len(values), 2), dtype=np.int64)
+    parts[:, 0], parts[:, 1] = values, values >> 63
+    validity = whole.buffers()[0] if whole.null_count else None
+    return pa.Array.from_buffers(to_arrow_type(wanted), len(values), [validity, pa.py_buffer(parts.tobytes())])
+
+
+def _refuse_beyond(array: Any, wanted: DataType) -> None:
+    low, high = (pa.scalar(Decimal(bound), array.type) for bound in integer_range(wanted))
+    _refuse(pc.or_(pc.less(array, low), pc.greater(array, high)), array, wanted)
+
+
+def _refuse(bad: Any, array: Any, wanted: DataType) -> None:
+    if pc.any(pc.fill_null(bad, False)).as_py():
+        value = array.filter(pc.fill_null(bad, False))[0].as_py()
+        raise SchemaError(f"the value {value!r} is out of the range of {wanted}")
+
+
+def _over_distinct(array: Any, convert: Callable[[Any], list[object]], wanted: DataType) -> Any:
+    plain = array.storage if isinstance(array, pa.ExtensionArray) else array
+    if pa.types.is_interval(plain.type) or pa.types.is_decimal256(plain.type):
+        return from_values(convert(array), wanted)
+    # Python sees each distinct value once.
+    encoded = plain.dictionary_encode()
+    return pc.take(from_values(convert(encoded.dictionary), wanted), encoded.indices)
+
+
+def _read(text: str, wanted: DataType) -> object:
+    if wanted == JSON:
+        return json_text(text)
+    try:
+        return text_literal(text, wanted).value
+    except UsageError as error:
+        if "cannot be written" not in error.message:
+            raise
+    try:
+        return from_cast_text(text, wanted)
+    except (DuckLakeError, ValueError) as error:
+        if wanted in _OWN_TEXTS:
+            raise UnsupportedFeatureError(f"{text!r} as a value of type {wanted}", type=str(wanted)) from error
+        raise UsageError(f"{text!r} cannot be read as a value of type {wanted}", type=str(wanted)) from error
+
+
+def _lenient(text: str, wanted: DataType) -> object:
+    try:
+        return _read(text, wanted)
+    except UsageError:
+        return None
+
+
+def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
+    """Microseconds of instants as those that clocks of the effective time zone show, or the other way round, as timestamps without zone."""
+    encoded = array.view(pa.int64()).dictionary_encode()
+    moments = [None if moment is None else shift(moment) for moment in encoded.dictionary.to_pylist()]
+    if any(moment is not None and abs(moment) > _INFINITE_TIMESTAMP for moment in moments):
+        raise SchemaError("a timestamp is out of range in its time zone")
+    return pc.take(pa.array(moments, pa.int64()), encoded.indices).view(pa.timestamp("us"))
+
+
+def _date_to_timestamp(array: Any) -> Any:
+    days = np.asarray(array.view(pa.int32()).fill_null(0)).astype(np.int64)
+    infinite = np.abs(days) >= _INFINITE_DATE
+    if np.any(~infinite & (np.abs(days) > _INFINITE_TIMESTAMP // _DAY)):
+        raise SchemaError("a date is out of the range of timestamp")
+    moments = np.where(infinite, np.sign(days) * _INFINITE_TIMESTAMP, np.where(infinite, 0, days) * _DAY)
+    return pa.array(moments, mask=np.asarray(array.is_null())).view(pa.timestamp("us"))
+
+
+def _in_other_units(array: Any, held: DataType, wanted: DataType) -> Any:
+    """Nanoseconds are cut off, microseconds rounded half away from zero; infinite timestamps stay so."""
+    moments: Any = np.asarray(array.view(pa.int64()).fill_null(0))
+    infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
+    if TIMESTAMP_UNITS[wanted] > TIMESTAMP_UNITS[held]:
+        factor = TIMESTAMP_UNITS[wanted] // TIMESTAMP_UNITS[held]
+        if np.any(~infinite & (np.abs(moments) > _INFINITE_TIMESTAMP // factor)):
+            raise SchemaError(f"a {held} is out of the range of {wanted}")
+        changed = np.where(infinite, 0, moments) * factor
+    else:
+        factor = TIMESTAMP_UNITS[held] // TIMESTAMP_UNITS[wanted]
+        half = 0 if held == TIMESTAMP_NS else factor // 2
+        changed = np.sign(moments) * ((np.abs(moments).astype(np.uint64) + np.uint64(half)) // np.uint64(factor)).astype(np.int64)
+    return pa.array(np.where(infinite, moments, changed), mask=np.asarray(array.is_null())).view(to_arrow_type(wanted))
+
+
+def _timestamp_to_date(array: Any) -> Any:
+    moments = np.asarray(array.view(pa.int64()).fill_null(0))
+    infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
+    days = np.where(infinite, np.sign(moments) * _INFINITE_DATE, moments // _DAY)
+    return pa.array(days.astype(np.int32), mask=np.asarray(array.is_null())).view(pa.date32())
+
+
+def decimals_as_floats(array: Any, scale: int, wanted: DataType) -> Any:
+    """Decimals as values of ``wanted``, float32 or float64: the whole part and the fraction are converted by themselves and added.
+
+    >>> from decimal import Decimal
+    >>> decimals_as_floats(pa.array([Decimal("-0.1000000050"), None]), 10, FLOAT32).to_pylist()
+    [-0.10000000894069672, None]
+    """
+    kind: Any = np.float32 if wanted == FLOAT32 else np.float64
+    numbers = array.cast(pa.decimal128(38, scale)).fill_null(0)
+    words = np.frombuffer(numbers.buffers()[1], dtype=np.int64)[2 * numbers.offset : 2 * (numbers.offset + len(numbers))].reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1]
+    if scale <= _LONG_DIGITS and np.array_equal(high, low >> 63) and not np.any(low == -(2**63)):
+        values = _of_longs(low, scale, kind)
+    else:
+        distinct, places = np.unique(words, axis=0, return_inverse=True)
+        integers = [int(upper) * _WORD + int(np.uint64(lower)) for lower, upper in distinct.astype(np.int64)]
+        values = np.array([_of_integer(number, scale, kind) for number in integers], dtype=kind)[places.reshape(-1)]
+    found = pa.array(values)
+    return pc.if_else(array.is_valid(), found, pa.scalar(None, found.type))
+
+
+def _of_longs(numbers: Any, scale: int, kind: Any) -> Any:
+    power = 10**scale
+    whole, rest = np.abs(numbers) // power, np.abs(numbers) % power
+    sign = np.sign(numbers)
+    added = (sign * whole).astype(kind) + (sign * rest).astype(kind) / kind(power)
+    exact = np.abs(numbers) <= _exact_up_to(kind)
+    return np.where(exact | (scale == 0), numbers.astype(kind) / kind(power), added)
+
+
+def _of_integer(number: int, scale: int, kind: Any) -> Any:
+    power, sign = 10**scale, -1 if number < 0 else 1
+    if scale == 0 or abs(number) <= _exact_up_to(kind):
+        return _as_float(number, kind) / kind(power)
+    whole, rest = divmod(abs(number), power)
+    return _as_float(sign * whole, kind) + _as_float(sign * rest, kind) / kind(power)
+
+
+def _as_float(number: int, kind: Any) -> Any:
+    """An integer of 128 bits, by its two words as float64."""
+    upper, lower = divmod(number, _WORD)
+    return kind(-float(_WORD - 1 - lower) - 1.0 if upper == -1 else float(upper) * float(_WORD) + float(lower))
+
+
+def _exact_up_to(kind: Any) -> int:
+    return 2**24 if kind is np.float32 else 2**53
+
+
+def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
+    """``+ - * / // %``.
+
+    Raises:
+        SchemaError: A result that leaves the range of its type.
+        UnsupportedFeatureError: Types whose arithmetic only a SQL engine has.
+    """
+    for value in (left, right):
+        if value.text is not None:
+            raise UnsupportedFeatureError(f"{value.text!r} as a number: cast it")
+    if DATE in (left.type, right.type):
+        return _with_days(operator, left, right, rows)
+    if left.is_null or right.is_null:
+        return _with_null(operator, left, right, rows)
+    types = {left.type, right.type}
+    if not all(_is_numeric(kind) for kind in types) or types & set(_WIDE):
+        raise _refusal(operator, left, right)
+    if types & set(FLOATS) or operator == "/":
+        return _with_floats(operator, left, right)
+    if any(isinstance(kind, DecimalType) for kind in types):
+        return _with_decimals(operator, left, right)
+    return _with_integers(operator, left, right)
+
+
+def number_function(function: str, value: TypedArray) -> TypedArray:
+    """``negate``, ``abs``, ``floor`` or ``ceil``.
+
+    Raises:
+        SchemaError: A result that leaves the range of its type.
+        UnsupportedFeatureError: A type whose function only a SQL engine has.
+    """
+    kind, rounds = value.type, function in ("floor", "ceil")
+    if value.is_null:
+        return TypedArray(pa.nulls(len(value.array), pa.float64() if rounds else pa.int64()), FLOAT64 if rounds else INT64)
+    if value.text is None and kind in INTEGERS and kind not in _WIDE:
+        wide = value.array.cast(pa.int64())
+        if rounds:
+            return TypedArray(wide.cast(pa.float64(), safe=False), FLOAT64)
+        # DuckDB turns unsigned numbers around their range.
+        if function == "abs" or kind not in UNSIGNED_INTEGERS:
+            return _in_range(_checked(pc.negate_checked if function == "negate" else pc.abs_checked, wide), kind)
+    if kind in FLOATS or (isinstance(kind, DecimalType) and not rounds):
+        operation: Callable[..., Any] = {"negate": pc.negate, "abs": pc.abs, "floor": pc.floor, "ceil": pc.ceil}[function]
+        return TypedArray(operation(value.array), kind)
+    raise UnsupportedFeatureError(f"{function}() of {kind}")
+
+
+def _refusal(operator: str, left: TypedArray, right: TypedArray) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(f"{left.type} {operator} {right.type}")
+
+
+def _is_numeric(data_type: DataType) -> bool:
+    return data_type in INTEGERS or data_type in FLOATS or isinstance(data_type, DecimalType)
+
+
+def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
+    """All values are NULL; the type is that of the other side, but beside a decimal there is none."""
+    other = right if left.is_null else left
+    if isinstance(other.type, DecimalType) and operator in ("+", "-", "*"):
+        return nulls(rows)
+    if other.is_null:
+        kind: DataType = FLOAT64 if operator == "/" else INT64
+    elif not _is_numeric(other.type) or (operator in ("//", "%") and other.type not in INTEGERS):
+        raise _refusal(operator, left, right)
+    else:
+        kind = other.type if operator != "/" or other.type == FLOAT32 else FLOAT64
+    return TypedArray(nulls(rows, kind).array, kind)
+
+
+def _with_days(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
+    """Infinite dates stay where they are, others never become infinite; there is one finite date before ``-infinity``."""
+    date, days = (left, right) if left.type == DATE else (right, left)
+    if operator not in ("+", "-") or (operator == "-" and left.type != DATE) or not (days.is_null or days.type in _DAYS):
+        raise _refusal(operator, left, right)
+    if days.is_null or date.is_null:
+        return TypedArray(pa.nulls(rows, pa.date32()), DATE)
+    before = date.array.view(pa.int32()).cast(pa.int64())
+    after: Any = _PLAIN[operator](before, days.array.cast(pa.int64()))
+    finite = pc.not_equal(pc.abs(before), INFINITE_DAYS)
+    beyond = pc.or_(pc.greater_equal(after, INFINITE_DAYS), pc.or_(pc.equal(after, -INFINITE_DAYS), pc.less(after, _FIRST_DAY)))
+    if pc.any(pc.and_(finite, beyond)).as_py():
+        raise SchemaError("a date is out of the range of date")
+    moved: Any = pc.if_else(finite, after, pc.if_else(days.array.is_null(), pa.scalar(None, pa.int64()), before))
+    return TypedArray(moved.cast(pa.int32()).view(pa.date32()), DATE)
+
+
+def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedArray:
+    kind = _integer_type(left, right)
+    one, two = left.array.cast(pa.int64()), right.array.cast(pa.int64())
+    if operator in _CHECKED:
+        return _in_range(_checked(_CHECKED[operator], one, two), kind)
+    two = pc.if_else(pc.equal(two, 0), pa.scalar(None, pa.int64()), two)
+    quotient = _checked(pc.divide_checked, one, two)
+    whole = _in_range(quotient, kind)
+    return whole if operator == "//" else _in_range(pc.subtract(one, pc.multiply(quotient, two)), kind)
+
+
+def _integer_type(left: TypedArray, right: TypedArray) -> DataType:
+    """The type of arithmetic on two integers, whose range DuckDB does not leave."""
+    for value, other in ((left, right), (right, left)):
+        if value.constant is not None and other.constant is None:
+            low, high = integer_range(other.type)
+            if low <= value.constant <= high:
+                return other.type
+    (low, high), (other_low, other_high) = integer_range(left.type), integer_range(right.type)
+    if low <= other_low and other_high <= high:
+        return left.type
+    return right.type if other_low <= low and high <= other_high else INT64
+
+
+def _in_range(array: Any, kind: DataType) -> TypedArray:
+    return TypedArray(_checked(lambda wide: wide.cast(to_arrow_type(kind)), array), kind)
+
+
+def _with_floats(operator: str, left: TypedArray, right: TypedArray) -> TypedArray:
+    kind = FLOAT32 if FLOAT32 in (left.type, right.type) and FLOAT64 not in (left.type, right.type) else FLOAT64
+    one, two = (cast_scalar(value.array, value.type, kind) for value in (left, right))
+    if operator == "/":
+        return TypedArray(pc.divide(one, two), kind)
+    if operator not in _PLAIN:
+        raise _refusal(operator, left, right)
+    return TypedArray(_PLAIN[operator](one, two), kind)
+
+
+def _with_decimals(operator: str, left: TypedArray, right: TypedArray) -> TypedArray:
+    first, second = as_decimal(left.type), as_decimal(right.type)
+    if operator not in _PLAIN or first is None or second is None:
+        raise _refusal(operator, left, right)
+    kind = decimal_result(operator, first, second)
+    if kind.scale > kind.precision or (operator == "*" and first.precision + second.precision >= _WIDEST):
+        raise _refusal(operator, left, right)
+    if operator != "*":
+        # Each side has to fit the result by itself.
+        first = second = kind
+    wide = [
+        cast_scalar(value.array, value.type, own).cast(pa.decimal256(own.precision, own.scale))
+        for value, own in ((left, first), (right, second))
+    ]
+    try:
+        return TypedArray(_PLAIN[operator](*wide).cast(to_arrow_type(kind)), kind)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"{left.type} {operator} {right.type} is out of the range of {kind}") from error
+
+
+def _checked(operation: Callable[..., Any], *arrays: Any) -> Any:
+    try:
+        return operation(*arrays)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"a value is out of range: {error}") from error
+
+
+def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray:
+    """``||``, which is NULL with a NULL, and ``concat``, which leaves NULLs out."""
+    if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
+        blobs = [value.array.cast(pa.binary()) for value in values]
+        return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
+    texts = [as_type(value, VARCHAR, rows) for value in values]
+    if function == "||":
+        if any(value.is_null for value in values):
+            return nulls(rows, VARCHAR)
+    else:
+        texts = [pc.fill_null(text, "") for text in texts]
+    return TypedArray(pc.binary_join_element_wise(*texts, "", null_handling="emit_null"), VARCHAR)
+
+
+def of_text(function: str, value: TypedArray) -> TypedArray:
+    """A function of one text."""
+    array = _only_text(value, function)
+    match function:
+        case "length":
+            return TypedArray(pc.utf8_length(array).cast(pa.int64()), INT64)
+        case "upper" | "lower":
+            return TypedArray((pc.utf8_upper if function == "upper" else pc.utf8_lower)(array), VARCHAR)
+        case _:
+            trimming = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}
+            return TypedArray(trimming[function](array, characters=BLANKS), VARCHAR)
+
+
+def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
+    """``replace`` and ``substring``, whose further arguments are constants."""
+    subject = _only_text(values[0], function)
+    if function == "replace":
+        if values[1].text is None or values[2].text is None:
+            raise UnsupportedFeatureError("replace() with texts that are no constants")
+        found = subject if not values[1].text else pc.replace_substring(subject, pattern=values[1].text, replacement=values[2].text)
+        return TypedArray(found, VARCHAR)
+    start, length = values[1].constant, values[2].constant if len(values) > 2 else None
+    sizes = [start, length] if len(values) > 2 else [start]
+    if start is None or start < 1 or any(size is None or not 0 <= size < _LONGEST for size in sizes):
+        raise UnsupportedFeatureError("substring() with a place that is no positive constant")
+    return TypedArray(pc.utf8_slice_codeunits(subject, start - 1, None if length is None else start - 1 + length), VARCHAR)
+
+
+def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArray:
+    """``LIKE`` without an escape character, and ``starts_with``; what is looked for is a constant."""
+    subject = _only_text(value, function)
+    if pattern.is_null:
+        return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
+    if pattern.text is None:
+        raise UnsupportedFeatureError(f"{function}() with a text that is no constant")
+    if function == "starts_with":
+        return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
+    # Arrow takes a backslash for an escape character.
+    return TypedArray(pc.match_like(subject, pattern.text.replace("\\", "\\\\")), BOOLEAN)
+
+
+def _only_text(value: TypedArray, function: str) -> Any:
+    if value.type != VARCHAR and not value.is_null:
+        raise UnsupportedFeatureError(f"{function}() of {value.type}")
+    return as_type(value, VARCHAR, len(value.array))
+
+
+def random_values(function: str, rows: int) -> TypedArray:
+    """Values of ``uuid()`` (version 4), ``uuidv7()`` or ``random()`` (from 0 to below 1).
+
+    >>> values = random_values("uuid", 3).array
+    >>> len(set(values.to_pylist()))
+    3
+    """
+    if function == "random":
+        whole = np.frombuffer(os.urandom(8 * rows), np.uint64) >> np.uint64(11)
+        return TypedArray(pa.array(whole * 2.0**-53), FLOAT64)
+    ids = np.frombuffer(bytearray(os.urandom(16 * rows)), np.uint8).reshape(rows, 16)
+    if function == "uuidv7":
+        ids[:, :6] = np.frombuffer((time.time_ns() // 1_000_000).to_bytes(6, "big"), np.uint8)
+    ids[:, 6] = (ids[:, 6] & 0x0F) | (0x70 if function == "uuidv7" else 0x40)
+    ids[:, 8] = (ids[:, 8] & 0x3F) | 0x80
+    binary = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(ids.tobytes())])
+    return TypedArray(cast_leaf(binary, UUID, physical=False), UUID)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedArray:
+    """Values and their type.
+
+    ``text`` is set for a quoted string, which takes the type of what stands beside it, ``constant`` for a whole number as
+    written, which does so where it fits, ``is_null`` for NULL without a type.
+    """
+
+    array: Any
+    type: DataType
+    text: str | None = None
+    is_null: bool = False
+    constant: int | None = None
+
+
+def nulls(length: int, data_type: DataType = BOOLEAN) -> TypedArray:
+    """NULL without a type, kept as ``data_type``."""
+    return TypedArray(pa.nulls(length, to_arrow_type(data_type)), data_type, is_null=True)
+
+
+def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
+    """The values in another type.
+
+    Raises:
+        SchemaError: A value that does not fit.
+        UsageError: A quoted string that cannot be read.
+    """
+    if value.is_null:
+        return pa.nulls(length, to_arrow_type(wanted))
+    if value.text is not None:
+        try:
+            return repeated(text_value(value.text, wanted), length)
+        except UsageError:
+            # Where no row comes, a text that cannot be read is none's error.
+            if length:
+                raise
+            return pa.nulls(0, to_arrow_type(wanted))
+    return cast_scalar(value.array, value.type, wanted)
+
+
+def repeated(one: Any, length: int) -> Any:
+    """An array of one value, as often as there are rows."""
+    return pc.take(one, pa.nulls(length, pa.int32()).fill_null(0))
+
+
+def without(array: Any, rows: Any) -> Any:
+    """The values with NULL in the rows for which ``rows`` is true."""
+    return pc.take(array, pc.if_else(rows, pa.scalar(None, pa.int64()), pa.array(range(len(array)), pa.int64())))
+
+
+def unified_type(values: Sequence[TypedArray]) -> DataType | None:
+    """The type that several values have in common: that of a quoted string comes from the value before or after it.
+
+    Two quoted strings are VARCHAR for what follows, and so is one beside NULL; a whole number as written beside NULL has its own type.
+    """
+    found = reduce(_wider, values)
+    return None if found.is_null else found.type
+
+
+def _wider(one: TypedArray, two: TypedArray) -> TypedArray:
+    if one.is_null or two.is_null:
+        other = two if one.is_null else one
+        return replace(other, text=None, constant=None)
+    if one.text is not None:
+        return two if two.text is None else TypedArray(None, VARCHAR)
+    if two.text is not None:
+        return one
+    for own, other in ((one, two), (two, one)):
+        if own.constant is not None and other.constant is None and other.type in INTEGERS:
+            low, high = integer_range(other.type)
+            if low <= own.constant <= high:
+                return TypedArray(None, other.type)
+    found = one.type if one.type == two.type else common_number(one.type, two.type)
+    if found is None:
+        raise UnsupportedFeatureError(f"{one.type} and {two.type} in one CASE or COALESCE")
+    return TypedArray(None, found)

@@ -1,0 +1,572 @@
+"""Write Arrow rows into the data files of a table: split by partition, roll files by size, report statistics."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ducklake_core import errors
+from ducklake_core.engines.arrow.sorting import sorted_rows
+from ducklake_core.engines.arrow.write_state import WriteState, check_row_constraint, fitted, with_computed_defaults
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.files.data_files import ColumnStatistics, EncryptionKey, WrittenFile
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.files.statistics import verify_written_file
+from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.storage.file_statistics import user_columns
+from ducklake_core.storage.parquet_writer import FileWriter
+from ducklake_core.storage.spill import SpilledBatch, SpillFile
+
+MAX_OPEN_FILES = 100
+"""Files of different partitions that one writer keeps open; rows of further partitions are gathered."""
+IDLE_STEPS = 16
+"""A file that got no rows for so many steps makes room for other partitions, when all are open."""
+BUFFERED_BYTES = 128 * 1024 * 1024
+"""Arrow bytes of rows of partitions without an open file that wait in memory; beyond that they go to the local disk."""
+SPILLED_BYTES = 8 * 1024**3
+"""Bytes on the local disk beyond which all partitions that wait there get a file."""
+GATHERED_BYTES = 256 * 1024 * 1024
+"""Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
+SORTED_BYTES = 256 * 1024 * 1024
+"""Arrow bytes of rows that are sorted at once, in tables with a sort order; each such run makes files of its own."""
+_GATHERED_ROWS = 65_536
+_GATHERED_INPUT_BYTES = 32 * 1024 * 1024
+"""Rows are cast, checked and split by so many at once, as each step has a cost of its own for a batch; wide rows sooner."""
+_LARGE = 8
+"""A file of this part of the target size is large enough to be closed although more rows of its partition may come."""
+
+_MARK = "ducklake-error:"
+_CARRIED = re.compile(_MARK + r'(\{"code".*?\})(?=\s*(?:$|\n))', re.MULTILINE)
+_MESSAGE_CHARACTERS = 1500
+
+BLOCK_BYTES = 1024 * 1024
+"""Arrow bytes of a block: one of each run is in memory while runs are read."""
+Numbers = npt.NDArray[np.int64]
+PartitionValues = tuple[str | None, ...]
+
+
+class DatasetWriter:
+    """Writes rows of one write in this process; several may run at the same time in other processes.
+
+    Args:
+        state: The write.
+        first_row: Number of the first row that comes, so that errors name rows; None where rows have no order that a user knows.
+    """
+
+    def __init__(self, state: WriteState, *, first_row: int | None = None) -> None:
+        state.check_version()
+        self._state = state
+        self._next_row = first_row
+        self._open: OrderedDict[PartitionValues, FileWriter] = OrderedDict()
+        self._last_used: dict[PartitionValues, int] = {}  # step in which an open file got rows
+        self._steps = 0
+        self._buffer = PartitionBuffer(encrypted=state.encrypted)
+        self._numbers: dict[PartitionValues, int] = {}  # of partitions with rows in the buffer
+        self._written: list[WrittenFile] = []
+        self._closing: list[str] = []  # full paths of files that left _open; an interrupt may keep them out of _written
+        self._incoming: list[pa.RecordBatch] = []
+        self._incoming_rows = 0
+        self._incoming_bytes = 0
+        # Files roll between the steps, so a step holds no more than a small file does. Rows to be sorted make files of one step.
+        self._sorts_input = bool(state.sort) and state.partition_spec is None
+        self._step_bytes = SORTED_BYTES if self._sorts_input else min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
+        self._step_rows = sys.maxsize if self._sorts_input else _GATHERED_ROWS
+        self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; columns are found by name, and cast to the table's types.
+
+        Rows are gathered first, so that an error may come with a later call, or with ``close``.
+
+        Raises:
+            SchemaError: The rows do not fit the table.
+            UsageError: A row does not satisfy the row_constraint.
+            StorageError: A file cannot be written.
+        """
+        if not batch.num_rows:
+            return
+        if not batch.num_columns:
+            raise self._state.without_columns()
+        if self._state.defaults:
+            batch = with_computed_defaults(batch, self._state)
+        if self._incoming and self._incoming[0].schema != batch.schema:
+            self._take_incoming()
+        # However large a batch is, it must not become one step: files would grow beyond the target.
+        bytes_per_row = batch.nbytes / batch.num_rows
+        most = max(1, min(self._step_rows, int(self._step_bytes / max(bytes_per_row, 1))))
+        for start in range(0, batch.num_rows, most):
+            piece = batch.slice(start, most) if batch.num_rows > most else batch
+            self._incoming.append(piece)
+            self._incoming_rows += piece.num_rows
+            self._incoming_bytes += int(piece.num_rows * bytes_per_row)
+            if self._incoming_rows >= self._step_rows or self._incoming_bytes >= self._step_bytes:
+                self._take_incoming()
+
+    def close(self) -> list[WrittenFile]:
+        """Finish all files; they are in place, and verified, but not committed.
+
+        Raises:
+            StorageError: A file cannot be written.
+        """
+        self._take_incoming()
+        self._close_files()
+        self._write_buffered()
+        self._encoder.shutdown()
+        return self._written
+
+    def abort(self) -> None:
+        """Delete every file of this writer."""
+        for writer in self._open.values():
+            writer.abort()
+        self._open.clear()
+        self._buffer.close()
+        self._encoder.shutdown(cancel_futures=True)
+        self._state.storage.discard(self._closing)
+        self._closing.clear()
+        self._written.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is not None:
+            self.abort()
+
+    def _take_incoming(self) -> None:
+        batches, self._incoming, self._incoming_rows, self._incoming_bytes = self._incoming, [], 0, 0
+        if not batches:
+            return
+        for batch in batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches():
+            if self._sorts_input:
+                self._write_sorted(batch)
+            else:
+                self._split(self._checked(fitted(batch, self._state, first_row=self._next_row)))
+            if self._next_row is not None:
+                self._next_row += batch.num_rows
+
+    def _write_sorted(self, batch: pa.RecordBatch) -> None:
+        """Rows in their order, as files of their own: another step begins with smaller values again."""
+        with self._naming_rows(batch):
+            rows = sorted_rows(batch, self._state.sort, self._state.schema, self._state.table)
+        for start in range(0, rows.num_rows, _GATHERED_ROWS):
+            with self._naming_rows(batch):
+                fitting = fitted(rows.slice(start, _GATHERED_ROWS), self._state, first_row=None)
+            self._split(self._checked(fitting))
+        self._close_files()
+
+    @contextmanager
+    def _naming_rows(self, batch: pa.RecordBatch) -> Iterator[None]:
+        """Errors about rows that are sorted name the first row in the order in which they came."""
+        try:
+            yield
+        except SchemaError:
+            fitted(batch, self._state, first_row=self._next_row)
+            raise
+
+    def _checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self._state.row_constraint is not None:
+            check_row_constraint(rows, self._state, self._state.row_constraint)
+        return rows
+
+    def _split(self, batch: pa.RecordBatch) -> None:
+        if self._state.partition_spec is None:
+            self._write_file((), batch)
+            return
+        self._steps += 1
+        self._make_room()
+        codes, partitions = partition_codes(self._state.partition_spec, self._state.schema, batch)
+        is_open = np.array([self._has_file(values) for values in partitions], dtype=bool)
+        for values, part in _parts(batch, codes, partitions, is_open):
+            self._write_file(values, part)
+        if is_open.all():
+            return
+        numbers = np.array([-1 if to_file else self._number(values) for values, to_file in zip(partitions, is_open, strict=True)])
+        waiting = np.flatnonzero(~is_open[codes])
+        self._buffer.add(batch if len(waiting) == batch.num_rows else batch.take(pa.array(waiting)), numbers[codes[waiting]])
+        self._relieve_buffer()
+
+    def _has_file(self, values: PartitionValues) -> bool:
+        """Whether rows of a partition go to its file at once; a file is opened while there is room."""
+        if values not in self._open:
+            # Rows that are to be sorted have to be together first.
+            if self._state.sort or values in self._numbers or len(self._open) >= MAX_OPEN_FILES:
+                return False
+            self._open[values] = self._new_file(values)
+        self._last_used[values] = self._steps
+        return True
+
+    def _make_room(self) -> None:
+        """When all files are open, give those up that seem to get no more rows, as where rows come in the order of partitions."""
+        if len(self._open) < MAX_OPEN_FILES:
+            return
+        for values in [values for values in self._open if self._steps - self._last_used[values] > IDLE_STEPS]:
+            writer = self._open[values]
+            if not writer.has_begun:
+                # Should more rows come after all, they share a file with these.
+                del self._open[values]
+                for rows in writer.take_back():
+                    self._buffer.add(rows, np.full(rows.num_rows, self._number(values), np.int64))
+                self._relieve_buffer()
+            elif writer.estimated_size * _LARGE >= self._state.options.target_file_size:
+                self._close_file(values)
+
+    def _number(self, values: PartitionValues) -> int:
+        return self._numbers.setdefault(values, len(self._numbers))
+
+    def _relieve_buffer(self) -> None:
+        if self._buffer.bytes < BUFFERED_BYTES:
+            return
+        # More files are better than a write that fails for want of room on the local disk.
+        if self._buffer.spilled_bytes >= SPILLED_BYTES or not self._buffer.spill():
+            self._write_buffered()
+
+    def _write_buffered(self) -> None:
+        """Give every partition in the buffer its file."""
+        if not self._buffer:
+            return
+        partitions, self._numbers = list(self._numbers), {}
+        for number, pieces in self._buffer.partitions():
+            values = partitions[number]
+            for rows in self._in_order(pieces):
+                for piece in _pieces(rows, self._step_bytes):
+                    self._write_file(values, piece)
+                if self._state.sort:
+                    self._close_file(values)
+            if values in self._open:
+                self._close_file(values)
+
+    def _in_order(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of one partition as they go to its files: sorted, so many at once as may be, where the table is."""
+        if not self._state.sort:
+            yield from pieces
+            return
+        waiting: list[pa.RecordBatch] = []
+        waiting_bytes = 0
+        for piece in (piece for rows in pieces for piece in _pieces(rows, SORTED_BYTES)):
+            if waiting and waiting_bytes + piece.nbytes > SORTED_BYTES:
+                yield self._sorted(waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(piece)
+            waiting_bytes += piece.nbytes
+        yield self._sorted(waiting)
+
+    def _sorted(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        return sorted_rows(pa.concat_batches(batches), self._state.sort, self._state.schema, self._state.table)
+
+    def _write_file(self, values: PartitionValues, batch: pa.RecordBatch) -> None:
+        writer = self._open.get(values)
+        if writer is not None and writer.estimated_size >= self._state.options.target_file_size:
+            self._close_file(values)
+            writer = None
+        if writer is None:
+            writer = self._open[values] = self._new_file(values)
+            self._last_used[values] = self._steps
+        writer.write(batch)
+        if len(self._open) > 1 and sum(w.gathered_bytes for w in self._open.values()) > GATHERED_BYTES:
+            max(self._open.values(), key=lambda w: w.gathered_bytes).flush()
+
+    def _new_file(self, values: PartitionValues) -> FileWriter:
+        state = self._state
+        return FileWriter(
+            state.storage,
+            state.directory,
+            state.file_path(values),
+            state.schema,
+            state.options,
+            partition_values=values,
+            encoder=self._encoder,
+            encrypted=state.encrypted,
+        )
+
+    def _close_files(self) -> None:
+        while self._open:
+            self._close_file(next(iter(self._open)))
+
+    def _close_file(self, values: PartitionValues) -> None:
+        # Listed before it leaves the open ones, so that abort() always finds it.
+        self._closing.append(self._state.directory + self._open[values].path)
+        file = self._open.pop(values).close()
+        self._last_used.pop(values, None)
+        self._written.append(file)
+        verify_written_file(file, user_columns(self._state.schema), self._state.partition_spec)
+
+
+def _parts(
+    batch: pa.RecordBatch, codes: npt.NDArray[np.int64], partitions: list[PartitionValues], wanted: npt.NDArray[np.bool_]
+) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
+    """Rows of some partitions, in their order within each partition."""
+    if not wanted.any():
+        return
+    if len(partitions) == 1:
+        yield partitions[0], batch
+        return
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(partitions)))
+    for partition in np.flatnonzero(wanted).tolist():
+        start = int(ends[partition - 1]) if partition else 0
+        # Each part is a copy, as a slice of few rows would keep all the others in memory for as long as it waits.
+        yield partitions[partition], batch.take(pa.array(order[start : int(ends[partition])]))
+
+
+def _pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Rows cut so that files can roll between them."""
+    count = max(1, int(rows.num_rows * most_bytes / max(rows.nbytes, 1)))
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)
+
+
+def file_to_json(file: WrittenFile) -> str:
+    """One file as JSON; :func:`file_from_json` gives it back."""
+    return json.dumps(asdict(file), separators=(",", ":"))
+
+
+def file_from_json(text: str) -> WrittenFile:
+    """The file that :func:`file_to_json` was given.
+
+    >>> file = WrittenFile(path="a.parquet", record_count=1, file_size_bytes=9, footer_size=5, statistics=(), partition_values=("1", None))
+    >>> file_from_json(file_to_json(file)) == file
+    True
+    """
+    fields = json.loads(text)
+    fields["statistics"] = tuple(ColumnStatistics(**column) for column in fields["statistics"])
+    fields["partition_values"] = tuple(fields["partition_values"])
+    if fields["encryption_key"] is not None:
+        fields["encryption_key"] = EncryptionKey(**fields["encryption_key"])
+    return WrittenFile(**fields)
+
+
+def error_to_text(error: errors.DuckLakeError) -> str:
+    """An error as one line that survives inside another program's error text."""
+    return _MARK + json.dumps({"code": error.code, "message": error.message[:_MESSAGE_CHARACTERS]})
+
+
+@contextmanager
+def serialize_errors() -> Iterator[None]:
+    """On executors: errors of this library leave the block as errors whose text the driver can turn back into them."""
+    try:
+        yield
+    except errors.DuckLakeError as error:
+        raise RuntimeError(error_to_text(error)) from error
+
+
+@contextmanager
+def reraise_remote_errors() -> Iterator[None]:
+    """On the driver: errors of executors that :func:`serialize_errors` has sent leave the block as what they were."""
+    try:
+        yield
+    except errors.DuckLakeError:
+        raise
+    except Exception as error:
+        known = error_from_text(str(error))
+        if known is None:
+            raise
+        raise known from error
+
+
+def error_from_text(text: str) -> errors.DuckLakeError | None:
+    """The error that :func:`error_to_text` put into a text, None when there is none.
+
+    >>> carried = error_to_text(errors.SchemaError("column 'a' is NOT NULL"))
+    >>> str(error_from_text(f"Job aborted: RuntimeError: {carried}"))
+    "column 'a' is NOT NULL [schema]"
+    """
+    found = _CARRIED.search(text)
+    if found is None:
+        return None
+    carried = json.loads(found[1])
+    kinds = {kind.code: kind for kind in _tree(errors.DuckLakeError)}
+    return kinds.get(carried["code"], errors.DuckLakeError)(carried["message"])
+
+
+def _tree(kind: type[errors.DuckLakeError]) -> list[type[errors.DuckLakeError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
+
+
+def write_table(data: pa.Table | pa.RecordBatchReader, state: WriteState) -> tuple[WrittenFile, ...]:
+    """Write all rows; the files are in place but not committed.
+
+    Args:
+        data: A table, or a reader that is consumed batch by batch.
+        state: The write.
+
+    Returns:
+        The files; none when there are no rows.
+
+    Raises:
+        SchemaError: The rows do not fit the table.
+        UsageError: A row does not satisfy the row_constraint.
+        StorageError: A file cannot be written. In every case of failure the files of this write are deleted.
+    """
+    reader = data.to_reader() if isinstance(data, pa.Table) else data
+    with DatasetWriter(state, first_row=0) as writer:
+        for batch in reader:
+            writer.write(batch)
+        return tuple(writer.close())
+
+
+def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) -> tuple[Numbers, list[PartitionValues]]:
+    """For each row which partition it is in, and the values of these partitions."""
+    codes = np.zeros(batch.num_rows, np.int64)
+    firsts = np.zeros(1, np.int64)
+    keys = partition_arrays(spec, schema, batch)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)
+    return codes, list(zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Rows sorted by partition.
+
+    Attributes:
+        partitions: The partitions that occur, ascending.
+        ends: Where the rows of each end.
+        blocks: The rows, in memory or on disk.
+        block_ends: Where the rows of each block end.
+    """
+
+    partitions: Numbers
+    ends: Numbers
+    blocks: Sequence[pa.RecordBatch | SpilledBatch]
+    block_ends: Numbers
+
+
+@dataclass(slots=True)
+class _RunReader:
+    """Reads a run once, from its beginning to its end."""
+
+    run: _Run
+    spill: SpillFile
+    block: int = -1
+    batch: pa.RecordBatch | None = field(default=None)
+
+    def rows(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a range that begins where the last one ended."""
+        while start < end:
+            if self.block < 0 or start >= self.run.block_ends[self.block]:
+                self.block += 1
+                block = self.run.blocks[self.block]
+                self.batch = self.spill.read(block) if isinstance(block, SpilledBatch) else block
+            assert self.batch is not None
+            first = int(self.run.block_ends[self.block]) - self.batch.num_rows
+            until = min(end, int(self.run.block_ends[self.block]))
+            yield self.batch.slice(start - first, until - start)
+            start = until
+
+
+class PartitionBuffer:
+    """Gathers rows, in memory and on the local disk.
+
+    Args:
+        encrypted: Whether what is written to the disk is encrypted.
+    """
+
+    def __init__(self, *, encrypted: bool = False) -> None:
+        self._spill = SpillFile(encrypted=encrypted)
+        self._runs: list[_Run] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._numbers: list[Numbers] = []
+        self.bytes = 0
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes on the disk."""
+        return self._spill.bytes
+
+    def __bool__(self) -> bool:
+        return bool(self._batches or self._runs)
+
+    def add(self, batch: pa.RecordBatch, numbers: Numbers) -> None:
+        """Take rows, each with the number of its partition; ``bytes`` grows by theirs."""
+        self._batches.append(batch)
+        self._numbers.append(numbers)
+        self.bytes += batch.nbytes
+
+    def spill(self) -> bool:
+        """Move the rows in memory to the disk; False when the disk has no room for them, and they stay in memory."""
+        before = self._spill.bytes
+        run = self._sorted()
+        try:
+            blocks = tuple(self._spill.append(block) for block in run.blocks if isinstance(block, pa.RecordBatch))
+        except OSError:
+            with suppress(OSError):
+                self._spill.truncate(before)
+            self._keep(run)
+            return False
+        self._runs.append(_Run(partitions=run.partitions, ends=run.ends, blocks=blocks, block_ends=run.block_ends))
+        return True
+
+    def partitions(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """All rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
+        runs = self._runs
+        if self._batches:
+            runs.append(self._sorted())
+        self._runs = []
+        readers = [_RunReader(run, self._spill) for run in runs]
+        # Of one partition the runs come in the order in which they were made.
+        places = heapq.merge(*(_places(run, number) for number, run in enumerate(runs)))
+        for partition, parts in groupby(places, key=itemgetter(0)):
+            yield partition, (rows for _, run, start, end in parts for rows in readers[run].rows(start, end))
+        self.close()
+
+    def close(self) -> None:
+        """Forget all rows, and free the disk."""
+        self._batches, self._numbers, self._runs, self.bytes = [], [], [], 0
+        self._spill.close()
+
+    def _keep(self, run: _Run) -> None:
+        """Put the only run that is in memory back where rows are gathered."""
+        counts = np.diff(run.ends, prepend=0)
+        self._batches = [block for block in run.blocks if isinstance(block, pa.RecordBatch)]
+        self._numbers = [np.repeat(run.partitions, counts)]
+        self.bytes = sum(batch.nbytes for batch in self._batches)
+
+    def _sorted(self) -> _Run:
+        """The rows in memory as a run, taken out of the buffer."""
+        batches, numbers = self._batches, np.concatenate(self._numbers)
+        self._batches, self._numbers, rows_bytes, self.bytes = [], [], self.bytes, 0
+        if bool(np.all(numbers[1:] >= numbers[:-1])):
+            rows = pa.Table.from_batches(batches)
+        else:
+            order = np.argsort(numbers, kind="stable")
+            numbers = numbers[order]
+            rows = _taken(batches, pa.array(order))
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        most = max(1, int(len(numbers) * BLOCK_BYTES / max(rows_bytes, 1)))
+        blocks = tuple(rows.to_batches(max_chunksize=most))
+        return _Run(
+            partitions=numbers[starts],
+            ends=np.append(starts[1:], len(numbers)),
+            blocks=blocks,
+            block_ends=np.cumsum([block.num_rows for block in blocks]),
+        )
+
+
+def _places(run: _Run, number: int) -> Iterator[tuple[int, int, int, int]]:
+    """Partition, number of the run, first row and end of its rows there."""
+    ends = run.ends.tolist()
+    starts = [0, *ends[:-1]]
+    return ((partition, number, start, end) for partition, start, end in zip(run.partitions.tolist(), starts, ends, strict=True))
+
+
+def _taken(batches: list[pa.RecordBatch], order: pa.Array) -> pa.Table:
+    """The rows in another order, column by column, so that only one column is there three times."""
+    schema = batches[0].schema
+    columns = [pa.concat_arrays([batch.column(place) for batch in batches]).take(order) for place in range(len(schema))]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,190 @@
+"""Functions of variants and geometries that DuckDB needs for queries in this process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ducklake_core.engines.arrow.evaluate import RELATIONS, require_shapely
+from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
+from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.schema import to_arrow_field, to_arrow_type
+from ducklake_core.format.values.arrow_cast import cast_leaf
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+_Leaf: TypeAlias = Callable[[str], str]
+
+_CONSTANTS = {
+    "st_geomfromtext": "(t) AS CAST(t AS GEOMETRY)",
+    "st_makeenvelope": "(a, b, c, d) AS "
+    "CAST(format('POLYGON (({} {}, {} {}, {} {}, {} {}, {} {}))', a, b, a, d, c, d, c, b, a, b) AS GEOMETRY)",
+}
+_CALL = re.compile(r"\bst_[a-z]+(?=\s*\()", re.IGNORECASE)
+
+
+def taken_in(text: str, data_type: DataType) -> str:
+    """SQL of a value of a type, in which the binaries of variants stand, with variants in their place."""
+    return _mapped(text, data_type, lambda own: f"variant_bytes_to_variant(({own}).metadata || ({own}).value)")
+
+
+def _given_out(text: str, data_type: DataType) -> str:
+    with_texts = _mapped(text, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
+    return _mapped(with_texts, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
+
+
+def _holds(data_type: DataType, wanted: DataType) -> bool:
+    return data_type == wanted or any(_holds(child.type, wanted) for child in children_of(data_type))
+
+
+def _mapped(text: str, data_type: DataType, leaf: _Leaf, wanted: DataType = VARIANT, depth: int = 0) -> str:
+    """Return SQL that applies ``leaf`` to every value of a type; lambda parameters are numbered by their nesting depth."""
+    if not _holds(data_type, wanted):
+        return text
+    item = f"__item_{depth}"
+    match data_type:
+        case ListType(element=element):
+            return f"list_transform({text}, lambda {item}: {_mapped(item, element.type, leaf, wanted, depth + 1)})"
+        case MapType(key=key, value=value):
+            entry = _packed(
+                (name, _mapped(f"({item}).{name}", one.type, leaf, wanted, depth + 1)) for name, one in (("key", key), ("value", value))
+            )
+            return f"map_from_entries(list_transform(map_entries({text}), lambda {item}: {entry}))"
+        case StructType(fields=fields):
+            members = ((one.name, f"struct_extract_at({text}, {place})", one.type) for place, one in enumerate(fields, 1))
+            packed = _packed((name, _mapped(member, kind, leaf, wanted, depth)) for name, member, kind in members)
+            return f"CASE WHEN ({text}) IS NULL THEN NULL ELSE {packed} END"
+        case _:
+            return leaf(text)
+
+
+def _packed(parts: Iterable[tuple[str, str]]) -> str:
+    return f"struct_pack({', '.join(f'{quoted_path((name,))} := {text}' for name, text in parts)})"
+
+
+def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    """Run a query whose columns may need conversion, and return its rows in the Arrow types of scans."""
+    import duckdb
+
+    sql = sql.rstrip().rstrip(";")
+    try:
+        described = [(row[0], str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
+    except duckdb.ParserException:
+        # DESCRIBE and SUMMARIZE themselves, which give texts; or no query at all, and the error is that of the next line.
+        described = []
+    if not any(_type_needs_conversion(kind) for _, kind in described):
+        return connection.execute(sql).to_arrow_reader()
+    fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
+    columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
+    names = ", ".join(f"c{place}" for place in range(len(fields)))
+    text = f"SELECT {', '.join(columns)} FROM ({sql}\n) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
+    return _marked(connection.execute(text).to_arrow_reader(), fields)
+
+
+def query_needs_conversion(text: str) -> bool:
+    """Return whether SQL text mentions a type or function whose result needs conversion."""
+    return any(word in text.upper() for word in ("VARIANT", "UHUGEINT", "MD5_NUMBER"))
+
+
+def _type_needs_conversion(kind: str) -> bool:
+    return "VARIANT" in kind or "UHUGEINT" in kind
+
+
+def _shape(kind: Any) -> DataType:
+    """Return the structure of a DuckDB type down to the values that need conversion; other parts become VARCHAR."""
+    if not _type_needs_conversion(str(kind)):
+        return VARCHAR
+    match kind.id:
+        case "list":
+            return ListType(element=Field(name="element", type=_shape(kind.children[0][1])))
+        case "map":
+            key, value = (Field(name=name, type=_shape(child)) for name, child in kind.children)
+            return MapType(key=key, value=value)
+        case "struct":
+            return StructType(fields=tuple(Field(name=name, type=_shape(child)) for name, child in kind.children))
+        case "variant":
+            return VARIANT
+        case "uhugeint":
+            return UINT128
+        case _:
+            return VARCHAR
+
+
+def _marked(reader: pa.RecordBatchReader, fields: Sequence[Field]) -> pa.RecordBatchReader:
+    """Mark variants as Arrow extension types and parse integers from strings, as scans return them."""
+    schema = pa.schema([_marked_field(own, field) for own, field in zip(reader.schema, fields, strict=True)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            pairs = zip(batch.columns, fields, strict=True)
+            columns = [cast_leaf(column, VARIANT, physical=False) if field.type == VARIANT else column for column, field in pairs]
+            columns = [
+                column.cast(own.type) if _holds(field.type, UINT128) else column
+                for column, own, field in zip(columns, schema, fields, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _marked_field(own: pa.Field, field: Field) -> pa.Field:
+    if field.type == VARIANT:
+        return to_arrow_field(Field(name=own.name, type=VARIANT))
+    return own.with_type(_marked_type(own.type, field.type))
+
+
+def _marked_type(arrow: Any, data_type: DataType) -> Any:
+    if data_type == UINT128:
+        return to_arrow_type(UINT128)
+    match data_type:
+        case ListType(element=element):
+            return pa.list_(_marked_child(arrow.value_field, element))
+        case MapType(key=key, value=value):
+            return pa.map_(_marked_child(arrow.key_field, key), _marked_child(arrow.item_field, value))
+        case StructType(fields=fields):
+            return pa.struct([_marked_child(arrow.field(place), one) for place, one in enumerate(fields)])
+        case _:
+            return arrow
+
+
+def _marked_child(own: pa.Field, field: Field) -> pa.Field:
+    if field.type == VARIANT:
+        return own.with_metadata(to_arrow_field(Field(name=own.name, type=VARIANT)).metadata)
+    return own.with_type(_marked_type(own.type, field.type))
+
+
+def make_functions(connection: DuckDBPyConnection, texts: Collection[str], known: Collection[str]) -> None:
+    """Make the functions that texts call and DuckDB lacks.
+
+    Args:
+        connection: The instance.
+        texts: A query, with the texts of the views and macros that it may name.
+        known: Names of macros of the lake, which take precedence.
+
+    Raises:
+        UnsupportedFeatureError: A relation is called, and the package shapely is not installed.
+    """
+    called = {found.lower() for text in texts for found in _CALL.findall(text)} - {folded(name) for name in known}
+    for name in sorted(called & _CONSTANTS.keys()):
+        connection.execute(f"CREATE MACRO main.{name}{_CONSTANTS[name]}")
+    for name in sorted(called & RELATIONS.keys()):
+        shapely = require_shapely(name)
+        own = f"__ducklake_{name}"
+        function: Callable[..., Any] = partial(_outcomes, getattr(shapely, RELATIONS[name]), shapely.from_wkb)
+        # The stubs know functions of Python values alone.
+        untyped: Any = connection
+        untyped.create_function(own, function, ["BLOB", "BLOB"], "BOOLEAN", type="arrow", null_handling="special")
+        connection.execute(f"CREATE MACRO main.{name}(a, b) AS {own}(st_aswkb(a), st_aswkb(b))")
+
+
+def _outcomes(relation: Callable[..., Any], shapes: Callable[..., Any], left: Any, right: Any) -> pa.Array:
+    """The outcome for each pair; NULL where one of them is."""
+    first, second = (side.to_numpy(zero_copy_only=False) if isinstance(side, pa.Array) else side.to_numpy() for side in (left, right))
+    missing = [a is None or b is None for a, b in zip(first, second, strict=True)]
+    return pa.array(relation(shapes(first), shapes(second)), mask=pa.array(missing).to_numpy(zero_copy_only=False))

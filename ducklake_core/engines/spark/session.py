@@ -1,0 +1,144 @@
+"""Kinds of Spark sessions, temporary session settings, and rows of the driver as constant frames."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.values.temporal import checked_zone, in_zone
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+TIME_ZONE = "spark.sql.session.timeZone"
+_held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
+"""Of each setting that is held: by how many, and what the user had set, None if nothing."""
+_lock = threading.Lock()
+
+_NO_ROWS = pa.Table.from_batches([], schema=pa.schema([("id", pa.int64())]))
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def users_setting(session: SparkSession, name: str) -> str | None:
+    """What the user has set, whoever holds the setting now; None if it was not set, where Spark takes its default."""
+    with _lock:
+        return _users_setting(session, name)
+
+
+def zone_of(session: SparkSession) -> str:
+    """Return the time zone of a session.
+
+    Raises:
+        UsageError: Python does not know the zone.
+    """
+    zone = str(session.conf.get(TIME_ZONE, "UTC"))
+    try:
+        return checked_zone(zone) or zone
+    except UsageError as problem:
+        raise UsageError(
+            f"the setting {TIME_ZONE} of the Spark session is {zone!r}, which is no time zone that Python knows: set a name such as "
+            "'Europe/Berlin'",
+            parameter=TIME_ZONE,
+        ) from problem
+
+
+@contextmanager
+def in_session_zone(session: SparkSession | None) -> Iterator[None]:
+    """Make the time zone of a session effective for the block; without a session the effective one stays."""
+    with in_zone(None if session is None else zone_of(session)):
+        yield
+
+
+@contextmanager
+def held_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these; once the last of several threads is through, each is set to what the user had set, or unset.
+
+    An error of the block is the one that is raised, even where a session that was lost takes no settings any more.
+    """
+    taken: list[str] = []
+    try:
+        for name, value in settings.items():
+            _take(session, name, value)
+            taken.append(name)
+        yield
+    except BaseException:
+        with suppress(Exception):
+            _release(session, taken)
+        raise
+    _release(session, taken)
+
+
+def _take(session: SparkSession, name: str, value: str) -> None:
+    with _lock:
+        before = _users_setting(session, name)
+        session.conf.set(name, value)
+        held = _held.setdefault(session, {})
+        count = held[name][0] if name in held else 0
+        held[name] = (count + 1, before)
+
+
+def _release(session: SparkSession, names: Iterable[str]) -> None:
+    """Count all of them down before the first is put back, which a session that was stopped refuses."""
+    with _lock:
+        held, free = _held.get(session, {}), {}
+        for name in names:
+            count, before = held.pop(name)
+            if count > 1:
+                held[name] = (count - 1, before)
+            else:
+                free[name] = before
+        for name, value in free.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
+
+
+def _users_setting(session: SparkSession, name: str) -> str | None:
+    held = _held.get(session, {})
+    return held[name][1] if name in held else session.conf.get(name, None)
+
+
+def local_frame(session: SparkSession, rows: pa.Table, schema: StructType | str | None = None) -> DataFrame:
+    """The rows as a frame, which leaves alone which session of the thread is the active one.
+
+    Spark makes the session of each frame of constants the active one, where it then looks for data sources of other sessions' frames.
+
+    Args:
+        session: The session of the frame.
+        rows: The rows.
+        schema: Names and types of Spark; those of the rows unless given.
+    """
+    active = None if is_connect(session) else type(session).getActiveSession()
+    try:
+        return session.createDataFrame(rows) if schema is None else session.createDataFrame(rows, schema)
+    finally:
+        if active is not None and active is not session:
+            make_active(active)
+
+
+def make_active(session: SparkSession) -> None:
+    """Make a session the active one of the thread, where Spark looks for data sources by name, as each frame of constants does."""
+    session.createDataFrame(_NO_ROWS)
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether it is a client of Spark Connect, without a Java process of its own and perhaps without access to what executors reach."""
+    return type(session).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,270 @@
+"""Strings for people: values in error messages, spans of time, points in time."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Any
+
+from ducklake_core.errors import UsageError
+
+_DAYS_OF_A_PART = 30
+"""Days of a month of which there is only a part, in DuckDB."""
+_UNITS = {
+    "microsecond": "us usec usecs usecond useconds microsecond microseconds",
+    "millisecond": "ms msec msecs millisecond milliseconds",
+    "second": "s sec secs second seconds",
+    "minute": "m min mins minute minutes",
+    "hour": "h hr hrs hour hours",
+    "day": "d day days dayofmonth",
+    "week": "w week weeks weekofyear",
+    "month": "mon mons month months",
+    "quarter": "quarter quarters",
+    "year": "y yr yrs year years",
+    "decade": "dec decs decade decades",
+    "century": "c cent century centuries",
+    "millennium": "mil mils millennium millennia millenium",
+}
+_UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1_200, "millennium": 12_000}
+_PART = re.compile(
+    r"\s*(?:(?P<sign>-?)(?P<hours>\d{1,18}):(?P<minutes>[0-5]?\d)(?::(?P<seconds>[0-5]?\d(?:\.\d{0,18})?))?(?=\s|$)"
+    r"|(?P<number>-?\d{1,18}(?:\.\d{0,18})?)\s*(?P<unit>[a-z]+))",
+    re.ASCII,
+)
+_SECONDS_ALONE = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
+
+_LONGEST = 120
+_LONGEST_LINE = 200
+_MOST_ITEMS = 5
+
+
+def parse_age(text: str, now: datetime | None = None) -> timedelta:
+    """A span of time as DuckDB reads intervals, with its length when it ends now: months and years are those of the calendar.
+
+    >>> parse_age("2 days"), parse_age("1w 12:00:00"), parse_age("90 mins")
+    (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200), datetime.timedelta(seconds=5400))
+    >>> parse_age("1 month", datetime(2026, 3, 31, tzinfo=UTC)), parse_age("1 year", datetime(2026, 3, 31, tzinfo=UTC))
+    (datetime.timedelta(days=31), datetime.timedelta(days=365))
+
+    Args:
+        text: Numbers with units, times such as ``12:00:00``, or a number of seconds alone. ``INTERVAL '...'`` around it means nothing.
+        now: The end of the span; this moment when not given.
+
+    Raises:
+        UsageError: Not such a span, or a negative one.
+    """
+    months, rest = _months_and_rest(text)
+    end = datetime.now(UTC) if now is None else now
+    try:
+        span = end - (_months_before(end, months) - rest)
+    except OverflowError:
+        # Before the calendar begins: as long as months are at least.
+        return _too_long_to_count(months, rest, text)
+    if span < timedelta(0):
+        raise UsageError(f"{text!r} is a negative span of time")
+    return span
+
+
+def bare_age(text: str) -> str:
+    """A span of time without ``INTERVAL '...'`` around it, which DuckDB does not read in an option.
+
+    >>> bare_age("INTERVAL '7 Days'"), bare_age("7 days")
+    ('7 Days', '7 days')
+    """
+    stripped = text.strip()
+    return (stripped[len("interval ") :] if stripped.lower().startswith("interval ") else stripped).replace("'", "").strip()
+
+
+def _months_and_rest(text: str) -> tuple[int, timedelta]:
+    folded = bare_age(text).lower().removeprefix("@").strip()
+    if _SECONDS_ALONE.fullmatch(folded):
+        folded += " seconds"
+    ago = folded.endswith("ago")
+    folded = folded.removesuffix("ago").rstrip()
+    months, micros, position = 0, 0, 0
+    while position < len(folded) or not position:
+        found = _PART.match(folded, position)
+        unit = found and _UNIT_OF.get(found["unit"] or "second")
+        if not found or not unit:
+            raise UsageError(f"{text[:100]!r} is not a span of time such as '2 days'")
+        more_months, more_micros = _part(found, unit)
+        months, micros = months + more_months, micros + more_micros
+        position = found.end()
+    try:
+        rest = timedelta(microseconds=micros)
+    except OverflowError:
+        raise _too_long(text) from None
+    return (-months, -rest) if ago else (months, rest)
+
+
+def _part(found: re.Match[str], unit: str) -> tuple[int, int]:
+    """Months and microseconds of a number with its unit, or of a time of day."""
+    if found["number"] is None:
+        return 0, _time_of_day(found)
+    number = _number(found["number"])
+    if unit in _MONTHS:
+        number *= _MONTHS[unit]
+        months = int(number)
+        # DuckDB forgets what is left of the months of longer units.
+        days = int((number - months) * _DAYS_OF_A_PART) if unit in ("month", "quarter") else 0
+        return months, days * _MICROSECONDS["day"]
+    if unit == "microsecond":
+        return 0, int(number + (Fraction(1, 2) if number > 0 else Fraction(-1, 2)))
+    return 0, int(number * _MICROSECONDS[unit])
+
+
+def _number(text: str) -> Fraction:
+    """A number as DuckDB reads it in an interval: six digits of its fraction count."""
+    whole, _, fraction = text.partition(".")
+    return Fraction(f"{whole}.{fraction[:6]}0")
+
+
+def _time_of_day(found: re.Match[str]) -> int:
+    seconds = int(found["hours"]) * 3600 + int(found["minutes"]) * 60 + _number(found["seconds"] or "0")
+    return int((-seconds if found["sign"] else seconds) * _MICROSECONDS["second"])
+
+
+def _months_before(time: datetime, months: int) -> datetime:
+    """The same day and time so many months earlier, or the last day of a month that is shorter."""
+    year, month = divmod(time.year * 12 + time.month - 1 - months, 12)
+    if not BEGINNING.year <= year <= 9999:
+        raise OverflowError
+    return time.replace(year=year, month=month + 1, day=min(time.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def _too_long_to_count(months: int, rest: timedelta, text: str) -> timedelta:
+    try:
+        span = timedelta(days=months * _DAYS_OF_A_PART) + rest
+    except OverflowError:
+        raise _too_long(text) from None
+    if span < timedelta(0):
+        raise UsageError(f"{text!r} is a negative span of time")
+    return span
+
+
+def _too_long(text: str) -> UsageError:
+    return UsageError(f"{text[:100]!r} is longer than any span of time here: 2.7 million years")
+
+
+def shown(value: object) -> str:
+    """A value for a message, however long its text is, and even when it has none.
+
+    >>> shown("a"), shown(10**5000)
+    ("'a'", 'a value of type int')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a number of too many digits, or an object of anybody's class
+        return f"a value of type {type(value).__qualname__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def short_repr(value: Any) -> str:
+    """A dataclass value by those of its fields that have other values than by default; of many items only how many there are.
+
+    A class whose values are long takes it as its ``__repr__``. Fields that are kept out of reprs stay out of it.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Found:
+    ...     name: str
+    ...     count: int = 0
+    ...     files: tuple[str, ...] = ()
+    >>> short_repr(Found("t")), short_repr(Found("t", 3, ("a",) * 10))
+    ("Found(name='t')", "Found(name='t', count=3, files=<10 items>)")
+    """
+    told = (f"{one.name}={_item(getattr(value, one.name))}" for one in fields(value) if one.repr and not _is_default(value, one))
+    return f"{type(value).__name__}({', '.join(told)})"
+
+
+def _is_default(value: Any, one: Field[Any]) -> bool:
+    default = one.default_factory() if one.default_factory is not MISSING else one.default
+    return default is not MISSING and bool(getattr(value, one.name) == default)
+
+
+def _item(value: object) -> str:
+    if isinstance(value, tuple | list | dict | frozenset | set) and len(value) > _MOST_ITEMS:
+        return f"<{len(value):,} items>"
+    return repr(value)
+
+
+def one_line(text: str) -> str:
+    """A text of a user or of the catalog in one line, as far as it shows what it is.
+
+    >>> one_line("a  b\\n\\x1b[31mc"), len(one_line("x" * 1000))
+    ('a  b\\\\n\\\\x1b[31mc', 203)
+    """
+    return visible(text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}...")
+
+
+def visible(text: str) -> str:
+    """A whole text without what would end its line or steer a terminal: names and paths may hold anything.
+
+    >>> visible("a\\tb"), visible("é")
+    ('a\\\\tb', 'é')
+    """
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def similar(name: str, candidates: Iterable[str]) -> str:
+    """The names most like one that does not exist, as a question; empty when none is.
+
+    >>> similar("Flihgts", ["flights", "planes"]), similar("x", ["flights"])
+    ("did you mean 'flights'?", '')
+    """
+    found = nearest(name, candidates)
+    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def nearest(name: str, candidates: Iterable[str]) -> list[str]:
+    """At most three of the names, those most like one, the nearest first."""
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    return [by_folded[one] for one in get_close_matches(name.casefold(), by_folded, n=3)]
+
+
+def similar_in_brackets(name: str, candidates: Iterable[str]) -> str:
+    """The same in parentheses, after a space, to stand behind the name.
+
+    >>> similar_in_brackets("dely", ["delay"])
+    " (did you mean 'delay'?)"
+    """
+    found = similar(name, candidates)
+    return f" ({found})" if found else ""
+
+
+def read_only_message(call: str, lake: str) -> str:
+    """What a call that would change a lake says of one that was opened to be read only."""
+    return f"{call} would change the lake {lake}, which was opened as read_only; nothing was changed. Open it again without it to write"
+
+
+BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+"""The ends of the calendar."""
+
+
+def in_utc(time: datetime) -> datetime:
+    """A point in time in UTC; the ends of the calendar for those that the calendar does not have there.
+
+    Raises:
+        UsageError: It has no zone.
+    """
+    if time.tzinfo is None or time.utcoffset() is None:
+        raise UsageError(f"the time {time.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return BEGINNING if time.year == BEGINNING.year else END

@@ -1,0 +1,195 @@
+"""Open Parquet files for reading and writing, encrypted or not, and re-read them before reporting damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.format.files.data_files import EncryptionKey
+from ducklake_core.storage.filesystems import Storage, printable
+
+if TYPE_CHECKING:
+    from ducklake_core.storage.encryption.encrypting import EncryptingSink
+
+
+_MAGIC = b"PAR1"
+_LENGTH_AND_MAGIC = 8
+
+Found = TypeVar("Found")
+
+ONE_PAGE = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 31}
+"""For pyarrow: encrypted column chunks have one page. Where a filter finds nothing in a dictionary, DuckDB fails to skip another."""
+
+
+def open_parquet(storage: Storage, path: str, key: EncryptionKey | None = None) -> pa.NativeFile:
+    """A Parquet file for random reads, decrypted on the way when it has a key.
+
+    Args:
+        storage: Where it is.
+        path: Its path.
+        key: From its catalog row; None for a plain file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        StorageError: It cannot be opened.
+        CorruptFileError: There is a key, but the file is not encrypted with it, or is not whole.
+        CatalogCorruptError: The key is invalid.
+        UnsupportedFeatureError: The file is encrypted in a form that DuckDB does not write, or the packages for it are
+            missing here.
+    """
+    source = storage.open_input(path)
+    if key is None:
+        return source
+    where = printable(path)
+    try:
+        raw = key.raw(where)
+        try:
+            from ducklake_core.storage.encryption.reading import PlainImage
+        except ModuleNotFoundError as error:
+            raise UnsupportedFeatureError(
+                f"{where} is encrypted, and this machine lacks the package {error.name!r}: install it here, on executors too", path=where
+            ) from error
+        with storage.reporting("read the footer of", path):
+            return pa.PythonFile(PlainImage(source, raw, path, where, storage), mode="r")
+    except BaseException:
+        source.close()
+        raise
+
+
+def read_schema(storage: Storage, path: str, key: EncryptionKey | None = None, table: str | None = None) -> pa.Schema:
+    """Columns of a Parquet file, from its footer.
+
+    Args:
+        storage: Where it is.
+        path: Its path.
+        key: From its catalog row; None for a plain file.
+        table: Its table, for the error.
+
+    Raises:
+        NotFoundError: There is no such file.
+        StorageError: It cannot be read.
+        CorruptFileError: It is no Parquet file.
+    """
+    with open_parquet(storage, path, key) as source, decoding(storage, path, table=table):
+        return pq.read_schema(source)
+
+
+@contextmanager
+def decoding(storage: Storage, path: str, what: str = "", table: str | None = None) -> Iterator[None]:
+    """Tell failures of the store, which may pass, from those of a file that is not what it should be.
+
+    Args:
+        storage: Where the file is.
+        path: Its path.
+        what: The kind of file, before its path in the error.
+        table: Its table, for the error.
+
+    Raises:
+        StorageError: The store failed within the block.
+        CorruptFileError: What was read cannot be decoded.
+    """
+    with storage.reporting("read", path):
+        try:
+            yield
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            where = printable(path)
+            name = f"{what} {where}".lstrip() + (f" of table {table}" if table else "")
+            about = {"table": table} if table else {}
+            raise CorruptFileError(f"{name} is not a readable Parquet file: {error}", path=where, **about) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """A Parquet file seen from its end.
+
+    Attributes:
+        record_count: Rows.
+        file_size_bytes: Bytes of the whole file.
+        footer_size: Bytes of the footer thrift, without its length field and magic, as in ``ducklake_data_file``.
+        metadata: The parsed footer.
+    """
+
+    record_count: int
+    file_size_bytes: int
+    footer_size: int
+    metadata: pq.FileMetaData
+
+
+def read_footer(storage: Storage, path: str) -> Footer:
+    """Read the footer of a file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        CorruptFileError: It is not a (whole) Parquet file.
+        StorageError: It cannot be read.
+    """
+    return read_twice(lambda: _read_footer(storage, path))
+
+
+def _read_footer(storage: Storage, path: str) -> Footer:
+    with storage.open_input(path) as source, storage.reporting("read the footer of", path):
+        size = source.size()
+        source.seek(max(size - _LENGTH_AND_MAGIC, 0))
+        tail = source.read(_LENGTH_AND_MAGIC)
+        if len(tail) < _LENGTH_AND_MAGIC or tail[4:] != _MAGIC:
+            raise CorruptFileError(f"{printable(path)} does not end as a Parquet file does: it was cut, or is something else", path=path)
+        source.seek(0)
+        try:
+            metadata = pq.read_metadata(source)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(f"the footer of {printable(path)} cannot be read: {error}", path=printable(path)) from error
+    return Footer(
+        record_count=metadata.num_rows,
+        file_size_bytes=size,
+        footer_size=int.from_bytes(tail[:4], "little"),
+        metadata=metadata,
+    )
+
+
+def footer_size(metadata: pq.FileMetaData) -> int:
+    """Bytes of the footer thrift that a writer has just put at the end of its file, without reading the file again."""
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    # A metadata file is a magic, the footer, its length and the magic again.
+    return int(sink.getvalue().size) - len(_MAGIC) - _LENGTH_AND_MAGIC
+
+
+def read_twice(read: Callable[[], Found]) -> Found:
+    """Call ``read``, and once more when it finds the file damaged.
+
+    Raises:
+        CorruptFileError: The file looks damaged both times.
+    """
+    try:
+        return read()
+    except CorruptFileError:
+        return read()
+
+
+def encrypting_sink(sink: pa.NativeFile, path: str, key: EncryptionKey) -> EncryptingSink:
+    """A sink for a plain Parquet file that writes the encrypted one to another.
+
+    Args:
+        sink: Takes the encrypted file.
+        path: Its path, for messages.
+        key: Its key.
+
+    Raises:
+        UnsupportedFeatureError: The packages for it are missing here.
+    """
+    where = printable(path)
+    try:
+        from ducklake_core.storage.encryption.encrypting import EncryptingSink
+    except ModuleNotFoundError as error:
+        raise UnsupportedFeatureError(
+            f"{where} is to be encrypted, and this machine lacks the package {error.name!r}: install it here, on executors too", path=where
+        ) from error
+    return EncryptingSink(sink, key, where)

@@ -1,0 +1,159 @@
+"""Assets, the DuckLake tables behind them, and their descriptions as comments of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core import folded, split_name
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.naming import TableAddress, table_address
+from ducklake_dagster.assets.settings import plain_metadata
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, Schema, Table
+
+
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetTable:
+    """An asset and its table.
+
+    Attributes:
+        key: Asset key.
+        address: Table.
+        partitions_def: None for an unpartitioned asset.
+        partition_expr: The asset's metadata of that name.
+        declared: Columns that the definition says the table has, None when it does not.
+    """
+
+    key: dg.AssetKey
+    address: TableAddress
+    partitions_def: dg.PartitionsDefinition[str] | None
+    partition_expr: object
+    declared: dg.TableSchema | None = None
+
+
+def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: str | None) -> Sequence[AssetTable]:
+    """The tables of assets, named as the IO manager names them.
+
+    Args:
+        assets: Definitions or specs; a definition of several assets counts with all of them.
+        schema: The IO manager's ``schema``.
+
+    Raises:
+        UsageError: Something else than a list of these.
+    """
+    return [_asset_table(spec, schema) for spec in asset_specs(assets)]
+
+
+def asset_specs(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetSpec]:
+    """The specs of assets; a definition of several assets has several.
+
+    Raises:
+        UsageError: Something else than a list of definitions and specs.
+    """
+    return [spec for asset in listed_assets(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
+
+
+def listed_assets(assets: object) -> list[Any]:
+    """Definitions and specs as a list.
+
+    Raises:
+        UsageError: Something else than a list of these, such as one of them.
+    """
+    # A spec is a tuple.
+    found = list(assets) if isinstance(assets, Iterable) and not isinstance(assets, dg.AssetSpec) else [None]
+    if not all(isinstance(one, (dg.AssetSpec, dg.AssetsDefinition)) for one in found):
+        raise UsageError(f"assets must be a list of asset definitions and specs, not {assets!r}", parameter="assets")
+    return found
+
+
+def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
+    metadata: dict[str, Any] = plain_metadata(spec.metadata)
+    return AssetTable(
+        key=spec.key,
+        address=table_address(spec.key.path, metadata, schema),
+        partitions_def=spec.partitions_def,
+        partition_expr=metadata.get("partition_expr"),
+        declared=declared if isinstance(declared := metadata.get("dagster/column_schema"), dg.TableSchema) else None,
+    )
+
+
+def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
+    """Which assets have no table where they are looked for, but one of the same name in another schema; empty when there is none.
+
+    Args:
+        lake: The lake, which is asked for the names of its tables.
+        tables: Assets.
+    """
+    known: dict[str, list[str]] = {}
+    for name in lake:
+        known.setdefault(folded(split_name(name)[1]), []).append(name)
+    faults = []
+    for table in tables:
+        found = known.get(folded(table.address.table), [])
+        if found and folded(table.address.sql) not in map(folded, found):
+            faults.append(f"asset {table.key.to_user_string()} is looked for as {table.address}, and there is {', '.join(found)}")
+    more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
+    return f"{'; '.join([*faults[:_MOST_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """A text about a table, or about one of its columns."""
+
+    text: str
+    column: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTexts:
+    """Descriptions of a table and of its columns; what has none says nothing about the comment that the catalog may have.
+
+    Attributes:
+        table: Of the table.
+        columns: By name.
+    """
+
+    table: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def differing_from(self, table: Table | None, frame: Schema) -> list[Comment]:
+        """The comments that the catalog does not have yet.
+
+        Args:
+            table: The table before the write, None for a new one.
+            frame: Columns that the write may add.
+        """
+        found = [Comment(text=self.table)] if self.table and (table is None or table.comment != self.table) else []
+        present = {folded(name): text for name, text in table.column_comments.items()} if table is not None else {}
+        for name, text in self.columns.items():
+            column = (table.schema.find(name) if table is not None else None) or frame.find(name)
+            if column is not None and present.get(folded(name)) != text:
+                found.append(Comment(text=text, column=(column.name,)))
+        return found
+
+
+def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> TableTexts:
+    """The descriptions in an asset's definition: its own, and those of ``dagster/column_schema`` in its metadata."""
+    if not context.has_asset_key:
+        return TableTexts()
+    schema = metadata.get("dagster/column_schema")
+    columns = schema.columns if isinstance(schema, dg.TableSchema) else []
+    described = {column.name: column.description for column in columns if column.description}
+    spec = spec_of(context)
+    return TableTexts(table=spec.description or None if spec is not None else None, columns=described)
+
+
+def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:
+    """The definition of the asset that an output is of; None for an op's, and in a context made by hand."""
+    try:
+        return context.asset_spec if context.has_asset_key else None
+    except dg.DagsterInvariantViolationError:
+        return None

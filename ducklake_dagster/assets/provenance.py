@@ -1,0 +1,213 @@
+"""Record in each commit which run made it, and recognise commits of runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core import folded
+
+if TYPE_CHECKING:
+    from ducklake_core import Snapshot
+
+
+AUTHOR = "dagster"
+WRITERS = "table_writers"
+"""What a commit says about the assets that may have rows in its table; of several tables, by asset."""
+_MOST_KEYS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The texts that a commit stores about itself.
+
+    Attributes:
+        commit_id: Same for every attempt of a step in a run, its automatic retries and the runs that resume it from failure, so that
+            the step commits once; another one for every deliberate materialisation.
+        message: Asset key and partitions.
+        extra_info: JSON object under ``dagster``, stored in ``commit_extra_info``.
+        writer: The asset, or the op's output, that the rows come from.
+    """
+
+    commit_id: str
+    writer: str
+    message: str
+    extra_info: Mapping[str, Any]
+
+    def with_writers(self, writers: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The JSON object with what is known about the writers of the table."""
+        return {"dagster": {**self.extra_info["dagster"], WRITERS: writers}}
+
+
+def provenance(
+    context: dg.OutputContext, partition_keys: Sequence[str], *, branch: str | None = None, audits: Sequence[str] = ()
+) -> Provenance:
+    """The texts for the commit of this output.
+
+    Args:
+        context: The output.
+        partition_keys: Of the run, sorted.
+        branch: The branch that is written to; its commits name all partitions, by which reads know what the branch has.
+        audits: Names of the audits that the rows must pass, by which a later attempt knows what the commit passed.
+    """
+    subject = output_subject(context)
+    own = {
+        "output": context.name,
+        "asset_key": context.asset_key.to_user_string() if context.has_asset_key else None,
+        "op_output": None if context.has_asset_key else _op_output(context),
+    }
+    facts = {**_facts_of_step(context), **own, **_facts_of_rows(partition_keys, branch, audits)}
+    return Provenance(
+        commit_id=_commit_id(context, [context.name, context.mapping_key or "", *partition_keys]),
+        writer=subject if context.has_asset_key else _op_output(context),
+        message=f"{subject} [{_span(partition_keys)}]" if partition_keys else subject,
+        extra_info={"dagster": {name: fact for name, fact in facts.items() if fact is not None}},
+    )
+
+
+def joint_provenance(
+    context: dg.OutputContext, tables: Mapping[str, str], partition_keys: Sequence[str], *, branch: str | None, audits: Sequence[str]
+) -> Provenance:
+    """The texts for one commit of several assets of a step.
+
+    Args:
+        context: The output of one of them.
+        tables: The table of each, by asset key.
+        partition_keys: Of the run, sorted.
+        branch: The branch that is written to.
+        audits: Names of the audits of all of them.
+    """
+    assets = sorted(tables)
+    facts = {**_facts_of_step(context), "assets": dict(tables), **_facts_of_rows(partition_keys, branch, audits)}
+    subject = ", ".join(assets)
+    return Provenance(
+        commit_id=_commit_id(context, ["together", *assets, *partition_keys]),
+        writer=subject,
+        message=f"{subject} [{_span(partition_keys)}]" if partition_keys else subject,
+        extra_info={"dagster": {name: fact for name, fact in facts.items() if fact is not None}},
+    )
+
+
+def _facts_of_step(context: dg.OutputContext) -> dict[str, Any]:
+    step = _step(context)
+    run = step.dagster_run if step else None
+    return {
+        "run_id": _run_id(context),
+        "job": run.job_name if run else None,
+        "step_key": _step_key(context),
+        "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
+        "attempt": step.previous_attempt_count + 1 if step else None,
+    }
+
+
+def _facts_of_rows(partition_keys: Sequence[str], branch: str | None, audits: Sequence[str]) -> dict[str, Any]:
+    keys = _bounded_keys(partition_keys) if branch is None else {"partition_keys": list(partition_keys)}
+    return {"branch": branch, "audits": list(audits) or None, **keys}
+
+
+def output_subject(context: dg.OutputContext) -> str:
+    """The output's name for messages: the asset key, or step and output of an op."""
+    return context.asset_key.to_user_string() if context.has_asset_key else f"{_step_key(context)}.{context.name}"
+
+
+def writer_of(snapshot: Snapshot, table: str) -> str | None:
+    """The asset, or the op's output, that a commit's rows of a table come from, as :attr:`Provenance.writer` has it; None when it does
+    not say.
+    """
+    facts = dagster_facts(snapshot)
+    together = facts.get("assets")
+    if isinstance(together, dict):
+        return next((asset for asset, name in together.items() if folded(str(name)) == folded(table)), None)
+    found = facts.get("asset_key") or facts.get("op_output")
+    return found if isinstance(found, str) else None
+
+
+def dagster_facts(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Metadata about the run that made a commit; empty when no run made it."""
+    if not snapshot.extra_info:
+        return {}
+    try:
+        facts = json.loads(snapshot.extra_info)
+    except (ValueError, RecursionError):
+        # Anybody may commit any text, such as JSON nested deeper than the parser goes.
+        return {}
+    found = facts.get("dagster") if isinstance(facts, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _op_output(context: dg.OutputContext) -> str:
+    """An op's output, with its job; not inside a graph-backed asset, which any job may materialise."""
+    step = _step(context)
+    output = output_subject(context)
+    return output if step is None or step.is_in_graph_asset else f"{step.job_name}:{output}"
+
+
+def _step(context: dg.OutputContext) -> Any:
+    try:
+        return context.step_context
+    except dg.DagsterInvariantViolationError:
+        # A context made by hand, for a test, has no step.
+        return None
+
+
+def _run_id(context: dg.OutputContext) -> str | None:
+    step = _step(context)
+    return str(step.run_id) if step else None
+
+
+def _step_key(context: dg.OutputContext) -> str:
+    step = _step(context)
+    return str(step.step.key) if step else "none"
+
+
+def _commit_id(context: dg.OutputContext, what: Sequence[str]) -> str:
+    step = _step(context)
+    if step is None:
+        return str(uuid.uuid4())
+    run_id = materialising_run(step.instance, step.dagster_run, _step_key(context))
+    parts = [run_id, _step_key(context), *what]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> str:
+    """The run whose materialisation a step completes: a former one when the run repeats it by itself, or resumes it where it failed.
+
+    The former run may have been lost after its commit. Re-executing all steps, or one that succeeded, means a new materialisation.
+    """
+    while run.parent_run_id is not None and (_is_automatic_retry(run) or _resumes(instance, run, step_key)):
+        parent = instance.get_run_by_id(run.parent_run_id)
+        if parent is None:
+            return run.parent_run_id
+        run = parent
+    return run.run_id
+
+
+def _is_automatic_retry(run: dg.DagsterRun) -> bool:
+    return "dagster/retry_number" in run.tags
+
+
+def _resumes(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> bool:
+    """Whether a run goes on where its parent failed, and the step had not succeeded there."""
+    tagged = any(run.tags.get(tag) == "true" for tag in ("dagster/is_resume_retry", "dagster/is_asset_resume_retry"))
+    if run.parent_run_id is None or not (tagged or run.step_keys_to_execute):
+        return False
+    (*_, stats) = instance.get_run_step_stats(run.parent_run_id, step_keys=[step_key]) or (None,)
+    return stats is None or stats.status is None or stats.status.value != "SUCCESS"
+
+
+def _bounded_keys(keys: Sequence[str]) -> dict[str, Any]:
+    if not keys:
+        return {}
+    if len(keys) <= _MOST_KEYS:
+        return {"partition_keys": list(keys)}
+    return {"partition_count": len(keys), "first_partition": keys[0], "last_partition": keys[-1]}
+
+
+def _span(keys: Sequence[str]) -> str:
+    return keys[0] if len(keys) == 1 else f"{keys[0]}...{keys[-1]}, {len(keys)} partitions"

@@ -1,0 +1,391 @@
+"""Read settings of outputs and inputs from metadata of a run, an asset and the IO manager."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, get_args
+
+import dagster as dg
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.naming import name_list
+
+WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge"]
+SchemaEvolution: TypeAlias = Literal["strict", "additive", "replace"]
+WhenMatched: TypeAlias = Literal["update", "ignore", "delete"]
+WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
+WhenNotMatchedBySource: TypeAlias = Literal["keep", "delete"]
+OutOfSlice: TypeAlias = Literal["error", "filter"]
+MissingColumns: TypeAlias = Literal["auto", "error", "null"]
+ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
+_PREFIX = "ducklake/"
+OUTPUT_KEYS = (
+    "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "when_matched",
+    "when_not_matched", "when_not_matched_by_source", "delete_when", "schema_evolution", "missing_columns", "out_of_slice", "shared",
+    "concurrent_appends", "audits",
+)  # fmt: skip
+"""Keys of an asset's metadata that the IO manager reads."""
+_CHOICES: Mapping[str, Sequence[Any]] = {
+    "write_mode": get_args(WriteMode),
+    "when_matched": get_args(WhenMatched),
+    "when_not_matched": get_args(WhenNotMatched),
+    "when_not_matched_by_source": get_args(WhenNotMatchedBySource),
+    "schema_evolution": get_args(SchemaEvolution),
+    "missing_columns": get_args(MissingColumns),
+    "out_of_slice": get_args(OutOfSlice),
+    "shared": (True, False),
+    "concurrent_appends": get_args(ConcurrentAppends),
+}
+_MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
+
+ChangesFrom: TypeAlias = Literal["last_materialization", "beginning"]
+INPUT_KEYS = (
+    "columns", "ducklake/where", "ducklake/snapshot", "ducklake/as_of", "ducklake/run_id", "ducklake/changes", "ducklake/production",
+)  # fmt: skip
+"""Keys of an input's metadata that the IO manager reads."""
+_MOMENTS = ("ducklake/snapshot", "ducklake/as_of", "ducklake/run_id", "ducklake/changes")
+
+# Keys are near shorter settings by chance, as "tables" is near "table".
+_SHORTEST_NEAR = 7
+_NEAR = 0.9
+# In dagster-deltalake, dagster-delta and dagster-iceberg.
+_ELSEWHERE: Mapping[str, Sequence[str]] = {
+    "root_name": ("table",),
+    "schema_mode": ("schema_evolution",),
+    "overwrite_schema": ("schema_evolution",),
+    "schema_update_mode": ("schema_evolution",),
+    "partition_spec_update_mode": ("partition_by",),
+    "upsert_options": ("upsert_keys",),
+    "merge_config": ("write_mode", "merge_keys"),
+    "partition_expression": ("partition_expr",),
+}
+# A "mode" of another value is the user's own.
+_MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSettings:
+    """What a merge does with rows of the frame and of the table.
+
+    Attributes:
+        keys: Columns by which rows match.
+        when_matched: What happens to a row of the table that a row of the frame matches: ``update`` gives it the frame's values,
+            ``ignore`` leaves it, ``delete`` deletes it.
+        when_not_matched: What happens to a row of the frame that matches none: ``insert`` or ``ignore``.
+        when_not_matched_by_source: What happens to a row of the table, in the run's partitions, that no row of the frame matches:
+            ``keep`` or ``delete``.
+        delete_when: SQL over the frame's columns as ``s.column``, such as ``"s.op = 'D'"``: matched rows for which it is true are
+            deleted, and rows that match none are left out. Columns that it names and the table does not have are not written.
+    """
+
+    keys: tuple[str, ...]
+    when_matched: WhenMatched = "update"
+    when_not_matched: WhenNotMatched = "insert"
+    when_not_matched_by_source: WhenNotMatchedBySource = "keep"
+    delete_when: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """How one output is written.
+
+    Attributes:
+        write_mode: ``overwrite`` replaces the run's partitions (or the table), ``append`` adds rows,
+            ``upsert`` replaces rows with equal keys, ``merge`` does what ``merge`` says.
+        upsert_keys: Key columns of an upsert.
+        merge: What a merge does, None for other modes.
+        partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Of a table with other keys they
+            become the keys of new files, in the same commit; empty leaves the keys of a table alone.
+        sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``, likewise.
+        schema_evolution: ``strict`` refuses new columns and wider types, ``additive`` adds them to the table in the same commit,
+            ``replace`` gives the table the frame's columns and types, whatever it had: for overwrites of whole tables.
+        missing_columns: What happens when the frame lacks columns of the table that have no default: ``error`` fails the step, ``null``
+            writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
+        out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
+        shared: Whether an overwrite may replace rows that another asset wrote.
+        concurrent_appends: What happens when another writer commits rows to the run's partitions while an overwrite of them is made:
+            ``fail`` fails the step with a conflict, ``replace`` replaces these rows too.
+    """
+
+    write_mode: WriteMode = "overwrite"
+    upsert_keys: tuple[str, ...] = ()
+    merge: MergeSettings | None = None
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    schema_evolution: SchemaEvolution = "strict"
+    missing_columns: MissingColumns = "auto"
+    out_of_slice: OutOfSlice = "error"
+    shared: bool = False
+    concurrent_appends: ConcurrentAppends = "fail"
+
+    @property
+    def refuses_missing_columns(self) -> bool:
+        """Return whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
+        if self.merge is not None and self.merge.when_not_matched == "ignore":
+            return False
+        if self.missing_columns == "auto":
+            return self.schema_evolution == "strict"
+        return self.missing_columns == "error"
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether rows go that nothing in the frame names: those of an overwrite, and what a merge deletes because the frame lacks it."""
+        return self.write_mode == "overwrite" or (self.merge is not None and self.merge.when_not_matched_by_source == "delete")
+
+
+def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata with Dagster's wrappers taken off, so that definition and run-time metadata read the same."""
+    return {key: value.value if isinstance(value, dg.MetadataValue) else value for key, value in metadata.items()}
+
+
+def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
+    """Refuse keys of definition metadata that are spelled as this library's, but are none, or mean one of them.
+
+    Args:
+        metadata: Of an asset or an input.
+        known: Keys that it may have; others without the prefix belong to others.
+        subject: What it is about, as in ``asset orders``.
+
+    Raises:
+        UsageError: A key that begins with ``ducklake/`` is not known, or another one means a setting under another name.
+    """
+    refuse_other_spellings(metadata, known, subject)
+    for key in metadata:
+        if key.lower().startswith(_PREFIX) and key not in known:
+            plain = {name.removeprefix(_PREFIX): name for name in known}
+            near = get_close_matches(key.lower().removeprefix(_PREFIX), plain, n=2)
+            hint = f" (did you mean {' or '.join(repr(plain[name]) for name in near)}?)" if near else ""
+            raise UsageError(f"{subject}: there is no metadata key {key!r}{hint}; the keys are {', '.join(known)}", metadata=key)
+
+
+def refuse_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
+    """Refuse values that a setting of few values cannot have.
+
+    Raises:
+        UsageError: There is one.
+    """
+    for key in _CHOICES:
+        if key in metadata:
+            _choice(metadata, key, None, subject)
+
+
+def refuse_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
+    """Refuse settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
+
+    Raises:
+        UsageError: Run-time metadata such as ``ducklake/write_mode``, or a key that means a setting under another name.
+    """
+    refuse_other_spellings(run_time, OUTPUT_KEYS, f"asset {subject}")
+    for key in run_time:
+        setting = key.lower().removeprefix(_PREFIX)
+        if setting != key.lower() and setting in OUTPUT_KEYS:
+            raise UsageError(f"asset {subject} sets {key!r} while it runs, but settings have no prefix: set {setting!r}", metadata=key)
+
+
+def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subject: str) -> WriteSettings:
+    """The settings after all layers; later layers win.
+
+    >>> resolve_settings(WriteSettings(), {"write_mode": "append"}, {"write_mode": "upsert", "upsert_keys": ["id"]}, subject="a").write_mode
+    'upsert'
+
+    Raises:
+        UsageError: A value that a setting cannot have, an upsert or a merge without keys, settings of a merge without one, or a
+            replacement of columns that is no overwrite.
+    """
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged.update(layer)
+    mode = _choice(merged, "write_mode", defaults.write_mode, subject)
+    settings = WriteSettings(
+        write_mode=mode,
+        merge=_merge(merged, subject) if mode == "merge" else None,
+        sort_by=_names(merged, "sort_by", defaults.sort_by, subject),
+        upsert_keys=_names(merged, "upsert_keys", defaults.upsert_keys, subject),
+        partition_by=_names(merged, "partition_by", defaults.partition_by, subject),
+        schema_evolution=_choice(merged, "schema_evolution", defaults.schema_evolution, subject),
+        missing_columns=_choice(merged, "missing_columns", defaults.missing_columns, subject),
+        out_of_slice=_choice(merged, "out_of_slice", defaults.out_of_slice, subject),
+        shared=_choice(merged, "shared", defaults.shared, subject),
+        concurrent_appends=_choice(merged, "concurrent_appends", defaults.concurrent_appends, subject),
+    )
+    if settings.write_mode == "upsert" and not settings.upsert_keys:
+        raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
+    said = [key for key in _MERGE_KEYS if merged.get(key) is not None]
+    if said and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
+        raise UsageError(f"asset {subject} has {', '.join(said)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
+    if settings.schema_evolution == "replace" and mode != "overwrite":
+        raise UsageError(f"asset {subject}: schema_evolution 'replace' belongs to write_mode 'overwrite', not to {mode!r}", asset=subject)
+    return settings
+
+
+def refuse_replaced_columns(settings: WriteSettings, *, partitioned: bool, subject: str) -> None:
+    """Refuse to replace the columns of a partitioned asset: rows of other partitions would lose theirs.
+
+    Raises:
+        UsageError: The settings say so.
+    """
+    if partitioned and settings.schema_evolution == "replace":
+        raise UsageError(
+            f"asset {subject} is partitioned, so schema_evolution 'replace' would take columns from rows of other partitions: "
+            "use 'additive', or change the table with lake.table(...)",
+            asset=subject,
+        )
+
+
+def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
+    keys = _names(metadata, "merge_keys", (), subject)
+    if not keys:
+        raise UsageError(f"asset {subject} has write_mode 'merge' but no keys: set merge_keys to the columns that match", asset=subject)
+    condition = metadata.get("delete_when")
+    if condition is not None and (not isinstance(condition, str) or not condition.strip()):
+        raise UsageError(f"asset {subject}: delete_when must be SQL text over s.column, not {condition!r}", asset=subject)
+    by_source = _choice(metadata, "when_not_matched_by_source", "keep", subject)
+    settings = MergeSettings(
+        keys=keys,
+        when_matched=_choice(metadata, "when_matched", "update", subject),
+        when_not_matched=_choice(metadata, "when_not_matched", "insert", subject),
+        when_not_matched_by_source=by_source,
+        delete_when=condition,
+    )
+    idle = settings.when_matched == "ignore" and settings.when_not_matched == "ignore" and by_source == "keep"
+    if idle and condition is None:
+        raise UsageError(f"asset {subject}: the merge would change nothing, because all of its branches ignore or keep rows", asset=subject)
+    return settings
+
+
+def _choice(metadata: Mapping[str, Any], key: str, default: Any, subject: str) -> Any:
+    value, allowed = metadata.get(key, default), _CHOICES[key]
+    if value not in allowed:
+        raise UsageError(f"asset {subject}: {key} must be one of {', '.join(map(str, allowed))}, not {value!r}", asset=subject)
+    return value
+
+
+def _names(metadata: Mapping[str, Any], key: str, default: tuple[str, ...], subject: str) -> tuple[str, ...]:
+    return name_list(f"asset {subject}: {key}", metadata.get(key, default))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSettings:
+    """One input's metadata.
+
+    Attributes:
+        columns: Columns to load, None for all.
+        where: The input's own condition, None for none.
+        snapshot: Snapshot to read.
+        as_of: Time to read at: the last snapshot at or before it.
+        run_id: Run whose materialisation of the upstream asset is read, as it was.
+        changes: Load what changed instead of the rows: since what the asset's last materialisation read, or from the beginning.
+        production: Read production whatever the branch has.
+    """
+
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    snapshot: int | None = None
+    as_of: datetime | None = None
+    run_id: str | None = None
+    changes: ChangesFrom | None = None
+    production: bool = False
+
+    @property
+    def names_a_moment(self) -> bool:
+        """Whether the metadata says itself which snapshot is read."""
+        return self.snapshot is not None or self.as_of is not None or self.run_id is not None
+
+
+def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
+    """Read an input's metadata; keys that are not known are the caller's to refuse.
+
+    Raises:
+        UsageError: A value that cannot be, or two keys that name a moment.
+    """
+    moments = [key for key in _MOMENTS if metadata.get(key) is not None]
+    if len(moments) > 1:
+        raise UsageError(f"input {subject}: {' and '.join(moments)} each say which moment is read: leave all but one out", input=subject)
+    changes = metadata.get("ducklake/changes")
+    if changes is not None and changes not in get_args(ChangesFrom):
+        choices = " or ".join(map(repr, get_args(ChangesFrom)))
+        raise UsageError(f"input {subject}: metadata 'ducklake/changes' must be {choices}, not {changes!r}", input=subject)
+    return InputSettings(
+        columns=_columns(metadata, subject),
+        where=_typed(metadata, "ducklake/where", str, "SQL text", subject),
+        snapshot=_typed(metadata, "ducklake/snapshot", int, "a snapshot id", subject),
+        as_of=_time(metadata, subject),
+        run_id=_typed(metadata, "ducklake/run_id", str, "the id of a run", subject),
+        changes=changes,
+        production=bool(_typed(metadata, "ducklake/production", bool, "True or False", subject)),
+    )
+
+
+def _time(metadata: Mapping[str, Any], subject: str) -> datetime | None:
+    value = metadata.get("ducklake/as_of")
+    if value is None:
+        return None
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise UsageError(
+            f"input {subject}: metadata 'ducklake/as_of' must be a time with a zone, such as '2026-03-01T00:00:00+00:00', not {value!r}",
+            input=subject,
+        )
+    return found
+
+
+def _typed(metadata: Mapping[str, Any], key: str, kind: type, what: str, subject: str) -> Any:
+    value = metadata.get(key)
+    if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+        raise UsageError(f"input {subject}: metadata {key!r} must be {what}, not {value!r}", input=subject)
+    return value
+
+
+def _columns(metadata: Mapping[str, Any], subject: str) -> tuple[str, ...] | None:
+    columns = metadata.get("columns")
+    if columns is None:
+        return None
+    if not isinstance(columns, Sequence) or isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+        raise UsageError(f"input {subject}: metadata 'columns' must be a list of names, not {columns!r}", input=subject)
+    return tuple(columns)
+
+
+def refuse_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
+    """Refuse keys that another library's IO manager reads in place of one of these, and keys that differ from one by a slip.
+
+    Args:
+        metadata: Of an asset, a run's output or an input.
+        known: Keys that are read.
+        subject: What it is about, as in ``asset orders``.
+
+    Raises:
+        UsageError: There is one; the message says which key is meant.
+    """
+    for key, value in metadata.items():
+        if key in known or "/" in key:
+            continue
+        meant = _meant(key, value, known)
+        if meant:
+            raise UsageError(
+                f"{subject}: metadata key {key!r} is not read by DuckLakeIOManager: set {' and '.join(map(repr, meant))} instead, or, if "
+                f"it means something else, give it a name with a prefix, such as 'team/{key}'",
+                metadata=key,
+            )
+
+
+def _meant(key: str, value: object, known: Sequence[str]) -> Sequence[str]:
+    """Settings that a key means, none when it is a key of the user's own."""
+    same = [name for name in known if _letters(name.removeprefix(_PREFIX)) == _letters(key)]
+    if same:
+        return same
+    is_mode = key == "mode" and isinstance(value, str) and value in _MODES
+    elsewhere = ("write_mode",) if is_mode else _ELSEWHERE.get(key)
+    if elsewhere is not None:
+        return elsewhere if set(elsewhere) <= set(known) else ()
+    return get_close_matches(key.lower(), [name for name in known if len(name) >= _SHORTEST_NEAR], n=1, cutoff=_NEAR)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())

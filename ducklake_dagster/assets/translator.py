@@ -1,0 +1,377 @@
+"""Tables and views of a lake as plain values, and their translation to asset keys and specs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from ducklake_core import folded
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_dagster.assets.naming import TableAddress, name_list
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, PartitionField, Schema, Table, View
+
+
+_CRON: dict[TimeUnit, str] = {"hour": "0 * * * *", "day": "0 0 * * *", "month": "0 0 1 * *", "year": "0 0 1 1 *"}
+_FORMAT: dict[TimeUnit, str] = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d", "year": "%Y-%m-%d"}
+
+TimeUnit: TypeAlias = Literal["hour", "day", "month", "year"]
+# Finest first.
+_UNITS: tuple[TimeUnit, ...] = ("hour", "day", "month", "year")
+_MICROSECONDS = 86_400_000_000
+_NANOSECONDS = 1000 * _MICROSECONDS
+
+
+class DuckLakeTranslator:
+    """Turns a table or view of a lake into the parts of an asset's definition.
+
+    Each part has a method; a subclass overrides those that differ, or :meth:`get_asset_spec`, which puts them together. The keys of what
+    a view reads are asked for as well, so that they are the same on both sides of a dependency.
+
+    Example:
+
+        class Prefixed(DuckLakeTranslator):
+            def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
+                return super().get_asset_key(table).with_prefix("lake")
+
+    Args:
+        timezone: Time zone of partitions that :meth:`get_partitions_def` makes.
+        partitions: Whether tables whose layout follows a column of time become partitioned assets.
+
+    Raises:
+        UsageError: A time zone that there is not.
+
+    A subclass with a method whose name is nearly one of these is warned of.
+    """
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        known = [name for name in vars(DuckLakeTranslator) if name.startswith("get_")]
+        for name in vars(cls):
+            near = get_close_matches(name, known, n=1, cutoff=0.8)
+            if name not in known and name.startswith("get") and near:
+                warnings.warn(
+                    f"{cls.__name__}.{name} is not called by DuckLakeTranslator: did you mean {near[0]}? A helper's name may begin with _.",
+                    stacklevel=2,
+                )
+
+    def __init__(self, *, timezone: str = "UTC", partitions: bool = False) -> None:
+        if not isinstance(partitions, bool):
+            raise UsageError(f"partitions must be True or False, not {partitions!r}", parameter="partitions")
+        try:
+            ZoneInfo(timezone)
+        except (ValueError, TypeError, AttributeError, OSError, KeyError):
+            raise UsageError(f"timezone must be a name such as 'Europe/Berlin', not {timezone!r}", parameter="timezone") from None
+        self.timezone = timezone
+        self.partitions = partitions
+
+    def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
+        """``schema/table``, with a part for each schema of a path; the metadata tells :class:`DuckLakeIOManager` the table."""
+        from ducklake_core import split_path
+
+        return dg.AssetKey([*split_path(table.schema), table.name])
+
+    def get_description(self, table: LakeTable) -> str | None:
+        """The comment."""
+        return table.comment
+
+    def get_group_name(self, table: LakeTable) -> str | None:  # noqa: ARG002 - for those who override it
+        """The group; Dagster's default when None."""
+        return None
+
+    def get_kinds(self, table: LakeTable) -> set[str]:
+        """``ducklake``, and ``view`` for a view."""
+        return {"ducklake", "view"} if table.kind == "view" else {"ducklake"}
+
+    def get_tags(self, table: LakeTable) -> Mapping[str, str]:  # noqa: ARG002
+        """No tags."""
+        return {}
+
+    def get_owners(self, table: LakeTable) -> list[str]:  # noqa: ARG002
+        """Nobody."""
+        return []
+
+    def get_partitions_def(self, table: LakeTable) -> dg.PartitionsDefinition[str] | None:
+        """Time windows of the layout's unit from the earliest value on, the current window included; None unless ``partitions`` is on
+        and the layout follows a column of time that has values."""
+        column = table.time_column
+        if not self.partitions or column is None:
+            return None
+        return dg.TimeWindowPartitionsDefinition(
+            start=_start(column.first, column.unit),
+            fmt=_FORMAT[column.unit],
+            cron_schedule=_CRON[column.unit],
+            timezone=self.timezone,
+            end_offset=1,
+        )
+
+    def get_metadata(self, table: LakeTable) -> dict[str, Any]:
+        """The table's name, folder, columns and partition keys, and a view's query."""
+        columns = [
+            dg.TableColumn(
+                name=column.name,
+                type=column.type,
+                description=column.comment,
+                constraints=dg.TableColumnConstraints(nullable=column.nullable),
+            )
+            for column in table.columns
+        ]
+        layout = [f"partitioned by {', '.join(table.partition_by)}"] if table.partition_by else []
+        metadata: dict[str, Any] = {
+            "schema": table.schema,
+            "table": table.name,
+            "dagster/table_name": str(TableAddress(schema=table.schema, table=table.name)),
+            "dagster/storage_kind": "ducklake",
+        }
+        if table.uri is not None:
+            metadata["dagster/uri"] = table.uri
+        if columns:
+            metadata["dagster/column_schema"] = dg.TableSchema(columns=columns, constraints=dg.TableConstraints(other=layout))
+        if table.sql is not None:
+            metadata["ducklake/sql"] = dg.MetadataValue.md(f"```sql\n{table.sql}\n```")
+        if table.problem is not None:
+            metadata["ducklake/problem"] = table.problem
+        return metadata
+
+    def get_asset_spec(self, table: LakeTable, *, references: Mapping[str, LakeTable]) -> dg.AssetSpec:
+        """The whole definition.
+
+        Args:
+            table: A table or view.
+            references: What the lake's views name, by ``schema.name``.
+        """
+        partitions_def = self.get_partitions_def(table)
+        metadata = self.get_metadata(table)
+        if partitions_def is not None and table.time_column is not None:
+            metadata["partition_expr"] = table.time_column.name
+        return dg.AssetSpec(
+            key=self.get_asset_key(table),
+            deps=[self.get_asset_key(references[name]) for name in table.references if name in references],
+            description=self.get_description(table),
+            metadata=metadata,
+            group_name=self.get_group_name(table),
+            kinds=self.get_kinds(table),
+            tags=self.get_tags(table),
+            owners=self.get_owners(table),
+            partitions_def=partitions_def,
+            is_virtual=table.kind == "view",
+        )
+
+
+def _start(first: str, unit: TimeUnit) -> str:
+    if unit == "year":
+        return f"{first[:4]}-01-01"
+    if unit == "month":
+        return f"{first[:7]}-01"
+    return f"{first}-00:00" if unit == "hour" else first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeColumn:
+    """A column as the catalog has it.
+
+    Attributes:
+        type: DuckLake's name of the type.
+        comment: Its comment, None for none.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeColumn:
+    """The column of time that a table's layout follows.
+
+    Attributes:
+        name: Column.
+        unit: The finest unit among the partition keys of that column.
+        first: Day of the earliest value that the statistics know, ``2026-03-01``.
+    """
+
+    name: str
+    unit: TimeUnit
+    first: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeTable:
+    """A table or a view of a lake.
+
+    Attributes:
+        kind: ``table`` or ``view``.
+        comment: Its comment, None for none.
+        columns: Of a view, none when its query is not understood.
+        partition_by: Partition keys as a user writes them.
+        uri: Folder of its files, None for a view.
+        time_column: The column of time that the layout follows, None where it follows none, or no value is known.
+        references: Tables and views that a view reads, ``schema.name``.
+        sql: Query of a view.
+        problem: Why the references of a view are not known.
+    """
+
+    schema: str
+    name: str
+    kind: Literal["table", "view"] = "table"
+    comment: str | None = None
+    columns: tuple[LakeColumn, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    uri: str | None = None
+    time_column: TimeColumn | None = None
+    references: tuple[str, ...] = ()
+    sql: str | None = None
+    problem: str | None = None
+
+    @property
+    def qualified_name(self) -> str:
+        """``schema.name``, parts with dots double-quoted."""
+        from ducklake_core import join_name
+
+        return join_name(self.schema, self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as JSON knows it; :meth:`from_dict` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> LakeTable:
+        """The value that :meth:`to_dict` gave."""
+        time_column = fields.get("time_column")
+        return cls(
+            **{
+                **fields,
+                "columns": tuple(LakeColumn(**column) for column in fields.get("columns", ())),
+                "partition_by": tuple(fields.get("partition_by", ())),
+                "references": tuple(fields.get("references", ())),
+                "time_column": TimeColumn(**time_column) if time_column else None,
+            }
+        )
+
+
+def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude: str | Sequence[str] = ()) -> list[LakeTable]:
+    """The tables and views of a lake whose names fit, by name, all at one snapshot. No data file is opened.
+
+    Args:
+        lake: The lake.
+        include: Names or patterns of ``schema.name``, such as ``raw.*``; a pattern without a dot is about the schema ``main``, but for
+            ``*``, which is everything. Case does not matter.
+        exclude: Likewise, what to leave out.
+
+    Raises:
+        UsageError: A name without ``*``, ``?`` or ``[`` that neither a table nor a view has.
+    """
+    wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
+    state = lake.at(None)
+    names = {info.table: False for info in state.tables()} | {view.name: True for view in state.views()}
+    for pattern in wanted:
+        if not set("*?[") & set(pattern) and not any(_fits(name, (pattern,)) for name in names):
+            raise UsageError(f"include names {pattern}, which is neither a table nor a view of the lake", parameter="include")
+    _warn_of_idle("include", [pattern for pattern in wanted if pattern != "*"], names)
+    _warn_of_idle("exclude", unwanted, names)
+    chosen = sorted(name for name in names if _fits(name, wanted) and not _fits(name, unwanted))
+    return [_view(state.view(name)) if names[name] else _table(state.table(name)) for name in chosen]
+
+
+def _warn_of_idle(what: str, patterns: Sequence[str], names: Iterable[str]) -> None:
+    """Say which patterns fit nothing: a lake may get such tables later, so it is no error."""
+    idle = [pattern for pattern in patterns if not any(_fits(name, (pattern,)) for name in names)]
+    if idle:
+        warnings.warn(f"{what}: no table or view of the lake fits {', '.join(idle)}", stacklevel=3)
+
+
+def _patterns(what: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    from ducklake_core import DEFAULT_SCHEMA
+
+    found = name_list(what, value)
+    return tuple(folded(one if "." in one or one == "*" else f"{DEFAULT_SCHEMA}.{one}") for one in found)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(folded(name), pattern) for pattern in patterns)
+
+
+def _columns(schema: Schema, comments: dict[str, str]) -> tuple[LakeColumn, ...]:
+    return tuple(
+        LakeColumn(name=column.name, type=str(column.type), nullable=column.nullable, comment=comments.get(column.name))
+        for column in schema
+    )
+
+
+def _table(table: Table) -> LakeTable:
+    info = table.info()
+    return LakeTable(
+        schema=table.state.schema_name,
+        name=table.state.name,
+        comment=table.comment,
+        columns=_columns(table.schema, table.column_comments),
+        partition_by=info.partition_by,
+        uri=table.state.path,
+        time_column=_time_column(table),
+    )
+
+
+def _view(view: View) -> LakeTable:
+    schema: Schema | None = None
+    references: tuple[str, ...] = ()
+    problem = None
+    try:
+        references = view.references
+    except UnsupportedFeatureError as error:
+        problem = error.message
+    try:
+        schema = view.schema
+    except UnsupportedFeatureError as error:
+        problem = problem or error.message
+    return LakeTable(
+        schema=view.state.schema_name,
+        name=view.state.name,
+        kind="view",
+        comment=view.comment,
+        columns=_columns(schema, view.column_comments) if schema is not None else (),
+        references=references,
+        sql=view.sql,
+        problem=problem,
+    )
+
+
+def _time_column(table: Table) -> TimeColumn | None:
+    """The first column of time that the layout follows, with the finest of its units."""
+    keys = table.partition_spec.fields if table.partition_spec is not None else ()
+    found = [(key.column, unit) for key in keys for unit in [_unit(table.schema, key)] if unit is not None]
+    if not found:
+        return None
+    name = found[0][0]
+    unit = next(unit for unit in _UNITS if (name, unit) in found)
+    summary = table.column_summaries().get(name)
+    first = _day(summary.min_value, str(table.schema.column(name).type)) if summary is not None else None
+    return TimeColumn(name=name, unit=unit, first=first) if first is not None else None
+
+
+def _unit(schema: Schema, key: PartitionField) -> TimeUnit | None:
+    """The unit of time of a partition key; a day itself is one too."""
+    for unit in _UNITS:
+        if key.transform == unit:
+            return unit
+    return "day" if key.transform == "identity" and str(schema.column(key.column).type) == "date" else None
+
+
+def _day(bound: object, type_name: str) -> str | None:
+    """The day of a bound, which is a number of days, or of micro- or nanoseconds; None of infinite and very early ones."""
+    if not isinstance(bound, int):
+        return None
+    days = bound if type_name == "date" else bound // (_NANOSECONDS if type_name == "timestamp_ns" else _MICROSECONDS)
+    try:
+        return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
+    except OverflowError:
+        return None

@@ -1,0 +1,418 @@
+"""Checks on rows, columns, partitions and freshness, from the statistics of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import dagster as dg
+
+from ducklake_core import folded
+from ducklake_core.errors import UsageError
+from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, of_parts
+from ducklake_dagster.config.values import age_of, is_number, shown_age
+from ducklake_dagster.statistics.stored_partitions import Part
+from ducklake_dagster.statistics.touched_partitions import stored_form
+
+if TYPE_CHECKING:
+    from ducklake_core import Condition, Field
+
+
+BoundValue: TypeAlias = int | float | Decimal | str | date | datetime
+"""A bound of a column."""
+
+_MOST_MIXED = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCount(LakeCheck):
+    """Rows of each of the run's partitions, or of the whole table.
+
+    Attributes:
+        minimum: Fewest rows. Likewise ``maximum``.
+        whole_table: Whether it is about the whole table in a run of partitions too.
+    """
+
+    name: str = "row_count"
+    minimum: int | None = None
+    maximum: int | None = None
+    whole_table: bool = False
+
+    judges_changes: ClassVar[bool] = True
+
+    def refuse_nonsense(self) -> None:
+        """Refuse bounds below 0, or none, and bounds that no number is within."""
+        self.refuse_negative(minimum=self.minimum, maximum=self.maximum)
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise UsageError(f"RowCount: no number of rows is from {self.minimum} to {self.maximum}", parameter="minimum")
+
+    def text(self) -> str:
+        """What holds."""
+        what = "The table" if self.whole_table else "The table, or each of the run's partitions,"
+        if self.minimum is None or self.maximum is None:
+            return f"{what} has {f'at most {self.maximum}' if self.minimum is None else f'at least {self.minimum}'} rows."
+        return f"{what} has {self.minimum} to {self.maximum} rows."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare with the bounds."""
+        parts = [subject.stored.whole()] if self.whole_table else subject.parts()
+        faults, total = [], 0
+        for part in parts:
+            rows = part.row_count()
+            total += rows
+            if self.minimum is not None and rows < self.minimum:
+                faults.append(labelled(part, f"a row count of {rows} is less than {self.minimum}"))
+            elif self.maximum is not None and rows > self.maximum:
+                faults.append(labelled(part, f"a row count of {rows} is more than {self.maximum}"))
+        return judged(faults, f"{total} rows{of_parts(parts)}", {_rows_key(parts): total})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCountChange(LakeCheck):
+    """Rows of each of the run's partitions, or of the whole table, against those before the last commit that changed rows of it.
+
+    Attributes:
+        max_drop: Largest fraction of rows that may disappear in one commit, 0.3 for 30 %; None for any.
+        max_growth: Largest growth in one commit as a fraction of the rows before; None for any.
+        min_rows: Fewest rows that the whole table must have besides.
+    """
+
+    name: str = "row_count_change"
+    max_drop: float | None = None
+    max_growth: float | None = None
+    min_rows: int | None = None
+
+    judges_changes: ClassVar[bool] = True
+
+    def refuse_nonsense(self) -> None:
+        """Refuse bounds below 0, or none."""
+        self.refuse_negative(max_drop=self.max_drop, max_growth=self.max_growth, min_rows=self.min_rows)
+        self.refuse_above_all(max_drop=self.max_drop)
+
+    def text(self) -> str:
+        """What holds."""
+        return "Rows of the table, or of each of the run's partitions, are about as many as before the last commit that changed rows."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare with the state before."""
+        parts = subject.parts()
+        least = subject.stored.whole().row_count() if self.min_rows is not None else 0
+        faults = [f"a row count of {least} is less than {self.min_rows}"] if self.min_rows is not None and least < self.min_rows else []
+        total, total_before, oldest = 0, 0, None
+        for part in parts:
+            rows, found = part.row_count(), part.rows_before()
+            snapshot_id, before = found or (None, 0)
+            total, total_before = total + rows, total_before + before
+            oldest = snapshot_id if oldest is None or (snapshot_id is not None and snapshot_id < oldest) else oldest
+            if (fault := self._fault(rows, before)) is not None:
+                faults.append(labelled(part, fault))
+        metadata = {_rows_key(parts): total, "ducklake/rows_before": total_before}
+        if oldest is not None:
+            metadata["ducklake/compared_with_snapshot"] = oldest
+        return judged(faults, f"{total} rows{of_parts(parts)}, {total_before or 'none known'} before", metadata)
+
+    def _fault(self, rows: int, before: int) -> str | None:
+        change = (rows - before) / before if before else 0.0
+        if self.max_drop is not None and -change > self.max_drop:
+            return f"{-change:.1%} of the rows disappeared, more than {self.max_drop:.1%}"
+        if self.max_growth is not None and change > self.max_growth:
+            return f"the rows grew by {change:.1%}, more than {self.max_growth:.1%}"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullFraction(LakeCheck):
+    """NULLs of columns in each of the run's partitions, or in the whole table.
+
+    Rows that a delete hides in a file that stays still count, as in the catalog's own statistics. A column that no statistics tell about
+    fails the check, because nothing is known about it.
+
+    Attributes:
+        limits: Largest fraction of NULLs by column name, 0.0 for none at all.
+    """
+
+    name: str = "null_fraction"
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    limits: Mapping[str, float]
+
+    judges_changes: ClassVar[bool] = True
+
+    def refuse_nonsense(self) -> None:
+        """Refuse fractions that are none, and no columns."""
+        limits = _mapping(self.limits)
+        if not limits or not all(is_number(limit) and 0 <= limit <= 1 for limit in limits.values()):
+            raise UsageError(f"NullFraction: limits must map column names to fractions from 0 to 1, not {self.limits!r}")
+
+    def text(self) -> str:
+        """What holds."""
+        return f"Fractions of NULLs of {', '.join(self.limits)} are within bounds, by the statistics of the table's files."
+
+    def columns(self) -> Iterable[str]:
+        """The columns."""
+        return self.limits
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Add up NULLs."""
+        faults: list[str] = []
+        metadata: dict[str, Any] = {}
+        parts = subject.parts()
+        for column, limit in self.limits.items():
+            worst = 0.0
+            for part in parts:
+                fraction = _null_fraction(part, column)
+                if isinstance(fraction, str):
+                    faults.append(labelled(part, fraction))
+                    continue
+                worst = max(worst, fraction)
+                if fraction > limit:
+                    faults.append(labelled(part, f"{fraction:.2%} of {column!r} is NULL, more than {limit:.2%}"))
+            metadata[f"null_fraction/{column}"] = worst
+        return judged(list(dict.fromkeys(faults)), f"NULLs of {', '.join(self.limits)} are within bounds", metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnBounds(LakeCheck):
+    """Values of columns lie between bounds, in the run's partitions or in the whole table; NULL is no value.
+
+    The bounds of files prove it without a look at them; the rows of those files whose bounds do not are counted.
+
+    Attributes:
+        bounds: Least and greatest value by column name, both included; None for no bound on that side.
+    """
+
+    name: str = "bounds"
+    bounds: Mapping[str, tuple[BoundValue | None, BoundValue | None]]
+
+    judges_changes: ClassVar[bool] = True
+
+    def refuse_nonsense(self) -> None:
+        """Refuse bounds that are none."""
+        bounds = _mapping(self.bounds)
+        if not bounds or any(not _is_pair(pair) for pair in bounds.values()):
+            raise UsageError(f"ColumnBounds: bounds must map column names to (least, greatest), not {self.bounds!r}")
+
+    def text(self) -> str:
+        """What holds."""
+        spans = (f"{column} in {_shown(low)} to {_shown(high)}" for column, (low, high) in self.bounds.items())
+        return f"Values lie between bounds: {'; '.join(spans)}."
+
+    def columns(self) -> Iterable[str]:
+        """The columns."""
+        return self.bounds
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Look at bounds of files, then at rows where these do not tell."""
+        faults: list[str] = []
+        metadata: dict[str, Any] = {}
+        for column, (low, high) in self.bounds.items():
+            outside = sum(_outside(part, column, low, high) for part in subject.parts())
+            metadata[f"outside/{column}"] = outside
+            if outside:
+                faults.append(f"{outside} values of {column!r} are outside of {_shown(low)} to {_shown(high)}")
+        return judged(faults, f"values of {', '.join(self.bounds)} are within bounds", metadata)
+
+
+def _mapping(value: object) -> Mapping[Any, Any]:
+    """The value, or nothing in place of one that is no mapping."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_pair(value: object) -> bool:
+    """Whether it is a least and a greatest value, one of which may be missing, and none of which is NaN."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        return False
+    least, greatest = value
+    if type(least) is type(greatest) and least is not None and least > greatest:
+        return False
+    return any(bound is not None for bound in value) and all(bound == bound for bound in value)  # noqa: PLR0124 - NaN differs from itself
+
+
+def _shown(bound: BoundValue | None) -> str:
+    return "..." if bound is None else str(bound)
+
+
+def _rows_key(parts: list[Part]) -> str:
+    return "dagster/row_count" if all(part.keys is None for part in parts) else "dagster/partition_row_count"
+
+
+def _column(part: Part, name: str) -> tuple[int, Field]:
+    """The place of a column in the statistics, and the column.
+
+    Raises:
+        UsageError: There is none, or it has no statistics of its own.
+    """
+    statistics = part.stored.statistics
+    found = statistics.schema.find(name)
+    if found is None:
+        raise UsageError(f"there is no column {name!r}", column=name)
+    if not found.is_leaf:
+        raise UsageError(f"column {name!r} has no statistics of its own", column=name)
+    return statistics.column_names.index(found.name), found
+
+
+def _null_fraction(part: Part, name: str) -> float | str:
+    """The fraction, or why there is none."""
+    from ducklake_core import col
+
+    try:
+        place, column = _column(part, name)
+    except UsageError as error:
+        return error.message
+    if part.is_mixed:
+        rows = part.count()
+        return part.count(col(column.name).is_null()) / rows if rows else 0.0
+    visible = part.visible()
+    rows, counts = sum(one.row_count for one in visible), [one.null_counts[place] for one in visible]
+    if None in counts:
+        return f"the files have no statistics of {name!r}"
+    return sum(count for count in counts if count is not None) / rows if rows else 0.0
+
+
+def _outside(part: Part, name: str, low: BoundValue | None, high: BoundValue | None) -> int:
+    """Values of a column outside of bounds."""
+    from ducklake_core import AnyOf, col
+
+    place, column = _column(part, name)
+    least, greatest = (None if bound is None else stored_form(bound, str(column.type)) for bound in (low, high))
+    try:
+        if not part.is_mixed and all(_proves(one.ranges[place], least, greatest) for one in part.visible()):
+            return 0
+    except TypeError:
+        raise UsageError(f"column {column.name!r} is {column.type} and cannot be compared with {low!r} to {high!r}", column=name) from None
+    sides: list[Condition] = [col(column.name) < low] if low is not None else []
+    sides += [col(column.name) > high] if high is not None else []
+    return part.count(AnyOf(conditions=tuple(sides)))
+
+
+def _proves(found: Any, least: Any, greatest: Any) -> bool:
+    """Whether all values of a range are between the bounds."""
+    if not found.has_values:
+        return True
+    above = least is None or (found.low is not None and found.low >= least)
+    return above and (greatest is None or (found.high is not None and found.high <= greatest))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freshness(LakeCheck):
+    """Somebody changed rows of the run's partitions, or of the table, not long ago.
+
+    Attributes:
+        max_age: Longest time since, a timedelta or a text such as ``"26 hours"``.
+    """
+
+    name: str = "freshness"
+    max_age: timedelta | str
+
+    def refuse_nonsense(self) -> None:
+        """Refuse a text that is no time."""
+        self.refuse_negative(max_age=age_of(self.max_age).total_seconds())
+
+    def text(self) -> str:
+        """What holds."""
+        return f"Somebody changed rows of the table in the last {shown_age(age_of(self.max_age))}."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare the last commit that changed rows with the catalog's clock."""
+        state, most = subject.state, age_of(self.max_age)
+        changes = [change for part in subject.parts() if (change := part.last_change()) is not None]
+        if not changes:
+            oldest = state.snapshots[0].time
+            known = f"no snapshot since {oldest.isoformat(timespec='seconds')} changed rows"
+            # Snapshots of before were expired: the rows are at least as old as the oldest one.
+            passed = state.now - oldest <= most
+            return Verdict(passed=passed, description=f"{known}, and earlier ones were expired or there were none")
+        last = min(changes, key=lambda change: change.id)
+        age = state.now - last.time
+        facts = {
+            "ducklake/last_row_change": dg.MetadataValue.timestamp(last.time),
+            "ducklake/age_hours": round(age / timedelta(hours=1), 3),
+        }
+        return Verdict(passed=age <= most, description=f"rows were last changed {shown_age(age)} ago", metadata=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletePartitions(LakeCheck):
+    """Partitions of the definition have rows; always about the whole table. An unpartitioned asset passes.
+
+    Attributes:
+        max_missing: Most partitions without rows.
+        allowed: Partitions that may be without rows, such as holidays.
+    """
+
+    name: str = "partitions"
+    max_missing: int = 0
+    allowed: tuple[str, ...] = ()
+
+    def refuse_nonsense(self) -> None:
+        """Refuse a negative number."""
+        self.refuse_negative(max_missing=self.max_missing)
+
+    def text(self) -> str:
+        """What holds."""
+        return "Every partition has rows." if not self.max_missing else f"At most {self.max_missing} partitions have no rows."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Look for partitions that no file and no inlined row belongs to."""
+        if subject.table.partitions_def is None:
+            return Verdict(passed=True, description="the asset has no partitions")
+        stored, allowed = subject.stored, set(self.allowed)
+        present = set(stored.keys_with_rows())
+        absent = [key for key in stored.all_keys() if key not in present and key not in allowed]
+        parts = [stored.part(key) for key in absent]
+        unsure = [part for part in parts if part.is_mixed]
+        missing = [part.label for part in parts if not part.is_mixed]
+        if len(unsure) <= _MOST_MIXED:
+            missing += [part.label for part in unsure if part.row_count() == 0]
+            unsure = []
+        facts: dict[str, Any] = {"ducklake/missing_partitions": len(missing)}
+        if unsure:
+            facts["ducklake/partitions_not_told_apart"] = len(unsure)
+        if len(missing) > self.max_missing:
+            return judged([f"partition {key} has no rows" for key in sorted(missing)], "", facts)
+        told = f"; files of several partitions may have rows of {len(unsure)} more" if unsure else ""
+        return Verdict(passed=True, description=f"{len(missing)} partitions have no rows{told}", metadata=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnContract(LakeCheck):
+    """The table has the columns that somebody relies on, with their types.
+
+    Attributes:
+        types: DuckLake types by column name, such as ``{"id": "int64"}``; for None those of ``dagster/column_schema`` in the
+            asset's metadata.
+        exactly: Whether other columns are refused.
+    """
+
+    name: str = "columns"
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    types: Mapping[str, str] | None = None
+    exactly: bool = False
+
+    def text(self) -> str:
+        """What holds."""
+        return f"The table has the declared columns{' and no others' if self.exactly else ''}."
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Compare the table's columns with the declared ones."""
+        from ducklake_core import data_type_of
+
+        declared = self.types
+        if declared is None:
+            schema = subject.table.declared
+            if schema is None:
+                raise UsageError("the asset's metadata declares no columns: set dagster/column_schema, or types= of ColumnContract")
+            declared = {column.name: column.type for column in schema.columns}
+        found, faults = subject.stored.statistics.schema, []
+        for name, wanted in declared.items():
+            column = found.find(name)
+            if column is None:
+                faults.append(f"there is no column {name!r}")
+            elif (expected := str(data_type_of(wanted))) != str(column.type):
+                faults.append(f"column {column.name!r} is {column.type}, not {expected}")
+        if self.exactly:
+            known = {folded(name) for name in declared}
+            faults += [f"column {name!r} is not declared" for name in found.names if folded(name) not in known]
+        return judged(faults, f"the table has the {len(declared)} declared columns", {"ducklake/columns": len(found.names)})

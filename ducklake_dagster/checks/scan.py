@@ -1,0 +1,291 @@
+"""Checks that read rows of the partitions of a run, of a few partitions at a time, or of the whole table."""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import dagster as dg
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.naming import name_list
+from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged
+from ducklake_dagster.config.values import refuse_no_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from ducklake_core import Scan, Table
+    from ducklake_dagster.statistics.stored_partitions import Part
+
+
+_MOST_EXAMPLES = 5
+_MOST_IN_TEXT = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ScanCheck(LakeCheck):
+    """Reads rows: in this process up to ``max_rows``, with Spark any number.
+
+    Attributes:
+        sample: Outside of runs of partitions look at so many partitions that have rows, others for every snapshot; all rows for None.
+        max_rows: Most rows that are read in this process. With more of them the check does not pass, and says what to do.
+    """
+
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    sample: int | None = None
+    max_rows: int = 5_000_000
+
+    reads_rows: ClassVar[bool] = True
+
+    def refuse_nonsense(self) -> None:
+        """Refuse numbers that make no sense."""
+        self.refuse_negative(max_rows=self.max_rows)
+        if self.sample is not None and self.sample < 1:
+            raise UsageError(f"{type(self).__name__}: sample is a number of partitions, 1 at least, not {self.sample}", parameter="sample")
+
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Count rows that should not be, and show some."""
+        keys = self._keys(subject)
+        part = subject.stored.whole() if keys is None else subject.stored.together(keys)
+        rows = part.row_count() if keys is None or not part.is_mixed else part.count()
+        facts: dict[str, Any] = {"ducklake/rows_checked": rows}
+        if subject.keys is None and keys is not None:
+            facts["ducklake/partitions_checked"] = dg.MetadataValue.json(list(keys))
+        if subject.session is None and rows > self.max_rows:
+            advice = "run it for partitions, set sample=, or give build_lake_checks a spark_key"
+            fault = f"a row count of {rows} is more than max_rows={self.max_rows}, which are read in this process: {advice}"
+            return Verdict(passed=False, description=fault, metadata=facts)
+        with _explained(self):
+            count, examples = self._wrong(subject, part)
+        facts["ducklake/rows_wrong"] = count
+        if examples:
+            facts["ducklake/examples"] = dg.MetadataValue.json([_shown_row(row) for row in examples])
+        return judged([f"{count} {self.fault()}"] if count else [], f"{rows} rows were looked at", facts)
+
+    def _keys(self, subject: Subject) -> Sequence[str] | None:
+        if subject.keys is not None or self.sample is None:
+            return subject.keys
+        if subject.table.partitions_def is None:
+            raise UsageError("sample= is a number of partitions, and the asset has none", parameter="sample")
+        present = sorted(subject.stored.keys_with_rows())
+        # The same for one snapshot, so that a failure can be looked into.
+        return sorted(random.Random(subject.state.snapshot_id).sample(present, min(self.sample, len(present))))  # noqa: S311 - no secret
+
+    @abstractmethod
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+        """How many rows are wrong, and a few of them."""
+
+    @abstractmethod
+    def fault(self) -> str:
+        """What is wrong with such rows, after their number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniqueKey(_ScanCheck):
+    """No two rows have the same values in the key columns. Rows with NULL in one of them are left out, as in SQL.
+
+    Attributes:
+        key: Column or columns.
+    """
+
+    name: str = "unique_key"
+    key: str | Sequence[str]
+
+    def refuse_nonsense(self) -> None:
+        """Refuse a key without columns."""
+        super().refuse_nonsense()
+        if not name_list("UniqueKey: key", self.key):
+            raise UsageError("UniqueKey: key names no column", parameter="key")
+
+    def text(self) -> str:
+        """What holds."""
+        return f"No two rows have the same {', '.join(name_list('key', self.key))}."
+
+    def fault(self) -> str:
+        """What is wrong."""
+        return f"values of {', '.join(name_list('key', self.key))} occur more than once"
+
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+        """Group rows by key."""
+        scan = _scan(part, name_list("key", self.key))
+        if subject.session is not None:
+            frame = scan.to_spark(subject.session())
+            keys = _places(frame.columns)
+            counted = _without_nulls(frame.toDF(*keys)).groupBy(*keys).count().filter("count > 1")
+            return _of_spark(counted.select(*keys).toDF(*frame.columns), frame.columns)
+        import pyarrow.compute as pc
+
+        rows = _in_memory(scan).drop_null()
+        keys = _places(rows.column_names)
+        counted = rows.rename_columns(keys).group_by(keys).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted.column("count_all"), 1)).select(keys).rename_columns(rows.column_names)
+        return twice.num_rows, twice.slice(0, _MOST_EXAMPLES).to_pylist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference(_ScanCheck):
+    """Values of columns occur in columns of another table. Rows with NULL in one of them are left out, as in SQL.
+
+    Attributes:
+        key: Column or columns of the asset's table.
+        table: The other table, ``table`` or ``schema.table``, which is read as a whole, in these columns.
+        other_key: Its columns, in the order of ``key``; of the same names for None.
+    """
+
+    name: str = "reference"
+    key: str | Sequence[str]
+    table: str
+    other_key: str | Sequence[str] | None = None
+
+    def refuse_nonsense(self) -> None:
+        """Refuse keys that do not fit together."""
+        super().refuse_nonsense()
+        refuse_no_text("Reference: table", self.table)
+        mine, others = self._keys_of_both()
+        if not mine or len(mine) != len(others):
+            raise UsageError(
+                f"Reference: key and other_key must name the same number of columns, not {mine} and {others}", parameter="other_key"
+            )
+
+    def text(self) -> str:
+        """What holds."""
+        mine, others = self._keys_of_both()
+        return f"Every {', '.join(mine)} is a {', '.join(others)} of {self.table}."
+
+    def fault(self) -> str:
+        """What is wrong."""
+        return f"rows have a {', '.join(name_list('key', self.key))} that {self.table} lacks"
+
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+        """Look for rows without a partner."""
+        mine, others = self._keys_of_both()
+        opened = subject.other_table(self.table)
+        _refuse_texts_beside_others(part.stored.opened, mine, opened, others)
+        other, scan = opened.scan(list(others)), _scan(part, mine)
+        if subject.session is not None:
+            session = subject.session()
+            frame = _without_nulls(scan.to_spark(session))
+            names = _places(others)
+            partner = _without_nulls(other.to_spark(session).toDF(*names)).distinct()
+            matched = [frame[_ticked(name)] == partner[theirs] for name, theirs in zip(frame.columns, names, strict=True)]
+            return _of_spark(frame.join(partner, matched, "left_anti"), frame.columns)
+        if (total := other.count()) > self.max_rows:
+            raise UsageError(f"{self.table} has {total} rows, more than max_rows={self.max_rows}: give build_lake_checks a spark_key")
+        rows, partner = _in_memory(scan).drop_null(), _in_memory(other).drop_null()
+        partner = partner.rename_columns(rows.column_names).cast(rows.schema).group_by(rows.column_names).aggregate([])
+        lonely = rows.join(partner, rows.column_names, join_type="left anti")
+        return lonely.num_rows, lonely.slice(0, _MOST_EXAMPLES).to_pylist()
+
+    def _keys_of_both(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        mine = tuple(name_list("Reference: key", self.key))
+        return mine, mine if self.other_key is None else tuple(name_list("Reference: other_key", self.other_key))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCondition(_ScanCheck):
+    """A condition holds for every row, or for all but a few; where it is NULL it counts as held, as in a SQL CHECK.
+
+    Files whose statistics prove it are not read.
+
+    Attributes:
+        holds: SQL in DuckDB's dialect, such as ``"delivered >= ordered"``.
+        max_rows_wrong: Most rows for which it may be false.
+    """
+
+    name: str = "condition"
+    holds: str
+    max_rows_wrong: int = 0
+
+    def refuse_nonsense(self) -> None:
+        """Refuse a negative number, and no condition."""
+        super().refuse_nonsense()
+        self.refuse_negative(max_rows_wrong=self.max_rows_wrong)
+        refuse_no_text("RowCondition: holds", self.holds)
+
+    def text(self) -> str:
+        """What holds."""
+        return f"Every row satisfies: {self.holds}."
+
+    def fault(self) -> str:
+        """What is wrong."""
+        return f"rows do not satisfy: {self.holds}"
+
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+        """Count rows for which it is false."""
+        scan = _scan(part, None, f"NOT ({self.holds})")
+        if subject.session is not None:
+            frame = scan.to_spark(subject.session())
+            count, examples = _of_spark(frame, frame.columns)
+        else:
+            count = scan.count()
+            examples = scan.head(_MOST_EXAMPLES).to_pylist() if count else []
+        return (count, examples) if count > self.max_rows_wrong else (0, [])
+
+
+def _shown_row(row: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value)[:_MOST_IN_TEXT] for name, value in row.items()}
+
+
+def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -> Scan:
+    from ducklake_core import AllOf
+
+    conditions = tuple(one for one in (part.condition(), where) if one is not None)
+    return part.stored.opened.scan(None if columns is None else list(columns), AllOf(conditions=conditions) if conditions else None)
+
+
+def _refuse_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
+    """Refuse a comparison of texts with other values, of which every engine makes something else.
+
+    Raises:
+        UsageError: There is one.
+    """
+    for mine, theirs in zip(columns, others, strict=True):
+        found, beside = table.schema.find(mine), other.schema.find(theirs)
+        types = [str(column.type) for column in (found, beside) if column is not None]
+        if len(types) == 2 and types.count("varchar") == 1:
+            raise UsageError(f"{mine} is {types[0]} and {theirs} of {other.name} is {types[1]}: texts are compared with texts alone")
+
+
+def _in_memory(scan: Scan) -> pa.Table:
+    found: pa.Table = scan.to_arrow()
+    return found
+
+
+def _places(columns: Sequence[str]) -> list[str]:
+    """Names for columns while an engine counts, which no column of its own can have."""
+    return [f"key_{place}" for place in range(len(columns))]
+
+
+@contextmanager
+def _explained(check: LakeCheck) -> Iterator[None]:
+    """Say which check an engine cannot make of these columns, instead of ending the step of all checks."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+    except Exception as error:
+        if not any(kind.__name__ == "AnalysisException" and kind.__module__.startswith("pyspark.") for kind in type(error).__mro__):
+            raise
+        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+
+
+def _without_nulls(frame: DataFrame) -> DataFrame:
+    """Rows without NULL in a column; ``na.drop`` would leave out NaN too."""
+    return frame.filter(" AND ".join(f"{_ticked(name)} IS NOT NULL" for name in frame.columns))
+
+
+def _of_spark(frame: Any, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
+    count = int(frame.count())
+    return count, [row.asDict() for row in frame.select(*map(_ticked, columns)).limit(_MOST_EXAMPLES).collect()] if count else []
+
+
+def _ticked(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,155 @@
+"""A sensor that evaluates checks without runs and reports their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.checks.base import LakeCheck
+from ducklake_dagster.checks.builders import Assets, Judge, read_lake, refuse_names
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
+
+
+_CURSOR_VERSION = 1
+# Of more partitions than this that changed at once, the whole table is judged.
+_MOST_PARTITIONS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cursor:
+    """What was reported.
+
+    Attributes:
+        snapshot: The newest snapshot that was looked at.
+        passed: Verdicts by asset and check.
+    """
+
+    snapshot: int = -1
+    passed: Mapping[str, bool] = field(default_factory=dict)
+
+    def text(self) -> str:
+        return json.dumps({"v": _CURSOR_VERSION, "snapshot": self.snapshot, "passed": self.passed})
+
+    @classmethod
+    def parse(cls, text: str | None) -> _Cursor:
+        """An empty one for none, or for one of another version of this library."""
+        try:
+            fields = json.loads(text or "null")
+            if fields["v"] != _CURSOR_VERSION:
+                return cls()
+            return cls(snapshot=int(fields["snapshot"]), passed={str(key): bool(value) for key, value in fields["passed"].items()})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return cls()
+
+
+def build_check_sensor(
+    *,
+    assets: Assets,
+    checks: Sequence[LakeCheck],
+    name: str = "ducklake_checks",
+    lake_key: str = "lake",
+    schema: str | None = None,
+    minimum_interval_seconds: int = 300,
+) -> dg.SensorDefinition:
+    """Build a sensor that makes checks of :func:`build_lake_checks` without a run, whoever changed the tables.
+
+    A check is reported when rows of its table changed since the last evaluation, and when its verdict changed otherwise, as that of
+    :class:`Freshness` does with time. Rows of partitioned assets are judged by the partitions that changed. Give the same ``checks`` to
+    :func:`build_lake_checks`, so that Dagster knows them. The number of catalog statements depends on neither assets nor checks, but
+    where files hold rows of several partitions. Ships stopped.
+
+    Args:
+        assets: Assets that are DuckLake tables.
+        checks: What is checked of each of them; kinds that read rows are refused.
+        name: Name of the sensor.
+        lake_key: Resource key of the :class:`DuckLakeResource`.
+        schema: The IO manager's ``schema``.
+        minimum_interval_seconds: Seconds between evaluations.
+
+    Raises:
+        UsageError: No assets, no checks, two of one name, or one that reads rows.
+    """
+    tables = asset_tables(assets, schema)
+    refuse_names(checks)
+    reading = [check.name for check in checks if check.reads_rows]
+    if reading:
+        raise UsageError(
+            f"sensor {name} cannot make checks that read rows: {', '.join(reading)}; leave them to runs", checks=tuple(reading)
+        )
+    if not tables:
+        raise UsageError(f"sensor {name} has no assets to check")
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=minimum_interval_seconds,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        required_resource_keys={lake_key},
+        description="Checks DuckLake tables by the statistics of their catalog whenever somebody changed them.",
+    )
+    def check_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, checks)
+
+    return check_tables
+
+
+def _evaluate(
+    context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], checks: Sequence[LakeCheck]
+) -> dg.SensorResult:
+    cursor = _Cursor.parse(context.cursor)
+    state = read_lake(lake, tables, checks)
+    judge = Judge(state, context.instance)
+    passed = dict(cursor.passed)
+    events = [event for table in tables for event in _evaluations(judge, table, checks, cursor.snapshot, passed)]
+    failed = sum(not event.passed for event in events)
+    return dg.SensorResult(
+        asset_events=events,
+        cursor=_Cursor(snapshot=state.snapshot_id, passed=passed).text(),
+        skip_reason=f"reported {len(events)} checks, {failed} of which failed, at snapshot {state.snapshot_id}",
+    )
+
+
+def _evaluations(
+    judge: Judge, table: AssetTable, checks: Sequence[LakeCheck], since: int, passed: dict[str, bool]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """What is to be reported of a table; verdicts are noted in ``passed``."""
+    changed, keys = _is_changed(judge, table, since), _changed_partitions(judge, table, since)
+    for check in checks:
+        own = f"{table.key.to_user_string()}:{check.name}"
+        known = passed.get(own)
+        if check.judges_changes and known is not None and not changed:
+            # What failed has not passed because nothing happened to these rows since.
+            continue
+        found = judge.verdict(table, check, keys if check.judges_changes else None)
+        if changed or known != found.passed:
+            yield dg.AssetCheckEvaluation(
+                asset_key=table.key,
+                check_name=check.name,
+                passed=found.passed,
+                metadata=found.metadata,
+                description=found.description,
+                severity=check.severity,
+                blocking=check.blocking,
+            )
+        passed[own] = found.passed
+
+
+def _is_changed(judge: Judge, table: AssetTable, since: int) -> bool:
+    stored = judge.stored(table)
+    change = stored.whole().last_change() if stored is not None else None
+    return change is not None and change.id > since
+
+
+def _changed_partitions(judge: Judge, table: AssetTable, since: int) -> Sequence[str] | None:
+    stored = judge.stored(table)
+    if stored is None or table.partitions_def is None:
+        return None
+    changed = stored.keys_changed_since(since)
+    return changed if 0 < len(changed) <= _MOST_PARTITIONS else None

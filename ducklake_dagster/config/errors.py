@@ -1,0 +1,80 @@
+"""Translate errors for Dagster: the first line states what to do, and permanent errors are not retried."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+import dagster as dg
+
+from ducklake_core.errors import CommitOutcomeUnknownError, CorruptFileError, DuckLakeError, StorageError
+
+Kind: TypeAlias = Literal["table", "asset"]
+SITE = "DUCKLAKE_DOCUMENTATION"
+"""Variable of the environment with the address of the documentation, such as a site that ``make docs`` has built."""
+
+
+@contextmanager
+def shown_failures(about: str, kind: Kind = "table") -> Iterator[None]:
+    """Turn every error of the block into a failure of Dagster, whose description is the first line that the page of the run shows.
+
+    A retry policy repeats the step unless the error would come again. Failures and requests to retry that the block raises itself leave
+    it as they are.
+
+    Args:
+        about: The table that the block is about, or the asset where the table is not known yet; an error that names neither says it.
+        kind: Which of them it is.
+
+    Raises:
+        dg.Failure: Its cause is the error; its metadata contains table or asset, snapshot and error code.
+    """
+    try:
+        yield
+    except (dg.Failure, dg.RetryRequested, dg.DagsterError):
+        raise
+    except DuckLakeError as error:
+        raise _failure(error, about, kind) from error
+    except Exception as error:
+        # A frame that is computed while it is written fails here with the error of the asset's own code.
+        lines = str(error).strip().splitlines() or [""]
+        metadata = {kind: dg.MetadataValue.text(about), "error_type": dg.MetadataValue.text(type(error).__name__)}
+        raise dg.Failure(description=f"{kind} {about}: {type(error).__name__}: {lines[0]}", metadata=metadata) from error
+
+
+def may_pass(error: DuckLakeError) -> bool:
+    """Return whether trying again may help: the store may be back, and a commit without an answer is found by its id."""
+    if error.retriable or isinstance(error, CommitOutcomeUnknownError):
+        return True
+    return isinstance(error, StorageError) and not isinstance(error, CorruptFileError) and not error.details.get("permanent")
+
+
+def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
+    if error.details.get("table"):
+        about, kind = str(error.details["table"]), "table"
+    named = re.search(rf"(?<![\w.]){re.escape(about)}(?!\w|\.\w)", error.message)
+    metadata: dict[str, dg.MetadataValue] = {
+        kind: dg.MetadataValue.text(about),
+        "error_code": dg.MetadataValue.text(error.code),
+        "documentation": documentation("dagster/troubleshooting.md"),
+    }
+    for name in ("sqlstate", "mysql_error", "store_error"):
+        if error.details.get(name):
+            metadata[name] = dg.MetadataValue.text(str(error.details[name]))
+    snapshot = error.details.get("snapshot_id")
+    if isinstance(snapshot, int):
+        metadata["snapshot"] = dg.MetadataValue.int(snapshot)
+    text = str(error) if named else f"{kind} {about}: {error}"
+    return dg.Failure(description=text, metadata=metadata, allow_retries=may_pass(error))
+
+
+def documentation(page: str) -> dg.MetadataValue:
+    """A page of the documentation: a link where the environment says where the site is, otherwise the page's path in the sources.
+
+    Args:
+        page: Path of the page below ``docs/``.
+    """
+    site = os.environ.get(SITE, "").strip().rstrip("/")
+    return dg.MetadataValue.url(f"{site}/{page.removesuffix('.md')}.html") if site else dg.MetadataValue.text(f"docs/{page}")

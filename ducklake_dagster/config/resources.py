@@ -1,0 +1,595 @@
+"""The resource of one lake: where its catalog and its files are, and how to reach them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, CatalogVersionError, DuckLakeError, NotALakeError, UsageError
+from ducklake_dagster.config.catalogs import (
+    AddressCatalog,
+    Catalog,
+    DuckDBCatalog,
+    MySQLCatalog,
+    PostgresCatalog,
+    SqliteCatalog,
+    catalog_of,
+)
+from ducklake_dagster.config.values import SECRET, SecretiveConfig, hide_in_text, refuse_unknown_fields, reveal, revealed
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
+
+
+_MOST = 32
+_LOCK = threading.Lock()
+_OPEN: OrderedDict[str, DuckLake] = OrderedDict()
+
+_OPTIONS = ("-d", "--working-directory")
+
+
+class _Storage(SecretiveConfig):
+    data_path: str | None = Field(
+        default=None, description="Directory or prefix that holds the lake's files; what the catalog says when left out."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Further options of the fsspec file system, such as config_kwargs of s3fs; they win over the fields of their names.",
+    )
+
+    @abstractmethod
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+
+    def named_options(self) -> dict[str, Any]:
+        """Options that fields stand for, without those that are not set."""
+        return {}
+
+    def fsspec_options(self) -> dict[str, Any]:
+        """All options of the file system."""
+        return _merged(self.named_options(), {name: _plain(value) for name, value in self.options.items()})
+
+
+class LocalStorage(_Storage):
+    """Files in a directory that every process sees under the same path. It has no options."""
+
+    kind: Literal["local"] = "local"
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ()
+
+
+class S3Storage(_Storage):
+    """Amazon S3, or anything that speaks its protocol. Without keys the usual provider chain is asked.
+
+    ``options`` are those of s3fs. Servers of other makes may need
+    ``{"config_kwargs": {"response_checksum_validation": "when_required", "request_checksum_calculation": "when_required"}}``.
+    """
+
+    kind: Literal["s3"] = "s3"
+    access_key_id: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    secret_access_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    session_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    endpoint_url: str | None = None
+    region: str | None = None
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("s3",)
+
+    def named_options(self) -> dict[str, Any]:
+        """Options of s3fs."""
+        named = {
+            "key": self.access_key_id,
+            "secret": self.secret_access_key,
+            "token": self.session_token,
+            "endpoint_url": self.endpoint_url,
+        }
+        options: dict[str, Any] = {key: reveal(value) for key, value in named.items() if value}
+        if self.region:
+            options["client_kwargs"] = {"region_name": self.region}
+        return options
+
+
+class GCSStorage(_Storage):
+    """Google Cloud Storage. Without a token the usual provider chain is asked."""
+
+    kind: Literal["gcs"] = "gcs"
+    project: str | None = None
+    token: str | None = Field(
+        default=None, repr=False, json_schema_extra=SECRET, description="Path of a key file, or one of gcsfs's token names."
+    )
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("gs", "gcs")
+
+    def named_options(self) -> dict[str, Any]:
+        """Options of gcsfs."""
+        return {key: reveal(value) for key, value in (("project", self.project), ("token", self.token)) if value}
+
+
+class AzureStorage(_Storage):
+    """Azure Blob Storage or Data Lake Storage. Without keys the usual provider chain is asked."""
+
+    kind: Literal["azure"] = "azure"
+    account_name: str | None = None
+    account_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    connection_string: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    sas_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    account_host: str | None = Field(default=None, description="Host of the account, where it does not end in blob.core.windows.net.")
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("abfs", "abfss", "az")
+
+    def named_options(self) -> dict[str, Any]:
+        """Options of adlfs."""
+        names = ("account_name", "account_key", "connection_string", "sas_token", "account_host")
+        return {name: reveal(value) for name in names if (value := getattr(self, name))}
+
+
+Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
+
+
+class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A lake, for assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
+
+    ``catalog`` may be an address too, such as ``"duckdb:///lake.ducklake"`` or ``dg.EnvVar("LAKE_ADDRESS")``. Dagster's pages show
+    placeholders in place of secrets, in whatever form they were given. Connections are kept open and shared by all resources of a process
+    with the same settings.
+
+    Example:
+
+        lake = DuckLakeResource(
+            catalog=PostgresCatalog(host="db", database="lake", user="etl", password=dg.EnvVar("PGPASSWORD")),
+            storage=S3Storage(data_path="s3://bucket/lake/"),
+        )
+    """
+
+    catalog: Catalog = Field(discriminator="kind", description="The database of the lake's metadata.")
+    storage: Storage = Field(discriminator="kind", description="The place of the lake's files, and how to reach it.")
+    allowed_paths: list[str] = Field(
+        default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
+    )
+    create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
+    override_data_path: bool = Field(
+        default=False, description="Use the storage's data_path in place of the stored one, for instance of a copy of the lake's files."
+    )
+    encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
+    version: Literal["1.0", "1.1"] = Field(
+        default="1.0",
+        description="Of the format, of a lake that is created here; lakes that are there keep theirs. DuckDB 1.5 opens none of 1.1.",
+    )
+
+    base_directory: str | None = Field(
+        default=None,
+        description="Directory that relative paths of the catalog and of the data path mean; the code location's working directory when "
+        "left out.",
+    )
+
+    _lake: Any = PrivateAttr(default=None)
+    _run: Any = PrivateAttr(default=None)
+    _others: Any = PrivateAttr(default=None)
+
+    if not TYPE_CHECKING:
+        # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
+        def __init__(self, **data: Any) -> None:
+            refuse_unknown_fields(type(self), data)
+            _refuse_no_places(data)
+            for name, kinds in _PLACES.items():
+                if isinstance(data.get(name), Mapping):
+                    data[name] = _of_kind(name, data[name], kinds)
+            if isinstance(data.get("catalog"), dg.EnvVar):
+                data["catalog"] = AddressCatalog(address=data["catalog"])
+            elif isinstance(data.get("catalog"), str):
+                data["catalog"] = catalog_of(data["catalog"])
+            if isinstance(data.get("allowed_paths"), str):
+                data["allowed_paths"] = [data["allowed_paths"]]
+            if isinstance(data.get("allowed_paths"), list):
+                data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
+            super().__init__(**data)
+            _refuse_other_place(self.storage)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Keep the run, which knows the working directory of its code location."""
+        self._run = context.run
+
+    def directory(self) -> str:
+        """Return the directory that relative paths of the resource mean."""
+        return self.base_directory or code_location_directory(self._run)
+
+    def located_catalog(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
+        """Return the catalog, with an absolute path where it is a file."""
+        return self.catalog.located(self.directory())
+
+    def connect(self) -> DuckLake:
+        """The lake; opened on first use, then kept.
+
+        Raises:
+            NotALakeError: The database holds no lake, and ``create_if_missing`` is off.
+            CatalogUnavailableError: The database cannot be reached.
+        """
+        if self._lake is None:
+            self._lake = self._open()
+        lake: DuckLake = self._lake
+        return lake
+
+    def connect_to_existing(self) -> DuckLake:
+        """The lake, as :meth:`connect` gives it, but never created, whatever ``create_if_missing`` says.
+
+        Raises:
+            NotALakeError: The database holds no lake.
+            CatalogUnavailableError: The database cannot be reached.
+        """
+        if self._lake is None:
+            self._lake = self._connect()
+        lake: DuckLake = self._lake
+        return lake
+
+    def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
+        """Whether :meth:`keep_as_different_from` was told so of the lakes that both have open."""
+        return None not in (self._lake, other._lake) and self._others == (self._lake, other._lake)
+
+    def keep_as_different_from(self, other: DuckLakeResource) -> None:
+        """Keep that the lakes that both have open are two: asking costs a run more than a small commit does."""
+        self._others = (self._lake, other._lake)
+
+    def shown_catalog(self) -> str:
+        """Return the address of the catalog, without passwords."""
+        found = self.located_catalog()
+        if isinstance(found, (SqliteCatalog, DuckDBCatalog)):
+            return f"{found.kind}:///{found.path}"
+        return f"{found.kind}://{found.host}:{found.port}/{found.database}"
+
+    def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
+        """fsspec options by protocol."""
+        options = self.storage.fsspec_options()
+        if options and not self.storage.protocols():
+            raise UsageError(f"storage of kind {self.storage.kind} has no options: leave {', '.join(options)} out", options=sorted(options))
+        return dict.fromkeys(self.storage.protocols(), options) if options else {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Dagster's own state of a resource cannot be pickled; the settings say everything.
+        return _rebuild, (type(self), {name: getattr(self, name) for name in type(self).model_fields})
+
+    def _open(self) -> DuckLake:
+        try:
+            return self._connect()
+        except (NotALakeError, CatalogUnavailableError) as error:
+            absent = isinstance(error, NotALakeError) or self.located_catalog().is_missing()
+            if not absent:
+                raise
+            if not self.create_if_missing:
+                raise NotALakeError(f"{_without_advice(error)}; create_if_missing=True on the resource makes a new lake") from error
+        from ducklake_core import DuckLake
+
+        self._refuse_second_lake()
+        self.located_catalog().prepare()
+        # Another process of the same deployment may be faster.
+        with suppress(AlreadyExistsError):
+            DuckLake.create(
+                self.located_catalog().url(),
+                data_path=self._located_data_path(),
+                metadata_schema=self.catalog.metadata_schema,
+                storage_options=self.storage_options(),
+                encrypted=self.encrypted,
+                allowed_paths=self._allowed_paths(),
+                version=self.version,
+            ).close()
+        return self._connect()
+
+    def _refuse_second_lake(self) -> None:
+        """Reject the creation of a lake next to one that the same relative path means in this process's own directory.
+
+        Raises:
+            UsageError: A file is there.
+        """
+        here, wanted = self.catalog.located(str(Path.cwd())), self.located_catalog()
+        if here.url() != wanted.url() and isinstance(here, (SqliteCatalog, DuckDBCatalog)) and not here.is_missing():
+            raise UsageError(
+                f"there is no lake at {self.shown_catalog()}, and create_if_missing would make an empty one, but {here.path} exists in the "
+                "directory in which this process runs. A relative path of the catalog means the working directory of the code location: "
+                "move the catalog and its files there, or set base_directory or an absolute path on the resource",
+                path=here.path,
+            )
+
+    def _connect(self) -> DuckLake:
+        given = self._data_path()
+        if given is None or self.override_data_path or not is_relative(given):
+            lake = self._opened(self._located_data_path(), override=self.override_data_path)
+        else:
+            # The stored path may be the same relative one, or the absolute one that it means.
+            lake = self._opened(None, override=False)
+            if lake.info.data_path.rstrip("/") != given.rstrip("/"):
+                lake = self._opened(self._located_data_path(), override=False)
+        stored = lake.info.data_path
+        if is_relative(stored) and self.directory() != str(Path.cwd()):
+            lake = self._opened(os.path.join(self.directory(), stored), override=True)
+        return lake
+
+    def _opened(self, data_path: str | None, *, override: bool) -> DuckLake:
+        return open_lake(
+            self.located_catalog().url(),
+            data_path=data_path,
+            override_data_path=override,
+            metadata_schema=self.catalog.metadata_schema,
+            storage_options=self.storage_options(),
+            allowed_paths=self._allowed_paths(),
+        )
+
+    def _located_data_path(self) -> str | None:
+        path = self._data_path()
+        return os.path.join(self.directory(), path) if path is not None and is_relative(path) else path
+
+    def _data_path(self) -> str | None:
+        _refuse_other_place(self.storage)
+        return None if self.storage.data_path is None else reveal(self.storage.data_path)
+
+    def _allowed_paths(self) -> list[str]:
+        return [reveal(path) for path in self.allowed_paths]
+
+
+def _refuse_no_places(data: Mapping[str, Any]) -> None:
+    """Refuse what is no catalog and no storage, of which Dagster says little.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    catalog, storage = data.get("catalog"), data.get("storage")
+    # Dagster itself gives mappings, and a resource that is set up at launch has neither.
+    if "catalog" in data and not isinstance(catalog, (str, dg.EnvVar, Mapping, *get_args(Catalog))):
+        raise UsageError(
+            f"catalog must be SqliteCatalog, DuckDBCatalog, PostgresCatalog, MySQLCatalog or an address, not {catalog!r}",
+            parameter="catalog",
+        )
+    if data and not isinstance(storage, (Mapping, *get_args(Storage))):
+        raise UsageError(
+            f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}; LocalStorage() where the lake exists",
+            parameter="storage",
+        )
+
+
+_PLACES: Mapping[str, Sequence[type[SecretiveConfig]]] = {"catalog": get_args(Catalog), "storage": get_args(Storage)}
+
+
+def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[SecretiveConfig]]) -> Any:
+    """The catalog or storage that a mapping with its ``kind`` stands for; what Dagster gives, a mapping by kind, is left to it.
+
+    Raises:
+        UsageError: No kind, one that there is not, or a field that it does not have; what it says repeats no value.
+    """
+    by_kind = {kind.model_fields["kind"].default: kind for kind in kinds}
+    if len(given) == 1 and next(iter(given)) in by_kind:
+        return given
+    named = given.get("kind")
+    kind = by_kind.get(named) if isinstance(named, str) else None
+    if kind is None:
+        raise UsageError(
+            f"{name} needs a kind, which is one of {', '.join(by_kind)}, as in {{'kind': '{next(iter(by_kind))}', ...}}", parameter=name
+        )
+    return kind(**given)
+
+
+def _refuse_other_place(storage: Storage) -> None:
+    """Refuse a data path that is of another kind of storage; one from the environment is known when a run begins.
+
+    Raises:
+        UsageError: It is.
+    """
+    path = storage.data_path
+    if path is None or isinstance(path, dg.EnvVar):
+        return
+    place = reveal(path)
+    scheme = place.partition("://")[0] if "://" in place else ""
+    wanted = storage.protocols() or ("", "file")
+    if scheme not in wanted:
+        shown = " or ".join(f"{one}://" if one else "a directory" for one in wanted)
+        given = f"{scheme}://" if scheme else "a directory"
+        raise UsageError(f"data_path of {type(storage).__name__} must be {shown}, not {given}", parameter="data_path")
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option with its secrets, and with the values of environment variables, which Dagster reads in fields alone."""
+    if isinstance(value, Mapping):
+        # What Dagster makes of an EnvVar in a mapping.
+        named = value.get("env") if len(value) == 1 else None
+        return _plain(dg.EnvVar(named)) if isinstance(named, str) else {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return _value_of(value) if isinstance(value, dg.EnvVar) else revealed(value)
+
+
+def _value_of(variable: dg.EnvVar) -> str:
+    value = variable.get_value()
+    if value is None:
+        name = variable.env_var_name
+        raise UsageError(f"an option of the storage needs the environment variable {name}, which is not set", variable=name)
+    return value
+
+
+def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over fields; where both are mappings, such as ``client_kwargs``, what they hold.
+
+    >>> _merged({"key": "a", "client_kwargs": {"region_name": "eu"}}, {"client_kwargs": {"verify": False}})
+    {'key': 'a', 'client_kwargs': {'region_name': 'eu', 'verify': False}}
+    """
+    merged = dict(fields)
+    for name, value in options.items():
+        known = merged.get(name)
+        merged[name] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _without_advice(error: DuckLakeError) -> str:
+    """What is the matter, without what a caller of Python could do about it."""
+    return error.message.partition("; ")[0]
+
+
+def _rebuild(cls: type[DuckLakeResource], settings: dict[str, Any]) -> DuckLakeResource:
+    return cls(**settings)
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def open_lake(
+    catalog: str,
+    *,
+    data_path: str | None,
+    override_data_path: bool,
+    metadata_schema: str | None,
+    storage_options: Mapping[str, Mapping[str, Any]],
+    allowed_paths: Sequence[str],
+) -> DuckLake:
+    """A lake as :meth:`DuckLake.connect` opens it, over the connections of an earlier call with the same arguments.
+
+    Its settings are read from the catalog each time, so a lake that was made anew at the same place is not taken for the former one.
+    The lakes used last keep their connections; those of others are closed.
+    """
+    from ducklake_core import DuckLake
+
+    # Relative paths mean another lake in another working directory.
+    arguments = [_working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
+    key = json.dumps(arguments, sort_keys=True, default=repr)
+    with _LOCK:
+        known = _OPEN.get(key)
+    lake = _reopened(known, data_path, override_data_path) or DuckLake.connect(
+        catalog,
+        data_path=data_path,
+        override_data_path=override_data_path,
+        metadata_schema=metadata_schema,
+        storage_options=storage_options,
+        allowed_paths=allowed_paths,
+    )
+    with _LOCK:
+        # Two threads may have opened it at once: the connections of one of them are kept.
+        _OPEN[key] = lake
+        _OPEN.move_to_end(key)
+        unused = [_OPEN.popitem(last=False)[1] for _ in range(len(_OPEN) - _MOST)]
+    for other in unused:
+        other.close()
+    return lake
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        # It was deleted: then no relative path means anything.
+        return ""
+
+
+def _reopened(lake: DuckLake | None, data_path: str | None, override_data_path: bool) -> DuckLake | None:
+    try:
+        return None if lake is None else lake.reopen(data_path=data_path, override_data_path=override_data_path)
+    except CatalogVersionError:
+        # It was migrated since, and is another one now.
+        return None
+
+
+def code_location_directory(run: Any = None) -> str:
+    """Return the working directory of the code location, and that of this process where there is no code location.
+
+    A run carries the directory of its code location. A code server, in which sensors and schedules run, has it on its command line. Both
+    are wherever the deployment says, and the process itself may run elsewhere.
+
+    Args:
+        run: Run of Dagster, None outside of runs.
+    """
+    origin = getattr(run, "job_code_origin", None)
+    pointer = getattr(getattr(origin, "repository_origin", None), "code_pointer", None)
+    found = getattr(pointer, "working_directory", None) or _of_code_server()
+    return os.path.abspath(found) if found else str(Path.cwd())
+
+
+def is_relative(path: str) -> bool:
+    """Return whether a path of a file or directory means another one in another working directory.
+
+    >>> is_relative("files/"), is_relative("/lake/files/"), is_relative("s3://lake/files/")
+    (True, False, False)
+    """
+    return "://" not in path and not path.startswith("file:") and not os.path.isabs(path)
+
+
+def _of_code_server() -> str | None:
+    if not any(Path(part).name.startswith("dagster") for part in Path(sys.argv[0]).parts[-2:]):
+        return None
+    for option, value in zip(sys.argv[1:], sys.argv[2:], strict=False):
+        if option in _OPTIONS:
+            return value
+    return os.environ.get("DAGSTER_WORKING_DIRECTORY")
+
+
+def overridden_lakes(context: dg.InitResourceContext) -> dict[str, str]:
+    """Return the fields of an IO manager whose lake is also a resource that the run's configuration changes, with that resource's key.
+
+    Dagster initialises a configured resource inside another one from its definition alone. A resource of ``configure_at_launch()`` follows
+    the run's configuration in both places.
+
+    Args:
+        context: Context in which Dagster initialises the IO manager.
+    """
+    given = _resource_config(context)
+    nested = getattr(context.resource_def, "nested_resources", None) or {}
+    if not given or not nested:
+        return {}
+    found = {}
+    for field, inner in nested.items():
+        if not isinstance(inner, DuckLakeResource):
+            continue
+        for key, settings in given.items():
+            outer = context.all_resource_defs.get(key)
+            if outer is not None and _is_same(outer, inner) and _changes(outer, settings):
+                found[field] = key
+    return found
+
+
+def _resource_config(context: dg.InitResourceContext) -> dict[str, Any]:
+    run = context.run
+    resources = run.run_config.get("resources") if run is not None and isinstance(run.run_config, dict) else None
+    return {key: one["config"] for key, one in (resources or {}).items() if isinstance(one, dict) and one.get("config") is not None}
+
+
+def _is_same(outer: dg.ResourceDefinition, inner: DuckLakeResource) -> bool:
+    """Return whether a resource is the one inside the IO manager, or another object with the same settings."""
+    own = inner.get_resource_definition()
+    if outer is own:
+        return True
+    is_lake = issubclass(getattr(outer, "configurable_resource_cls", type(None)), DuckLakeResource)
+    return is_lake and _defined(outer) is not None and _defined(outer) == _defined(own)
+
+
+def _changes(outer: dg.ResourceDefinition, settings: Any) -> bool:
+    """Return whether settings of a run differ from those of the definition: the launchpad may repeat them all."""
+    return bool(_resolved(outer, settings) != _defined(outer))
+
+
+def _defined(resource: dg.ResourceDefinition) -> Any:
+    return _resolved(resource, resource.config_schema.default_value if resource.config_schema.default_provided else {})
+
+
+def _resolved(resource: dg.ResourceDefinition, settings: Any) -> Any:
+    """Return settings with defaults filled in and environment variables read, None where they are not valid."""
+    from dagster._config import process_config
+
+    found = process_config(resource.config_schema.config_type, settings)
+    return found.value if found.success else None

@@ -1,0 +1,199 @@
+"""Values of settings: numbers, spans of time, and secrets that Dagster shows as placeholders."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import model_validator
+
+from ducklake_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+SECRET: dict[str, Any] = {"dagster__is_secret": True}
+"""Marks a field whose value is a secret."""
+_PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
+# The part of an address that names a user and a password, or a parameter that is one.
+_LOGIN = re.compile(r"//[^/?#]*:[^?#]*@|\b\w*(password|passwd|secret|token)\s*=", re.IGNORECASE)
+# libpq parameters and fsspec options that are secrets, and names that others give to theirs.
+_SECRET_NAMES = re.compile(
+    r"password|passwd|pwd|secret|token|passphrase|credential|authorization|cookie|sslkeylog|key$|sas|connection_string", re.IGNORECASE
+)
+_LOCK = threading.Lock()
+_VALUES: dict[str, str] = {}
+_PLACEHOLDERS: dict[tuple[str, str], str] = {}
+
+
+def refuse_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
+    """Refuse fields that a configuration does not have, which Dagster passes over.
+
+    Raises:
+        UsageError: There is one.
+    """
+    shown = {field.alias or name for name, field in kind.model_fields.items()}
+    unknown = sorted(set(given) - shown - set(kind.model_fields))
+    if unknown:
+        near = get_close_matches(unknown[0], shown, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise UsageError(f"{kind.__name__} has no {', '.join(unknown)}{hint}; it has {', '.join(sorted(shown))}", parameter=unknown[0])
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number that others can be compared with, which NaN is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
+
+
+def is_count(value: object) -> bool:
+    """Whether it is a whole number from 1 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def refuse_no_text(what: str, value: object) -> None:
+    """Refuse what is no text, or has nothing in it.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{what} must be a text, not {value!r}", parameter=what)
+
+
+def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
+    """A timedelta, or a text such as ``"26 hours"``.
+
+    Args:
+        value: One of them.
+        name: The setting, for the message.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(value, timedelta):
+        return value
+    from ducklake_core import parse_age
+
+    try:
+        return parse_age(value)
+    except (UsageError, TypeError, AttributeError):
+        raise UsageError(f"{name} must be a timedelta or a text such as '7 days', not {value!r}", parameter=name) from None
+
+
+def shown_age(age: timedelta) -> str:
+    """An age for people.
+
+    >>> shown_age(timedelta(hours=26, minutes=3)), shown_age(timedelta(seconds=90))
+    ('1.1 days', '1.5 minutes')
+    """
+    seconds = age.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def hide(name: str, value: str) -> str:
+    """The placeholder of a secret; the same for the same secret. A placeholder, and a ``dg.EnvVar``, is returned as it is."""
+    if isinstance(value, dg.EnvVar) or not value or _is_mask(value):
+        return value
+    with _LOCK:
+        if (name, value) not in _PLACEHOLDERS:
+            number = sum(known == name for known, _ in _PLACEHOLDERS) + 1
+            placeholder = f"******** ({name} {number})"
+            _PLACEHOLDERS[name, value], _VALUES[placeholder] = placeholder, value
+        return _PLACEHOLDERS[name, value]
+
+
+def reveal(text: str) -> str:
+    """The secret that a placeholder stands for; any other text is returned as it is.
+
+    Raises:
+        UsageError: A placeholder of another process, or the mask that Dagster itself shows.
+    """
+    found = _VALUES.get(text)
+    if found is not None:
+        return found
+    if _is_mask(text):
+        raise UsageError(
+            f"{text} stands for a secret that this process does not have: leave the field out of the run config, so that the value of the "
+            "definitions is used, or give dg.EnvVar there"
+        )
+    return text
+
+
+def _is_mask(text: str) -> bool:
+    return text == "********" or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def hide_in_text(name: str, value: str) -> str:
+    """The text, or its placeholder when it is an address with a password."""
+    return hide(name, value) if _LOGIN.search(value) else value
+
+
+class SecretiveConfig(dg.Config):
+    """Configuration that holds placeholders in place of secrets, whatever it is made from, and refuses fields that it does not have."""
+
+    if not TYPE_CHECKING:
+        # Type checkers go by the fields. Dagster passes over fields that are not there.
+        def __init__(self, **data: Any) -> None:
+            refuse_unknown_fields(type(self), data)
+            super().__init__(**data)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide_secrets(cls, data: Any) -> Any:
+        return {name: cls._hidden(name, value) for name, value in data.items()} if isinstance(data, Mapping) else data
+
+    @classmethod
+    def _hidden(cls, name: str, value: Any) -> Any:
+        if isinstance(value, dg.EnvVar):
+            return value
+        if isinstance(value, Mapping):
+            return {key: hide(str(key), one) if _is_secret_option(key, one) else cls._hidden(str(key), one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [hide(name, one) if _is_secret_option(name, one) else cls._hidden(name, one) for one in value]
+        if not isinstance(value, str):
+            return value
+        field = cls.model_fields.get(name)
+        extra = field.json_schema_extra if field else None
+        return hide(name, value) if isinstance(extra, Mapping) and extra.get("dagster__is_secret") else hide_in_text(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has no values for these placeholders.
+        return _rebuild, (type(self), {name: revealed(getattr(self, name)) for name in type(self).model_fields})
+
+
+def _is_secret_option(key: object, value: object) -> bool:
+    return isinstance(value, str) and _SECRET_NAMES.search(str(key)) is not None
+
+
+def revealed(value: Any) -> Any:
+    """A value of configuration with the secrets in place of their placeholders."""
+    if isinstance(value, dg.EnvVar):
+        return value
+    if isinstance(value, Mapping):
+        return {key: revealed(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [revealed(one) for one in value]
+    return reveal(value) if isinstance(value, str) else value
+
+
+def _rebuild(cls: type[SecretiveConfig], settings: dict[str, Any]) -> SecretiveConfig:
+    return cls(**settings)

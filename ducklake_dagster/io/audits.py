@@ -1,0 +1,219 @@
+"""Audits: conditions that rows must meet before they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import dagster as dg
+
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_dagster.assets.provenance import dagster_facts
+from ducklake_dagster.config.errors import documentation
+
+if TYPE_CHECKING:
+    from ducklake_core import Condition, Scan, Snapshot, Transaction
+
+
+AUDITS = "audits"
+RESULTS = "ducklake/audits"
+Audit: TypeAlias = "str | Callable[[Scan], bool]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """The outcome of one audit.
+
+    Attributes:
+        failing_rows: Rows that do not meet the condition; None of an audit that is a function.
+    """
+
+    name: str
+    passed: bool
+    failing_rows: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The outcome in words."""
+        if self.failing_rows is None or self.passed:
+            return f"{self.name}: {'passed' if self.passed else 'failed'}"
+        return f"{self.name}: {self.failing_rows:,} rows failed"
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of a check's evaluation."""
+        return {} if self.failing_rows is None else {"ducklake/failing_rows": self.failing_rows}
+
+
+def stored_audits(audits: Mapping[str, Audit]) -> dict[str, Any]:
+    """Audits as metadata can hold them: a function by the place that it is imported from.
+
+    >>> stored_audits({"positive": "n > 0", "sane": len})
+    {'positive': 'n > 0', 'sane': {'function': 'builtins:len'}}
+
+    Raises:
+        UsageError: No mapping of names to conditions or functions, or a function that cannot be imported.
+    """
+    if not isinstance(audits, Mapping):
+        raise _wrong("ducklake_metadata", audits)
+    stored = {name: {"function": _place(audit)} if callable(audit) else audit for name, audit in audits.items()}
+    audits_of({AUDITS: stored}, "ducklake_metadata")
+    return stored
+
+
+def audits_of(metadata: Mapping[str, Any], subject: str) -> Mapping[str, Audit]:
+    """The audits in an asset's metadata, by name.
+
+    Raises:
+        UsageError: They are no mapping of names to conditions or functions.
+    """
+    stored = metadata.get(AUDITS) or {}
+    if not isinstance(stored, Mapping):
+        raise _wrong(subject, stored)
+    return {name: _audit(name, value, subject) for name, value in stored.items()}
+
+
+def _audit(name: object, value: object, subject: str) -> Audit:
+    if isinstance(name, str) and name.isidentifier():
+        if isinstance(value, str) and value.strip():
+            return value
+        if isinstance(value, Mapping) and list(value) == ["function"] and isinstance(value["function"], str):
+            return _function(value["function"], subject)
+    raise _wrong(subject, {name: value})
+
+
+def _wrong(subject: str, found: object) -> UsageError:
+    about = subject if subject == "ducklake_metadata" else f"asset {subject}"
+    return UsageError(
+        f"{about}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, not {found!r}",
+        asset=subject,
+    )
+
+
+def _place(function: Callable[..., Any]) -> str:
+    place = f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', None)}"
+    known: Callable[..., Any] | None
+    try:
+        known = _function(place, "ducklake_metadata")
+    except UsageError:
+        # A module that is being imported does not have its names yet.
+        known = function if "<" not in place else None
+    if known is not function:
+        raise UsageError(f"the audit {function!r} must be a function of a module, by whose name every process can import it")
+    return place
+
+
+def _function(place: str, subject: str) -> Callable[[Scan], bool]:
+    module, _, path = place.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"asset {subject}: the function {place} of an audit cannot be imported: {error}", asset=subject) from error
+    function: Callable[[Scan], bool] = found
+    return function
+
+
+def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside: Condition | None, session: Any) -> list[AuditResult]:
+    """Look at the rows that a transaction has staged, together with those that stay.
+
+    Args:
+        tx: An open transaction that has written.
+        table: The table.
+        audits: What must be so.
+        inside: Rows that are looked at: those of the run's partitions; all of the table when None.
+        session: Spark session that counts, None to count in this process.
+
+    Raises:
+        UnsupportedFeatureError: A condition that only a SQL engine understands, without a session.
+    """
+    from ducklake_core import AllOf
+
+    # What is looked at here is what is committed.
+    tx.guard(table)
+    staged = tx.table(table)
+    results: list[AuditResult] = []
+    for name, audit in audits.items():
+        if not isinstance(audit, str):
+            results.append(AuditResult(name=name, passed=_verdict(name, audit(staged.scan(where=inside)))))
+            continue
+        failing = f"(NOT ({audit})) OR (({audit}) IS NULL)"
+        with _named(name, audit, failing):
+            scan = staged.scan(where=failing if inside is None else AllOf(conditions=(inside, failing)))
+            count = scan.count() if session is None else scan.to_spark(session).count()
+        results.append(AuditResult(name=name, passed=not count, failing_rows=count))
+    return results
+
+
+def _verdict(name: str, found: object) -> bool:
+    """What a function said; a text such as "no" must not pass for yes, nor nothing at all for no."""
+    plain = found
+    # Of numpy and pyarrow too; tables and columns have methods of these names that fail.
+    with suppress(Exception):
+        plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
+    if not isinstance(plain, bool):
+        raise UsageError(f"the function of audit {name} must return True or False, and returned {found!r}", audit=name)
+    return plain
+
+
+@contextmanager
+def _named(name: str, audit: str, failing: str) -> Iterator[None]:
+    """Have what is wrong with a condition speak of the audit as the user wrote it."""
+    try:
+        yield
+    except (UsageError, NotFoundError, UnsupportedFeatureError) as error:
+        message = error.message.replace(failing, audit)
+        raise type(error)(f"audit {name}, which is {audit!r}: {message}", **{**error.details, "audit": name}) from error
+
+
+def passed_audits(snapshot: Snapshot) -> list[AuditResult]:
+    """The audits of a commit that an earlier attempt made, which is there because all of them passed."""
+    names = dagster_facts(snapshot).get(AUDITS)
+    return [AuditResult(name=name, passed=True) for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def audit_metadata(results: Sequence[AuditResult]) -> dg.MetadataValue:
+    """What an event says about audits, and a check reads."""
+    return dg.MetadataValue.json({one.name: {"passed": one.passed, "failing_rows": one.failing_rows} for one in results})
+
+
+def refuse_failed(context: dg.OutputContext, results: Sequence[AuditResult], table: str, subject: str) -> None:
+    """End the step when an audit failed; each outcome becomes an evaluation of the asset's check of that name.
+
+    Raises:
+        dg.Failure: One failed. Nothing is committed.
+    """
+    failed = [result for result in results if not result.passed]
+    if not failed:
+        return
+    if context.has_asset_key:
+        _report(context, results)
+    raise dg.Failure(
+        f"asset {subject}: the rows for {table} did not pass {', '.join(result.text for result in failed)}. Nothing was committed: the "
+        "table is as it was",
+        metadata={"table": table, RESULTS: audit_metadata(results), "documentation": documentation("dagster/checks.md")},
+        allow_retries=False,
+    )
+
+
+def _report(context: dg.OutputContext, results: Sequence[AuditResult]) -> None:
+    """No step of the run will evaluate the checks any more, as the asset was not materialised."""
+    try:
+        instance = context.step_context.instance
+    except dg.DagsterInvariantViolationError:
+        # A context made by hand, for a test.
+        return
+    for result in results:
+        instance.report_runless_asset_event(
+            dg.AssetCheckEvaluation(
+                asset_key=context.asset_key,
+                check_name=result.name,
+                passed=result.passed,
+                description=f"{result.text}; nothing was committed",
+                metadata={name: dg.MetadataValue.int(value) for name, value in result.metadata.items()},
+            )
+        )

@@ -1,0 +1,509 @@
+"""Write one output as one commit, and protect rows that another asset wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core import folded
+from ducklake_core.errors import NotFoundError, SchemaError, UsageError
+from ducklake_dagster.assets.asset_tables import Comment
+from ducklake_dagster.assets.naming import TableAddress
+from ducklake_dagster.assets.provenance import AUTHOR, WRITERS, dagster_facts, writer_of
+from ducklake_dagster.assets.settings import MergeSettings, WriteSettings
+from ducklake_dagster.partitions.bounds import ANYWHERE, SliceBounds, read_bounds
+from ducklake_dagster.partitions.predicates import SlicePredicate
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, Schema, Snapshot, Table, Transaction, WriteResult
+
+
+REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
+# A commit of Pipes does not know those before it; these are looked through.
+_MOST_OF_PIPES = 100
+# Of more writers than this it is only said that there are others.
+_MOST_WRITERS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOutput:
+    """A commit, and what is to be said about it beside its numbers."""
+
+    result: WriteResult
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCommit:
+    """What goes into the commit.
+
+    Attributes:
+        address: The table.
+        frame: Rows; ``columns`` are its columns.
+        table: The table as it was before, None when the commit makes it.
+        predicate: The run's slice, None for all of the table.
+        comments: That differ from those of the table.
+        writer: The asset, or the op's output.
+        rows: Where its rows are.
+        writers: What it says about the assets that may have rows in the table.
+        texts: What the commit says about itself, that among it.
+    """
+
+    address: TableAddress
+    frame: Any
+    columns: Schema
+    settings: WriteSettings
+    table: Table | None
+    predicate: SlicePredicate | None
+    creates_nothing: bool = False
+    comments: Sequence[Comment]
+    writer: str
+    rows: SliceBounds
+    writers: Mapping[str, Any]
+    texts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The table, as SQL."""
+        return self.address.sql
+
+    def run(self, lake: DuckLake, look: Callable[[Transaction], None] | None = None) -> WrittenOutput:
+        """Commit it, or find the commit that an earlier attempt made.
+
+        Args:
+            lake: The lake.
+            look: Gets the transaction with everything staged; what it raises ends the write without a commit.
+
+        Raises:
+            SchemaError: Frame and table do not fit.
+            UsageError: A setting does not fit the table, or a row lies outside of the slice.
+        """
+        result = self._committed(lake, look)
+        return (
+            WrittenOutput(result=result, notes=self._notes_of_repeated(lake, result.snapshot)) if result.repeated else self.written(result)
+        )
+
+    def written(self, result: WriteResult) -> WrittenOutput:
+        """The outcome of a commit of this attempt."""
+        notes = self._notes()
+        if self.table is not None and self.settings.replaces_rows and not self.settings.shared:
+            others = replaced_meanwhile(self.table, self.address, self.writer, self.rows, result.snapshot_id)
+            notes |= {REPLACED_MEANWHILE: ", ".join(others)} if others else {}
+        return WrittenOutput(result=result, notes=notes)
+
+    def repeated(self, lake: DuckLake, snapshot: Snapshot) -> WrittenOutput:
+        """The outcome of a commit that an earlier attempt made."""
+        return WrittenOutput(result=self._unwritten(snapshot), notes=self._notes_of_repeated(lake, snapshot))
+
+    def _notes_of_repeated(self, lake: DuckLake, snapshot: Snapshot) -> dict[str, Any]:
+        # What an earlier attempt changed is no difference any more.
+        before = replace(self, table=self._table_before(lake, snapshot))
+        return before._notes()  # noqa: SLF001 - another of this class
+
+    def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
+        changes = [*self._layout_changes(), *self._replaced()]
+        is_one_write = self.creates_nothing or (self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table))
+        if is_one_write and look is None:
+            return lake.write(self.name, self.frame, **self._how, **self.texts)
+        with lake.transaction(**self.texts) as tx:
+            if tx.repeated is None:
+                self.stage(tx)
+                if look is not None:
+                    look(tx)
+            elif self.settings.merge is not None:
+                # Refuses a commit id under which something else was done.
+                self._merge(tx, self.settings.merge)
+        return tx.result.writes[0] if tx.repeated is None else self._repeated(lake, tx.repeated)
+
+    def _notes(self) -> dict[str, Any]:
+        """How the commit changes the table beside its rows, in words."""
+        notes: dict[str, Any] = {}
+        if layout := list(self._layout_changes()):
+            notes["ducklake/layout_change"] = "; ".join(layout)
+        if replaced := self._replaced():
+            notes["ducklake/replaced_columns"] = "\n".join(replaced)
+        return notes
+
+    def _table_before(self, lake: DuckLake, snapshot: Snapshot) -> Table | None:
+        """The table that a commit found; None when it made the table, or when nobody knows any more."""
+        try:
+            return lake.table(self.name, at=snapshot.id - 1)
+        except NotFoundError:
+            return None
+
+    def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
+        """The result of a commit that an earlier attempt made."""
+        if self.settings.merge is None:
+            return lake.write(self.name, self.frame, **self._how, **self.texts)
+        return self._unwritten(snapshot)
+
+    def _unwritten(self, snapshot: Snapshot) -> WriteResult:
+        from ducklake_core import WriteResult
+
+        table_id = self.table.state.id if self.table is not None else 0
+        return WriteResult(table=self.address.sql, table_id=table_id, snapshot=snapshot, repeated=True)
+
+    def stage(self, tx: Transaction) -> None:
+        """Stage everything in an open transaction.
+
+        Raises:
+            SchemaError: Frame and table do not fit.
+            UsageError: A setting does not fit the table, or a row lies outside of the slice.
+        """
+        settings = self.settings
+        if self.creates_nothing:
+            tx.write(self.name, self.frame, **self._how)
+            return
+        if self.table is None and (self._makes_sorted_table or settings.merge is not None):
+            self._create(tx)
+        if self.table is not None:
+            self._replace_columns(tx, self.table)
+            if _differ(settings.partition_by, self.table.info().partition_by):
+                tx.set_partitioned_by(self.name, settings.partition_by)
+            if _differ(settings.sort_by, _sort_texts(self.table)):
+                tx.set_sorted_by(self.name, settings.sort_by)
+        if settings.merge is not None:
+            if self.table is not None:
+                self._evolve(tx, self.table, self._flags(self.table))
+            self._merge(tx, settings.merge)
+        else:
+            tx.write(self.name, self.frame, **self._how)
+        for comment in self.comments:
+            tx.set_comment(self.name, comment.text, column=comment.column)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        if self.creates_nothing:
+            return {"mode": "append"}
+        mode, predicate = self.settings.write_mode, self.predicate
+        evolution = self.settings.schema_evolution
+        return {
+            "mode": mode,
+            "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
+            "concurrent_appends": self.settings.concurrent_appends if mode == "overwrite" else None,
+            "read_at": self.table.snapshot_id if mode == "overwrite" and self.table is not None else None,
+            "on": self.settings.upsert_keys if mode == "upsert" else (),
+            "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
+            "schema_evolution": "additive" if evolution == "replace" else evolution,
+            "missing_columns": "error" if self.settings.refuses_missing_columns else "null",
+        }
+
+    @property
+    def _makes_sorted_table(self) -> bool:
+        return self.table is None and bool(self.settings.sort_by)
+
+    def _create(self, tx: Transaction) -> None:
+        from ducklake_core import Schema, dotted, split_path
+
+        around = split_path(self.address.schema)
+        for depth in range(1, len(around) + 1):
+            tx.create_schema(dotted(around[:depth]), if_not_exists=True)
+        left_out = self._flags(None)
+        columns = Schema(columns=tuple(column for column in self.columns if column.name not in left_out))
+        tx.create_table(self.name, columns, partition_by=self.settings.partition_by)
+        if self.settings.sort_by:
+            tx.set_sorted_by(self.name, self.settings.sort_by)
+
+    def _layout_changes(self) -> Iterator[str]:
+        """How the layout of the table differs from the asset's, in words; nothing where the asset says nothing."""
+        if self.table is None:
+            return
+        stays = "files that are there stay as they are"
+        partitions, order = self.table.info().partition_by, _sort_texts(self.table)
+        if _differ(self.settings.partition_by, partitions):
+            yield f"partitioned by {', '.join(self.settings.partition_by)}, was by {', '.join(partitions) or 'nothing'}; {stays}"
+        if _differ(self.settings.sort_by, order):
+            yield f"sorted by {', '.join(self.settings.sort_by)}, was by {', '.join(order) or 'nothing'}; {stays}"
+
+    def _replaced(self) -> list[str]:
+        """Columns that are replaced, in words."""
+        if self.table is None or self.settings.schema_evolution != "replace":
+            return []
+        changes = []
+        for column in self.table.schema:
+            mine = self.columns.find(column.name)
+            if mine is None:
+                changes.append(f"column {column.name!r} ({column.type}) was dropped")
+            elif str(mine.type) != str(column.type):
+                changes.append(f"column {column.name!r} became {mine.type}, was {column.type}")
+        return changes
+
+    def _replace_columns(self, tx: Transaction, table: Table) -> None:
+        """Give the table the frame's columns. All of its rows are replaced, so that none has values in the old ones."""
+        if not self._replaced():
+            return
+        before, order = table.info().partition_by, _sort_texts(table)
+        if before:
+            tx.reset_partitioned_by(self.name)
+        if order:
+            tx.reset_sorted_by(self.name)
+        # New columns first: a table is never without any.
+        added = [column for column in self.columns if table.schema.find(column.name) is None]
+        for column in added:
+            tx.add_column(self.name, (column.name,), column.type)
+        for column in table.schema:
+            mine = self.columns.find(column.name)
+            if mine is None:
+                tx.drop_column(self.name, (column.name,))
+            elif str(mine.type) != str(column.type):
+                self._exchange(tx, column.name, mine)
+                if (comment := table.column_comments.get(column.name)) is not None:
+                    tx.set_comment(self.name, comment, column=(mine.name,))
+        if before and not _differ(self.settings.partition_by, before):
+            tx.set_partitioned_by(self.name, before)
+        if order and not _differ(self.settings.sort_by, order):
+            tx.set_sorted_by(self.name, order)
+
+    def _exchange(self, tx: Transaction, old: str, new: Any) -> None:
+        aside = f"{old}_replaced"
+        while self.columns.find(aside) is not None or (self.table is not None and self.table.schema.find(aside) is not None):
+            aside += "_"
+        tx.rename_column(self.name, (old,), aside)
+        tx.add_column(self.name, (new.name,), new.type)
+        tx.drop_column(self.name, (aside,))
+
+    def _merge(self, tx: Transaction, merge: MergeSettings) -> None:
+        left_out = self._flags(self.table)
+        values = {column.name: f's."{_doubled(column.name)}"' for column in self.columns if column.name not in left_out}
+        builder = tx.merge(self.name, self.frame, on=list(merge.keys))
+        kept = None if merge.delete_when is None else f"NOT ({merge.delete_when}) OR ({merge.delete_when}) IS NULL"
+        if merge.when_matched == "delete":
+            builder.when_matched_delete()
+        elif merge.delete_when is not None:
+            builder.when_matched_delete(where=merge.delete_when)
+        if merge.when_matched == "update":
+            builder.when_matched_update(values)
+        if merge.when_not_matched == "insert":
+            builder.when_not_matched_insert(values, where=kept)
+        if merge.when_not_matched_by_source == "delete":
+            builder.when_not_matched_by_source_delete(where=self.predicate.to_sql(prefix="t.") if self.predicate is not None else None)
+        builder.execute()
+
+    def _flags(self, table: Table | None) -> frozenset[str]:
+        """Columns of the frame that only say what is to be deleted: the condition names them, and the table does not have them."""
+        condition = self.settings.merge.delete_when if self.settings.merge is not None else None
+        if condition is None:
+            return frozenset()
+        mentioned = set(_named_columns(condition))
+        keys = {folded(name) for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
+        return frozenset(
+            column.name
+            for column in self.columns
+            if folded(column.name) in mentioned - keys and (table is None or table.schema.find(column.name) is None)
+        )
+
+    @property
+    def _slice_columns(self) -> set[str]:
+        return {constraint.column for box in self.predicate.boxes for constraint in box} if self.predicate is not None else set()
+
+    def _evolve(self, tx: Transaction, table: Table, left_out: frozenset[str]) -> None:
+        new = [column for column in self.columns if column.name not in left_out and table.schema.find(column.name) is None]
+        if new and self.settings.schema_evolution == "strict":
+            names = ", ".join(f"{column.name} ({column.type})" for column in new)
+            raise SchemaError(
+                f"{self.name} has no columns {names}, which the frame has: drop them, or set schema_evolution to 'additive'",
+                table=self.name,
+                columns=tuple(column.name for column in new),
+            )
+        for column in new:
+            tx.add_column(self.name, (column.name,), column.type)
+        if self.settings.schema_evolution == "strict":
+            return
+        for column in self.columns:
+            stored = table.schema.find(column.name)
+            if stored is not None and str(stored.type) != str(column.type):
+                try:
+                    tx.set_column_type(self.name, (stored.name,), column.type)
+                except SchemaError:
+                    # The table's type holds the frame's values, or the merge refuses those that it does not.
+                    continue
+
+
+def _named_columns(condition: str) -> Iterator[str]:
+    r"""Names in a condition that may be columns, folded: not what stands in texts, and no functions.
+
+    >>> list(_named_columns("lower(s.op) = 'it''s gone' OR s.\"op code\" IN ('D')"))
+    ['s', 'op', 'or', 's', 'op code', 'in']
+    """
+    for quoted, bare in re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|\b(\w+)\b(?!\()""", condition):
+        if quoted or bare:
+            yield folded(quoted.replace('""', '"') or bare)
+
+
+def _sort_texts(table: Table) -> tuple[str, ...]:
+    """Sort keys as users write them."""
+    return tuple(f"{key.expression} {key.direction} {key.null_order.replace('_', ' ')}" for key in table.sort_keys)
+
+
+def _differ(wanted: Sequence[str], present: Sequence[str]) -> bool:
+    """Whether the asset names a layout, and the table has another one."""
+    return bool(wanted) and tuple(map(_bare, present)) != tuple(map(_bare, wanted))
+
+
+def _bare(key: str) -> str:
+    """A partition or sort key without what makes no difference; keys that still differ may be the same, which the catalog finds out.
+
+    >>> _bare('"Day" DESC'), _bare("day desc NULLS LAST"), _bare("lower(a) ASC NULLS LAST"), _bare("year( day )")
+    ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
+    """
+    text = " ".join(folded(key.replace('"', "")).split())
+    match = re.fullmatch(r"(.+?)(?: (asc|desc))?(?: nulls (first|last))?", text)
+    assert match is not None
+    expression, direction, nulls = match.groups()
+    expression = re.sub(r"\s*([(),])\s*", r"\1", expression)
+    direction, nulls = direction or "asc", nulls or "last"
+    return expression if (direction, nulls) == ("asc", "last") else f"{expression} {direction} nulls {nulls}"
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWriters:
+    """Assets (and outputs of ops) that may have rows in a table, as far as snapshots that were not expired say.
+
+    Attributes:
+        slices: Where the rows of each may be.
+        snapshot: The snapshot that the table was looked at, None when there was none.
+        newest: The newest commit of any of them, None when none is known.
+    """
+
+    slices: Mapping[str, SliceBounds] = field(default_factory=dict)
+    snapshot: int | None = None
+    newest: Snapshot | None = None
+
+    def refuse_to_replace_rows_of_others(self, address: TableAddress, writer: str, replaced: SliceBounds) -> None:
+        """Refuse an overwrite of rows that another asset may have written.
+
+        Args:
+            address: The table.
+            writer: The asset, or the op's output, that is about to replace rows.
+            replaced: The rows.
+
+        Raises:
+            UsageError: There may be such rows.
+        """
+        others = sorted(name for name, written in self.slices.items() if name != writer and written.meets(replaced))
+        if not others or self.newest is None:
+            return
+        more = f" and {len(others) - 1} others" if len(others) > 1 else ""
+        raise UsageError(
+            f"{writer} would overwrite rows of table {address} that {others[0]}{more} wrote (as of snapshot {self.newest.id}): give one of "
+            "them a table of its own with metadata table= or schema=. If they are meant to share the table, or the asset was renamed, set "
+            "shared=True in the metadata of this one",
+            table=str(address),
+            snapshot_id=self.newest.id,
+            writer=others[0],
+        )
+
+    def after(self, writer: str, written: SliceBounds, *, overwrites: bool) -> dict[str, Any]:
+        """What the commit of an asset is to say about the table.
+
+        Args:
+            writer: The asset.
+            written: Where its rows are.
+            overwrites: Whether all rows that were there go.
+        """
+        kept = ((name, found.without(written) if overwrites else found) for name, found in self.slices.items())
+        slices = {name: found for name, found in kept if found is not None}
+        slices[writer] = slices[writer].union(written) if writer in slices else written
+        if len(slices) > _MOST_WRITERS:
+            slices = dict.fromkeys(sorted(slices)[:_MOST_WRITERS], ANYWHERE)
+        known = {} if self.snapshot is None else {"at": self.snapshot}
+        return {**known, "wrote": written.to_json(), "slices": {name: found.to_json() for name, found in slices.items()}}
+
+
+def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
+    """The assets that may have rows in a table: one statement, or two where commits were made while the newest one was, or where Pipes
+    made it; three where both are so.
+
+    Commits that no output of Dagster made, such as those of DuckDB, are nobody's. Of a commit by an earlier version of this library,
+    which said nothing about those before it, only its own asset is known.
+
+    Args:
+        table: The table, None when it does not exist yet.
+        address: Its name.
+    """
+    if table is None:
+        return TableWriters()
+    newest = table.last_row_change(author=AUTHOR)
+    if newest is None:
+        return TableWriters(snapshot=table.snapshot_id)
+    name = str(address)
+    commits = table.row_changes(author=AUTHOR, limit=_MOST_OF_PIPES) if _is_of_pipes(newest) else [newest]
+    told = next((commit for commit in commits if not _is_of_pipes(commit)), None)
+    record = _record(told, name) if told is not None else None
+    if told is not None:
+        commits = [commit for commit in commits if commit.id >= told.id]
+        if record is not None and record.misses_commits_before(told, table):
+            commits = table.row_changes(-1 if record.snapshot is None else record.snapshot, author=AUTHOR)
+    slices = dict(record.slices) if record is not None else {}
+    for writer, written in filter(None, (_written(commit, name) for commit in commits)):
+        slices[writer] = slices[writer].union(written) if writer in slices else written
+    return TableWriters(slices=slices, snapshot=table.snapshot_id, newest=newest)
+
+
+def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replaced: SliceBounds, commit: int) -> list[str]:
+    """Commits of other assets that an overwrite replaced because they came after it had looked, and before it was committed.
+
+    Args:
+        table: The table, as it was when its writers were asked for.
+        address: Its name.
+        writer: The asset that has overwritten rows.
+        replaced: The rows.
+        commit: Its snapshot.
+    """
+    if commit <= table.snapshot_id + 1:
+        return []
+    between = [other for other in reversed(table.row_changes(table.snapshot_id, author=AUTHOR)) if other.id < commit]
+    found = ((other.id, _written(other, str(address))) for other in between)
+    return [f"{one[0]} (snapshot {number})" for number, one in found if one is not None and one[0] != writer and one[1].meets(replaced)]
+
+
+def makes_table(commit: Snapshot, table: Table) -> bool:
+    """Whether a commit made a table, under the name that it has now."""
+    name = (folded(table.state.schema_name), folded(table.state.name))
+    return any((folded(made.schema), folded(made.name)) == name for made in commit.change_set.created_table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What a commit says about the writers of a table: where it wrote itself, and all rows of itself and those up to ``snapshot``."""
+
+    snapshot: int | None
+    wrote: SliceBounds
+    slices: Mapping[str, SliceBounds]
+
+    def misses_commits_before(self, commit: Snapshot, table: Table) -> bool:
+        """Whether there may be commits that it does not know of."""
+        return not makes_table(commit, table) if self.snapshot is None else commit.id > self.snapshot + 1
+
+
+def _record(commit: Snapshot, table: str) -> _Record | None:
+    """None where a commit says nothing, or what nobody understands: anybody may commit any text."""
+    facts = dagster_facts(commit)
+    found = facts.get(WRITERS)
+    if isinstance(facts.get("assets"), dict) and isinstance(found, dict):
+        found = found.get(writer_of(commit, table))
+    slices = found.get("slices") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(slices, dict):
+        return None
+    at = found.get("at")
+    return _Record(
+        snapshot=at if isinstance(at, int) else None,
+        wrote=read_bounds(found.get("wrote")),
+        slices={name: read_bounds(one) for name, one in slices.items()},
+    )
+
+
+def _is_of_pipes(commit: Snapshot) -> bool:
+    return dagster_facts(commit).get("pipes") is True
+
+
+def _written(commit: Snapshot, table: str) -> tuple[str, SliceBounds] | None:
+    """The asset of a commit, and where the rows are that it wrote; None for nobody's."""
+    writer, record = writer_of(commit, table), _record(commit, table)
+    return None if writer is None else (writer, record.wrote if record is not None else ANYWHERE)

@@ -1,0 +1,418 @@
+"""Handlers of the frames that assets return and take, chosen by type without importing what is not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, get_args, get_origin
+
+from ducklake_core.errors import SchemaError, UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from ducklake_core import ChangeFeed, Scan, View
+    from ducklake_dagster.io.read_points import AllRowsAsInserts
+    from ducklake_dagster.partitions.predicates import SlicePredicate
+
+    Rows: TypeAlias = Scan | ChangeFeed | View | AllRowsAsInserts
+    from pyspark.sql import DataFrame
+
+
+def is_a(frame_type: type, package: str, *names: str) -> bool:
+    """Whether a type is a class of a package that need not be installed, or a subclass of it."""
+    return any(cls.__name__ in names and cls.__module__.partition(".")[0] == package for cls in frame_type.__mro__)
+
+
+class ArrowHandler:
+    """Takes a pyarrow Table or RecordBatch, and whatever else gives Arrow batches; loads a pyarrow Table."""
+
+    name = "arrow"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether frames of this type give Arrow data."""
+        return is_a(frame_type, "pyarrow", "Table", "RecordBatch") or any(
+            hasattr(frame_type, method) for method in ("__arrow_c_stream__", "__arrow_c_array__")
+        )
+
+    def gives(self, frame_type: type) -> bool:
+        """Whether the type is pyarrow's Table."""
+        return is_a(frame_type, "pyarrow", "Table")
+
+    def opened(self, frame: Any) -> Any:
+        """A pyarrow Table, or a RecordBatchReader that is read once.
+
+        Raises:
+            UsageError: It has no rows in columns, or labels of rows that would get lost.
+        """
+        from ducklake_core import arrow_data
+
+        return arrow_data(frame)
+
+    def session_of(self, _frame: Any) -> None:
+        """None: everything happens in this process."""
+
+    def is_replayable(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Whether it is in memory; a stream is read once."""
+        import pyarrow as pa
+
+        return isinstance(frame, pa.Table)
+
+    def column_names(self, frame: pa.Table | pa.RecordBatchReader) -> list[str]:
+        """Names of the frame's columns."""
+        return list(frame.schema.names)
+
+    def is_typed(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Return whether the frame has columns, and none of Arrow's type of NULLs alone."""
+        import pyarrow as pa
+
+        return bool(len(frame.schema)) and not any(pa.types.is_null(column.type) for column in frame.schema)
+
+    def is_surely_empty(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Return whether it is a table without rows."""
+        import pyarrow as pa
+
+        return isinstance(frame, pa.Table) and not frame.num_rows
+
+    def checked_empty(self, frame: pa.Table | pa.RecordBatchReader) -> tuple[bool, pa.Table | pa.RecordBatchReader]:
+        """Return whether there are no rows, and a frame that still has them all; of a stream the first rows are read."""
+        import pyarrow as pa
+
+        if isinstance(frame, pa.Table):
+            return not frame.num_rows, frame
+        first = next((batch for batch in frame if batch.num_rows), None)
+        batches = iter(()) if first is None else chain([first], frame)
+        return first is None, pa.RecordBatchReader.from_batches(frame.schema, batches)
+
+    def keep_inside(self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate) -> pa.Table | pa.RecordBatchReader:
+        """Rows for which the predicate is true; of a stream batch by batch while it is written.
+
+        Raises:
+            SchemaError: A partition column holds values that cannot be compared with the partitions.
+        """
+        import pyarrow as pa
+
+        if isinstance(frame, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(frame.schema, _batches_inside(frame, predicate))
+        return _rows_inside(frame, predicate)
+
+    def refuse_outside(
+        self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate, subject: str
+    ) -> pa.Table | pa.RecordBatchReader:
+        """The same rows; a stream is looked at while it is written.
+
+        Raises:
+            UsageError: A row lies outside the slice.
+        """
+        import pyarrow as pa
+
+        if isinstance(frame, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(frame.schema, _checked_batches(frame, predicate, subject))
+        _check_inside(frame, predicate, subject)
+        return frame
+
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> Any:
+        """All rows, in memory."""
+        return rows.to_arrow()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> Any:
+        """A table without rows."""
+        return rows
+
+
+class StreamHandler(ArrowHandler):
+    """Loads a pyarrow RecordBatchReader: a few batches are in memory at a time."""
+
+    name = "stream"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is pyarrow's reader."""
+        return is_a(frame_type, "pyarrow", "RecordBatchReader")
+
+    gives = takes
+
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pa.RecordBatchReader:
+        """The rows as they are read."""
+        return rows.to_reader()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pa.RecordBatchReader:
+        """A stream that ends at once."""
+        return rows.to_reader()
+
+
+class PandasHandler(ArrowHandler):
+    """pandas.DataFrame."""
+
+    name = "pandas"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a pandas frame."""
+        return is_a(frame_type, "pandas", "DataFrame")
+
+    gives = takes
+
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pd.DataFrame:
+        """All rows, in memory, with the types that pandas chooses."""
+        return rows.to_pandas()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pd.DataFrame:
+        """A frame without rows."""
+        return rows.to_pandas()
+
+
+class PolarsHandler(ArrowHandler):
+    """polars.DataFrame, and LazyFrame, which is collected when it is written and made of rows in memory when it is loaded."""
+
+    name = "polars"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a polars frame."""
+        return is_a(frame_type, "polars", "DataFrame")
+
+    gives = takes
+
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
+        """All rows, in memory."""
+        return rows.to_polars()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
+        """A frame without rows."""
+        import polars as pl
+
+        return pl.DataFrame(rows)
+
+
+class LazyPolarsHandler(PolarsHandler):
+    """polars.LazyFrame: collected when it is written, made of rows in memory when it is loaded."""
+
+    name = "polars_lazy"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a lazy polars frame."""
+        return is_a(frame_type, "polars", "LazyFrame")
+
+    gives = takes
+
+    def opened(self, frame: pl.LazyFrame) -> Any:
+        """Its rows as a pyarrow Table."""
+        return super().opened(frame.collect())
+
+    def load(self, rows: Rows, session: Callable[[], Any]) -> pl.LazyFrame:
+        """All rows, in memory."""
+        return super().load(rows, session).lazy()
+
+    def empty(self, rows: pa.Table, session: Callable[[], Any]) -> pl.LazyFrame:
+        """A frame without rows."""
+        return super().empty(rows, session).lazy()
+
+
+def outside_text(subject: str, which: str) -> str:
+    """Why rows outside the run's partitions are refused."""
+    return (
+        f"asset {subject} returned {which} outside the partitions of this run: filter them, or set out_of_slice to 'filter' "
+        "to have them left out"
+    )
+
+
+@contextmanager
+def _comparable() -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise SchemaError(f"a partition column of the frame cannot be compared with the partitions of this run: {error}") from error
+
+
+def _rows_inside(rows: pa.Table, predicate: SlicePredicate) -> pa.Table:
+    with _comparable():
+        return predicate.matching_rows(rows)
+
+
+def _check_inside(rows: pa.Table, predicate: SlicePredicate, subject: str) -> None:
+    with _comparable():
+        outside = rows.num_rows - len(predicate.matching_places(rows))
+    if outside:
+        raise UsageError(outside_text(subject, f"{outside} of {rows.num_rows} rows"), asset=subject)
+
+
+def _batches_inside(stream: pa.RecordBatchReader, predicate: SlicePredicate) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in stream:
+        yield from _rows_inside(pa.Table.from_batches([batch]), predicate).to_batches()
+
+
+def _checked_batches(stream: pa.RecordBatchReader, predicate: SlicePredicate, subject: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in stream:
+        _check_inside(pa.Table.from_batches([batch]), predicate, subject)
+        yield batch
+
+
+class SparkHandler:
+    """pyspark.sql.DataFrame; takes pandas-on-Spark too."""
+
+    name = "spark"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether the type is a frame of Spark."""
+        return self.gives(frame_type) or _is_of(frame_type, "pyspark.pandas")
+
+    def gives(self, frame_type: type) -> bool:
+        """Whether the type is a Spark DataFrame, classic or Connect."""
+        return _is_of(frame_type, "pyspark.sql")
+
+    def opened(self, frame: Any) -> Any:
+        """The frame itself."""
+        return frame
+
+    def session_of(self, frame: Any) -> Any:
+        """The frame's session."""
+        return _spark_frame(frame).sparkSession
+
+    def is_replayable(self, _frame: Any) -> bool:
+        """True: it is computed anew."""
+        return True
+
+    def column_names(self, frame: Any) -> list[str]:
+        """Names of the frame's columns."""
+        return list(_spark_frame(frame).columns)
+
+    def is_typed(self, frame: Any) -> bool:
+        """Return whether the frame has columns, and none of Spark's type void."""
+        from pyspark.sql.types import NullType
+
+        fields = _spark_frame(frame).schema.fields
+        return bool(fields) and not any(isinstance(field.dataType, NullType) for field in fields)
+
+    def is_surely_empty(self, _frame: Any) -> bool:
+        """False: the frame would have to be computed."""
+        return False
+
+    def checked_empty(self, frame: Any) -> tuple[bool, Any]:
+        """Return whether there are no rows, for which the frame is computed until there is one; and the frame."""
+        return _spark_frame(frame).isEmpty(), frame
+
+    def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:
+        """Rows for which the predicate is true."""
+        inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
+        return inside
+
+    def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
+        """The frame with the check inside its plan, so that the rows are computed once only."""
+        message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
+        return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
+
+    def load(self, rows: Rows, session: Callable[[], Any]) -> DataFrame:
+        """A lazy frame, bound to one snapshot."""
+        return rows.to_spark(session())
+
+    def empty(self, rows: pa.Table, session: Callable[[], Any]) -> DataFrame:
+        """A frame without rows."""
+        from pyspark.sql.types import StructType
+
+        frame: DataFrame = session().createDataFrame(rows if rows.num_columns else [], *([] if rows.num_columns else [StructType([])]))
+        return frame
+
+
+def _is_of(frame_type: type, module: str) -> bool:
+    return any(kind.__module__.startswith(module) and kind.__name__ == "DataFrame" for kind in frame_type.__mro__)
+
+
+def _spark_frame(frame: Any) -> DataFrame:
+    found: DataFrame = frame.to_spark() if _is_of(type(frame), "pyspark.pandas") else frame
+    return found
+
+
+class FrameHandler(Protocol):
+    """The interface of a kind of frame to the IO manager."""
+
+    name: str
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether frames of this type are written here."""
+
+    def gives(self, frame_type: type) -> bool:
+        """Whether frames of this type are loaded here."""
+
+    def opened(self, frame: Any) -> Any:
+        """The frame in the form that the other methods take."""
+
+    def session_of(self, frame: Any) -> Any:
+        """The Spark session that computes the frame, None for one of this process."""
+
+    def is_replayable(self, frame: Any) -> bool:
+        """Whether the frame can be written a second time."""
+
+    def column_names(self, frame: Any) -> list[str]:
+        """Names of the frame's columns."""
+
+    def is_typed(self, frame: Any) -> bool:
+        """Return whether the frame has columns, and each of them has a type of its own."""
+
+    def is_surely_empty(self, frame: Any) -> bool:
+        """Return whether it is known without reading that there are no rows."""
+
+    def checked_empty(self, frame: Any) -> tuple[bool, Any]:
+        """Return whether there are no rows, and a frame that still has them all."""
+
+    def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
+        """The frame's rows that belong to the slice."""
+
+    def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
+        """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
+
+    def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
+        """Rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
+
+    def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
+        """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
+
+
+# Spark's frames, and those of pandas and polars, give Arrow streams too: the last one takes whatever else does.
+HANDLERS: tuple[FrameHandler, ...] = (
+    SparkHandler(), PandasHandler(), PolarsHandler(), LazyPolarsHandler(), StreamHandler(), ArrowHandler(),
+)  # fmt: skip
+
+
+def handler_for_frame(frame: object, subject: str) -> FrameHandler:
+    """The handler of a frame that an asset returned.
+
+    Raises:
+        UsageError: None, or something that is no frame.
+    """
+    for handler in HANDLERS:
+        if handler.takes(type(frame)):
+            return handler
+    hint = "; annotate the asset '-> None' when it stores its data itself" if frame is None else ""
+    raise UsageError(
+        f"asset {subject} returned {type(frame).__module__}.{type(frame).__qualname__}, which cannot be written to DuckLake: "
+        f"return a Spark, pandas or polars DataFrame, a pyarrow Table or RecordBatchReader{hint}",
+        asset=subject,
+    )
+
+
+def handler_for_type(annotation: object, default: str, subject: str) -> FrameHandler:
+    """The handler of an input's annotated type; without a telling annotation the one named ``default``.
+
+    Raises:
+        UsageError: A type that DuckLake data cannot be loaded as.
+    """
+    choices = [kind for kind in get_args(annotation) if kind is not NoneType] if get_origin(annotation) is not None else [annotation]
+    if choices and all(kind in (Any, None, NoneType, object) for kind in choices):
+        return next(handler for handler in HANDLERS if handler.name == default)
+    for kind in choices:
+        for handler in HANDLERS:
+            if isinstance(kind, type) and handler.gives(kind):
+                return handler
+    raise UsageError(
+        f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
+        "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader",
+        input=subject,
+    )

@@ -1,0 +1,203 @@
+"""Plan an input as one read: rows and columns of one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_dagster.assets.naming import TableAddress, output_address, table_address
+from ducklake_dagster.assets.settings import INPUT_KEYS, InputSettings, input_settings, plain_metadata, refuse_unknown_keys
+from ducklake_dagster.io.handlers import FrameHandler, handler_for_type
+from ducklake_dagster.io.outputs import schema_lookup
+from ducklake_dagster.io.read_points import (
+    ReadPoint,
+    changed_rows,
+    lake_identity,
+    last_read,
+    materialized_snapshot,
+    note_read,
+    pinned_snapshot,
+)
+from ducklake_dagster.partitions.predicates import slice_predicate
+from ducklake_dagster.partitions.slices import TableSlice, partition_boxes
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from ducklake_core import Condition, DuckLake, Table, View
+    from ducklake_dagster.io.handlers import Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableInput:
+    """One input, planned.
+
+    Attributes:
+        subject: Asset key, for messages.
+        context: The input.
+        address: The table that is read.
+        table_slice: Rows of the upstream partitions at hand, and the columns asked for.
+        declared: Columns that the upstream asset's definition says the table has, for when there is no table yet.
+        settings: What the input's metadata asks for.
+        branch: The branch that the table belongs to, None for production's.
+    """
+
+    subject: str
+    context: dg.InputContext
+    handler: FrameHandler
+    address: TableAddress
+    table_slice: TableSlice
+    declared: dg.TableSchema | None
+    settings: InputSettings
+    branch: str | None = None
+
+    def in_branch(self, branch: str, address: TableAddress) -> TableInput:
+        """The same input from the table of a branch."""
+        table_slice = replace(self.table_slice, schema=address.schema, table=address.table)
+        return replace(self, branch=branch, address=address, table_slice=table_slice)
+
+    def load(self, lake: DuckLake, session: Callable[[], Any], *, pin: bool, reader_branch: str | None = None) -> Any:
+        """The rows, or what changed in them.
+
+        Args:
+            lake: The lake.
+            session: Gives the Spark session where one is needed.
+            pin: Whether all inputs of the run read one snapshot, where the input names no other.
+            reader_branch: The branch that outputs go to, None for production.
+
+        Raises:
+            NotFoundError: The table, a column or the snapshot does not exist.
+            UsageError: Something is asked of a view that only a table can give.
+        """
+        at = self._moment(lake, pin=pin)
+        try:
+            table = lake.table(self.address.sql, at=at)
+        except NotFoundError as error:
+            # The first partition of an asset that reads its own past has nothing to read, and no table yet.
+            if self.table_slice.boxes == ():
+                return self.handler.empty(self._no_rows(), session)
+            view = self._view(lake, at)
+            if view is None:
+                raise self._absent(error) from error
+            return self.handler.load(view, session)
+        since = self._since(table, lake, reader_branch)
+        rows = self._rows(table, since)
+        columns = ", ".join(self.settings.columns or ()) or "all"
+        what = "changes" if self.settings.changes else "rows"
+        self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
+        if pin or self.settings.changes:
+            # A run that resumes another one may read an older snapshot than the last materialisation, which has its changes already.
+            newest = max(table.snapshot_id, since.snapshot if since is not None else 0)
+            point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
+            note_read(self.context, point, reader_branch)
+        return self.handler.load(rows, session)
+
+    def _absent(self, error: NotFoundError) -> NotFoundError:
+        """What was not found, with what can be done about it where it is the newest table."""
+        if self.settings.names_a_moment or "table" not in error.details:
+            return error
+        advice = (
+            f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments, and one whose "
+            "frame had no rows has a table only if dagster/column_schema in its metadata declares the columns"
+        )
+        return NotFoundError(f"{error.message}: {advice}", **error.details)
+
+    def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:
+        settings = self.settings
+        if settings.run_id is not None:
+            return materialized_snapshot(self.context, settings.run_id, self.branch)
+        if settings.names_a_moment:
+            return settings.as_of if settings.snapshot is None else settings.snapshot
+        # What changed is told from snapshots that were read, which must be the same when the step is tried again.
+        return pinned_snapshot(self.context, lake, self.branch) if pin or settings.changes else None
+
+    def _since(self, table: Table, lake: DuckLake, reader_branch: str | None) -> ReadPoint | None:
+        """What was read last, if that is asked for."""
+        since = last_read(self.context, reader_branch) if self.settings.changes == "last_materialization" else None
+        if since is not None and since.lake != lake_identity(lake):
+            raise UsageError(
+                f"input {self.subject}: {table.name} was read last in another lake, so nobody knows what changed since; materialise the "
+                "asset once with ducklake_input(changes='beginning') on its input",
+                input=self.subject,
+            )
+        return since
+
+    def _rows(self, table: Table, since: ReadPoint | None) -> Rows:
+        where = self._condition(table)
+        if self.settings.changes is None:
+            return table.scan(self.settings.columns, where)
+        return changed_rows(table, since, self.settings.columns, where, self.subject)
+
+    def _view(self, lake: DuckLake, at: int | datetime | None) -> View | None:
+        try:
+            view = lake.view(self.address.sql) if at is None else lake.at(at).view(self.address.sql)
+        except NotFoundError:
+            return None
+        settings = self.settings
+        if self.table_slice.boxes is not None or settings.columns or settings.where or settings.changes:
+            raise UsageError(
+                f"input {self.subject} is a view, which is read as a whole: leave partitions, columns, where and changes out",
+                input=self.subject,
+            )
+        return view
+
+    def _no_rows(self) -> pa.Table:
+        """The columns that the definition declares, as far as it does."""
+        from ducklake_core import Field, Schema, data_type_of
+
+        declared = self.declared.columns if self.declared is not None else []
+        schema = Schema(columns=tuple(Field(name=column.name, type=data_type_of(column.type)) for column in declared)).to_arrow()
+        rows = schema.empty_table()
+        return rows.select(list(self.table_slice.columns)) if self.table_slice.columns and declared else rows
+
+    def _condition(self, table: Table) -> Condition | str | None:
+        from ducklake_core import AllOf
+
+        predicate = slice_predicate(self.table_slice, schema_lookup(table.schema))
+        parts = tuple(part for part in (predicate.to_condition() if predicate else None, self.settings.where) if part is not None)
+        return AllOf(conditions=parts) if parts else None
+
+    def _shown(self, table: Table, columns: str) -> str:
+        predicate = slice_predicate(self.table_slice, schema_lookup(table.schema))
+        parts = [part for part in (predicate.shown() if predicate else None, self.settings.where) if part]
+        return f"columns {columns}, where {' AND '.join(f'({part})' for part in parts) or 'TRUE'}"
+
+
+def plan_input(context: dg.InputContext, default_frame: str, default_schema: str | None) -> TableInput:
+    """Plan the load.
+
+    Raises:
+        UsageError: An annotation or metadata that cannot be, or partitions without a column to match them with.
+    """
+    upstream = context.upstream_output
+    stored = plain_metadata((upstream.definition_metadata if upstream else None) or {})
+    wanted = plain_metadata(context.definition_metadata or {})
+    path = list(context.asset_key.path) if context.has_asset_key else [upstream.name if upstream else context.name]
+    subject = "/".join(path)
+    refuse_unknown_keys(wanted, INPUT_KEYS, f"input {subject}")
+    settings = input_settings(wanted, subject)
+    if (settings.run_id or settings.changes) and not context.has_asset_key:
+        raise UsageError(f"input {subject}: ducklake/run_id and ducklake/changes are for inputs that are assets", input=subject)
+    boxes = None
+    if context.has_asset_partitions:
+        expression = stored.get("partition_expr")
+        boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
+    if upstream is None or context.has_asset_key:
+        address = table_address(path, stored, default_schema)
+    else:
+        address = output_address(upstream, stored, default_schema)
+    return TableInput(
+        subject=subject,
+        context=context,
+        handler=handler_for_type(context.dagster_type.typing_type, default_frame, subject),
+        address=address,
+        table_slice=TableSlice(schema=address.schema, table=address.table, columns=settings.columns, boxes=boxes),
+        declared=schema if isinstance(schema := stored.get("dagster/column_schema"), dg.TableSchema) else None,
+        settings=settings,
+    )

@@ -1,0 +1,382 @@
+"""Plan an asset's output as one commit, and reject it before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core import folded
+from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UsageError
+from ducklake_dagster.assets.asset_tables import AssetTable, TableTexts, spec_of, table_texts
+from ducklake_dagster.assets.naming import TableAddress, output_address, refuse_other_names
+from ducklake_dagster.assets.provenance import AUTHOR, Provenance, output_subject, provenance
+from ducklake_dagster.assets.settings import (
+    OUTPUT_KEYS,
+    WriteSettings,
+    plain_metadata,
+    refuse_prefixed_settings,
+    refuse_replaced_columns,
+    refuse_unknown_keys,
+    resolve_settings,
+)
+from ducklake_dagster.io.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, passed_audits, run_audits
+from ducklake_dagster.io.branches import Branch
+from ducklake_dagster.io.commit import OutputCommit, WrittenOutput, table_writers
+from ducklake_dagster.io.handlers import ArrowHandler, FrameHandler, handler_for_frame, outside_text
+from ducklake_dagster.partitions.bounds import slice_bounds
+from ducklake_dagster.partitions.predicates import SlicePredicate, reject_equal_keys, slice_predicate
+from ducklake_dagster.partitions.slices import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, Schema, Table, Transaction
+
+
+_AUDIT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutput:
+    """One output, planned.
+
+    Attributes:
+        subject: Asset key, for messages.
+        frame: What the asset returned, as its handler takes it.
+        address: The table that it goes to.
+        settings: How it is written.
+        partition_keys: Keys of the run, sorted; empty for an asset without partitions.
+        table_slice: Their rows.
+        dimensions: Partition dimensions of the asset, each with all of its keys.
+        asset: The asset as sensors and checks see it, None for the output of an op.
+        provenance: What the commit says about itself.
+        texts: What the definition says about the table and its columns, which become comments.
+        audits: What must be so before the rows are committed.
+        branch: The branch that is written to, None for production.
+        declared: Columns that the definition declares for the table, None when it declares none.
+        creates_nothing: Whether there are no rows, and no columns to create the table with.
+    """
+
+    subject: str
+    frame: Any
+    handler: FrameHandler
+    address: TableAddress
+    settings: WriteSettings
+    partition_keys: tuple[str, ...]
+    table_slice: TableSlice
+    dimensions: tuple[tuple[PartitionDimension, tuple[str, ...]], ...]
+    asset: AssetTable | None
+    provenance: Provenance
+    texts: TableTexts
+    audits: Mapping[str, Audit]
+    branch: str | None
+    declared: Schema | None = None
+    creates_nothing: bool = False
+
+    @property
+    def columns(self) -> Schema:
+        """The frame's columns; its rows are not read."""
+        from ducklake_core import Schema, columns_of
+
+        return Schema(columns=()) if self.creates_nothing else columns_of(self.frame)
+
+    def settled(self, table: Table | None) -> TableOutput:
+        """Give a frame without rows the columns of the table, or those that the definition declares for one that does not exist yet.
+
+        Its own columns mean nothing without rows. A frame that is not in memory is only looked into where its columns do not do.
+        """
+        has_columns = self._has_columns(table)
+        if not self.handler.is_surely_empty(self.frame):
+            if has_columns:
+                return self
+            is_empty, frame = self.handler.checked_empty(self.frame)
+            if not is_empty:
+                return replace(self, frame=frame)
+        columns = table.schema if table is not None else self.declared
+        if columns is not None:
+            return replace(self, frame=columns.to_arrow().empty_table(), handler=ArrowHandler())
+        return self if has_columns else replace(self, frame=[], handler=ArrowHandler(), creates_nothing=True)
+
+    def _has_columns(self, table: Table | None) -> bool:
+        """Return whether the frame has the partition columns, and the columns that a table needs, or types to create one with."""
+        names = {folded(name) for name in self.handler.column_names(self.frame)}
+        wanted = {folded(constraint.column) for box in self.table_slice.boxes or () for constraint in box}
+        if table is None:
+            return wanted <= names and self.handler.is_typed(self.frame)
+        if self.settings.refuses_missing_columns:
+            wanted |= {folded(column.name) for column in table.schema if column.default is None}
+        return bool(names) and wanted <= names
+
+    def table(self, lake: DuckLake) -> Table | None:
+        """The table as it is before the write; None when the write will make it."""
+        try:
+            return lake.table(self.address.sql)
+        except NotFoundError:
+            return None
+
+    def missing_columns(self, table: Table | None) -> tuple[str, ...]:
+        """Columns of the table that the frame lacks, and whose rows therefore get NULL or the default.
+
+        Raises:
+            SchemaError: Some of them have no default, and the settings do not allow NULL.
+        """
+        if table is None or self.settings.schema_evolution == "replace":
+            return ()
+        given = self.columns
+        missing = [column for column in table.schema if given.find(column.name) is None]
+        without = tuple(column.name for column in missing if column.default is None)
+        if without and self.settings.refuses_missing_columns:
+            raise SchemaError(
+                f"the frame for {self.address} lacks columns of the table that have no default: {', '.join(without)}. Add them, or set "
+                "missing_columns to 'null' to have NULL in new rows",
+                table=str(self.address),
+                columns=without,
+            )
+        return tuple(column.name for column in missing)
+
+    def predicate(self, table: Table | None) -> SlicePredicate | None:
+        """The slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
+
+        Raises:
+            UsageError: The frame lacks a partition column, its type cannot be matched with the partitions, or two partition keys mean
+                one value of it.
+        """
+        if self.table_slice.boxes is None or self.creates_nothing:
+            return None
+        in_frame = self.columns
+        in_table = table.schema if table is not None else None
+
+        def column_type(name: str) -> tuple[str, str]:
+            mine, stored = in_frame.find(name), in_table.find(name) if in_table else None
+            if mine is None:
+                raise UsageError(
+                    f"the frame for {self.address} has no column {name!r}, which partition_expr names; it has: {', '.join(in_frame.names)}",
+                    table=str(self.address),
+                    column=name,
+                )
+            return mine.name, str((stored or mine).type)
+
+        for dimension, keys in self.dimensions:
+            name, type_name = column_type(dimension.column)
+            reject_equal_keys(keys, dimension.expression.unit, type_name, name, subject=self.subject)
+        return slice_predicate(self.table_slice, column_type)
+
+    def write(
+        self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None, publish: Callable[[Sequence[AuditResult]], None]
+    ) -> WrittenOutput:
+        """Write it, in exactly one commit, which also gives the table the keys and comments that the definition names.
+
+        Args:
+            lake: The lake.
+            table: What :meth:`table` gave.
+            predicate: The slice.
+            publish: Takes the results of the audits, and raises what ends the write without a commit.
+
+        Raises:
+            UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
+        """
+        frame = self.rows(predicate)
+        with self.explaining():
+            if self.audits and not self.creates_nothing:
+                return self._audited(lake, table, frame, predicate, publish)
+            return self.commit(table, frame, predicate).run(lake)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say of a row outside of the slice what can be done about it."""
+        try:
+            yield
+        except UsageError as error:
+            row = error.details.get("row_outside")
+            if row is None:
+                raise
+            raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
+
+    def rows(self, predicate: SlicePredicate | None) -> Any:
+        """The frame, with what the settings say about rows outside of the slice."""
+        if predicate and self.settings.out_of_slice == "filter":
+            return self.handler.keep_inside(self.frame, predicate)
+        if predicate and self.settings.write_mode != "overwrite":
+            return self.handler.refuse_outside(self.frame, predicate, self.subject)
+        return self.frame
+
+    def audit(self, tx: Transaction, predicate: SlicePredicate | None) -> list[AuditResult]:
+        """Look at the rows that an open transaction would leave behind."""
+        inside = predicate.to_condition() if predicate else None
+        return run_audits(tx, self.address.sql, self.audits, inside, self.handler.session_of(self.frame))
+
+    def commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
+        """What goes into the commit.
+
+        Raises:
+            UsageError: Rows of another asset would be replaced.
+        """
+        writers, rows = table_writers(table, self.address), slice_bounds(predicate)
+        if self.settings.replaces_rows and not self.settings.shared:
+            writers.refuse_to_replace_rows_of_others(self.address, self.provenance.writer, rows)
+        known = writers.after(self.provenance.writer, rows, overwrites=self.settings.write_mode == "overwrite")
+        return OutputCommit(
+            address=self.address,
+            frame=frame,
+            columns=self.columns,
+            settings=self.settings,
+            table=table,
+            predicate=predicate,
+            creates_nothing=self.creates_nothing,
+            comments=() if self.creates_nothing else self.texts.differing_from(table, self.columns),
+            writer=self.provenance.writer,
+            rows=rows,
+            writers=known,
+            texts={
+                "author": AUTHOR,
+                "message": self.provenance.message,
+                "extra_info": self.provenance.with_writers(known),
+                "commit_id": self.provenance.commit_id,
+            },
+        )
+
+    def _audited(
+        self,
+        lake: DuckLake,
+        table: Table | None,
+        frame: Any,
+        predicate: SlicePredicate | None,
+        publish: Callable[[Sequence[AuditResult]], None],
+    ) -> WrittenOutput:
+        """Write in a transaction, look at what it would leave behind, and commit only then.
+
+        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins anew.
+        """
+        results: list[AuditResult] = []
+
+        def look(tx: Transaction) -> None:
+            results[:] = self.audit(tx, predicate)
+            publish(results)
+
+        for attempt in range(_AUDIT_ATTEMPTS):
+            results.clear()
+            try:
+                written = self.commit(table, frame, predicate).run(lake, look)
+            except CommitConflictError as conflict:
+                if conflict.details.get("unseen_rows"):
+                    raise
+                if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
+                    raise
+                table = self.table(lake)
+                continue
+            if written.result.repeated:
+                results[:] = passed_audits(written.result.snapshot)
+            return replace(written, notes={**written.notes, RESULTS: audit_metadata(results)}) if results else written
+        raise AssertionError("the last attempt returns or raises")
+
+
+def plan_output(
+    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool, branch: Branch | None
+) -> TableOutput:
+    """Plan the output; with ``comments`` the table gets the descriptions of the definition, with ``branch`` it is the branch's.
+
+    Raises:
+        UsageError: No frame, a setting that cannot be, or partitions without a column to match them with.
+    """
+    subject = output_subject(context)
+    handler = handler_for_frame(frame, subject)
+    definition = plain_metadata(context.definition_metadata or {})
+    run_time = plain_metadata(context.output_metadata)
+    refuse_other_names(run_time, definition, subject)
+    refuse_prefixed_settings(run_time, subject)
+    refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
+    address = output_address(context, definition, default_schema)
+    address = branch.address(address) if branch is not None else address
+    keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
+    boxes = None
+    dimensions: tuple[tuple[PartitionDimension, tuple[str, ...]], ...] = ()
+    if context.has_asset_partitions:
+        boxes = partition_boxes(context.asset_partitions_def, keys, definition.get("partition_expr"), subject=subject)
+        if not boxes:
+            raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
+        dimensions = _with_keys(
+            context, partition_dimensions(context.asset_partitions_def, definition.get("partition_expr"), subject=subject)
+        )
+    settings = resolve_settings(defaults, definition, run_time, subject=subject)
+    if boxes is None and settings.replaces_rows:
+        _refuse_no_partitions(context, subject)
+    audits = audits_of(definition, subject)
+    refuse_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
+    return TableOutput(
+        subject=subject,
+        frame=handler.opened(frame),
+        handler=handler,
+        address=address,
+        settings=settings,
+        partition_keys=keys,
+        table_slice=TableSlice(schema=address.schema, table=address.table, boxes=boxes),
+        dimensions=dimensions,
+        asset=_asset(context, address, definition),
+        provenance=provenance(context, keys, branch=branch.name if branch is not None else None, audits=list(audits)),
+        texts=table_texts(context, definition) if comments else TableTexts(),
+        audits=audits,
+        branch=branch.name if branch is not None else None,
+        declared=declared_columns(definition.get("dagster/column_schema")),
+    )
+
+
+def _with_keys(
+    context: dg.OutputContext, dimensions: Sequence[PartitionDimension]
+) -> tuple[tuple[PartitionDimension, tuple[str, ...]], ...]:
+    try:
+        store = context.step_context.instance
+    except dg.DagsterInvariantViolationError:
+        # A context made by hand has no step.
+        store = None
+    return tuple((dimension, dimension.all_keys(store)) for dimension in dimensions)
+
+
+def _refuse_no_partitions(context: dg.OutputContext, subject: str) -> None:
+    """Refuse to replace all of a partitioned asset's table because the run did not say which partitions it is about.
+
+    Raises:
+        UsageError: The asset is partitioned.
+    """
+    spec = spec_of(context)
+    if spec is not None and spec.partitions_def is not None:
+        raise UsageError(
+            f"asset {subject} is partitioned, but the run names no partitions, so its output would replace the rows of all of them: start "
+            "the run with a partition key or a range of partitions",
+            asset=subject,
+        )
+
+
+def declared_columns(declared: object) -> Schema | None:
+    """Columns that a definition declares with DuckLake types, None when there are none or one has another type."""
+    from ducklake_core import Field, Schema, data_type_of
+
+    if not isinstance(declared, dg.TableSchema) or not declared.columns:
+        return None
+    try:
+        return Schema(columns=tuple(Field(name=column.name, type=data_type_of(column.type)) for column in declared.columns))
+    except DuckLakeError:
+        return None
+
+
+def _asset(context: dg.OutputContext, address: TableAddress, definition: Mapping[str, Any]) -> AssetTable | None:
+    if not context.has_asset_key:
+        return None
+    partitions = context.asset_partitions_def if context.has_asset_partitions else None
+    return AssetTable(key=context.asset_key, address=address, partitions_def=partitions, partition_expr=definition.get("partition_expr"))
+
+
+def schema_lookup(schema: Schema) -> Callable[[str], tuple[str, str] | None]:
+    """Exact name and type name of a table's column, by a name in any case."""
+
+    def column_type(name: str) -> tuple[str, str] | None:
+        column = schema.find(name)
+        return (column.name, str(column.type)) if column else None
+
+    return column_type
+
+
+def without_keys(metadata: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without the keys that the user set: Dagster lets an IO manager's value win over the user's, and the user's must."""
+    return {key: value for key, value in metadata.items() if key not in taken}

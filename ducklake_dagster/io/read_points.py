@@ -1,0 +1,316 @@
+"""Choose the snapshot that an input reads, or the changes since the last one that its asset read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_dagster.assets.provenance import materialising_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ducklake_core import ChangeFeed, Condition, DuckLake, Scan, Table
+
+
+PINNED = "ducklake/pinned_snapshot"
+SNAPSHOT = "ducklake/snapshot_id"
+BRANCH = "ducklake/branch"
+_LAKE = "ducklake/lake"
+_READ = "ducklake/read/"
+_MOST_EVENTS = 200
+
+_FEED = ("snapshot_id", "rowid", "change_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPoint:
+    """What a materialisation has read of a table.
+
+    Attributes:
+        table_id: The table, which may have been replaced by another one of its name since.
+        snapshot: The last snapshot that was read.
+        lake: Identity of the lake; ids of one mean nothing in another one, such as that of a branch.
+    """
+
+    table_id: int
+    snapshot: int
+    lake: str
+
+
+def lake_identity(lake: DuckLake) -> str:
+    """What tells a catalog from all others: the uuid of its first schema, main, which is made with it and never given again."""
+    return min(lake.schemas(), key=lambda schema: schema.id).uuid
+
+
+def step_of(context: dg.InputContext) -> Any:
+    """The step that loads an input; None outside of a run."""
+    try:
+        return context.step_context
+    except dg.DagsterInvariantViolationError:
+        return None
+
+
+def pinned_snapshot(context: dg.InputContext, lake: DuckLake, branch: str | None = None) -> int | None:
+    """The snapshot that all inputs of the run read: the newest one when the first of them was loaded.
+
+    It is an event in the log of the run, the first one of its kind, so that steps in several processes agree on it, and so do runs that
+    resume the run after a failure. An asset that the run itself has materialised is read as its commit left it.
+
+    Args:
+        context: The input.
+        lake: The lake that is read.
+        branch: The branch that the table belongs to, None for production's.
+
+    Returns:
+        None outside of a run.
+    """
+    step = step_of(context)
+    if step is None:
+        return None
+    run = _first_run(step)
+    identity = lake_identity(lake)
+    found = logged_pin(step.instance, run.run_id, identity)
+    if found is None:
+        newest = lake.snapshot().id
+        from dagster._core.events import EngineEventData
+
+        step.instance.report_engine_event(
+            f"Inputs of this run read snapshot {newest} of the lake",
+            dagster_run=run,
+            engine_event_data=EngineEventData(metadata={PINNED: newest, _LAKE: identity}),
+        )
+        # Another process may have been first.
+        found = logged_pin(step.instance, run.run_id, identity)
+    assert found is not None
+    if not context.has_asset_key:
+        return found
+    runs = _resumed_runs(step)
+    own = [number for one in runs for number in _snapshots_of(step.instance, one.run_id, context.asset_key, branch)]
+    return max([found, *own])
+
+
+def materialized_snapshot(context: dg.InputContext, run_id: str, branch: str | None = None) -> int:
+    """The snapshot that a run's materialisation of the upstream asset became; the last one, if it became several.
+
+    Args:
+        context: The input.
+        run_id: The run.
+        branch: The branch that the table belongs to, None for production's.
+
+    Raises:
+        NotFoundError: The run did not materialise the asset there, or not all of the partitions that are loaded.
+    """
+    asset = context.asset_key.to_user_string()
+    wanted = set(context.asset_partition_keys) if context.has_asset_partitions else set()
+    found: list[int] = []
+    for event in _materializations(context.instance, run_id, context.asset_key):
+        snapshot = event.metadata.get(SNAPSHOT)
+        if snapshot is not None and isinstance(snapshot.value, int) and _branch_of(event) == branch:
+            found.append(snapshot.value)
+            wanted.discard(event.partition or "")
+    if not found or wanted:
+        some = f"partitions {', '.join(sorted(wanted))} of {asset}" if found else asset
+        where = "in a lake" if branch is None else f"in branch {branch}"
+        raise NotFoundError(f"run {run_id} did not materialise {some} {where}, or the instance does not know it any more", run_id=run_id)
+    return max(found)
+
+
+def last_read(context: dg.InputContext, reader_branch: str | None = None) -> ReadPoint | None:
+    """What the last materialisation of the asset that takes this input has read of it; None when there is none that says so.
+
+    Args:
+        context: The input.
+        reader_branch: The branch that the asset is materialised in, None for production: each has read for itself.
+
+    Raises:
+        UsageError: Several assets or partitions at once, which may have read different things.
+    """
+    step = step_of(context)
+    if step is None:
+        return None
+    key, partition = _reader(context, step)
+    records = step.instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None), limit=_MOST_EVENTS
+    ).records
+    for record in records:
+        materialization = record.asset_materialization
+        found = materialization.metadata.get(_READ + context.asset_key.to_user_string()) if materialization else None
+        if found is not None and isinstance(found.value, dict) and found.value.get("branch") == reader_branch:
+            return ReadPoint(
+                table_id=int(found.value["table_id"]), snapshot=int(found.value["snapshot"]), lake=str(found.value.get("lake"))
+            )
+    return None
+
+
+def note_read(context: dg.InputContext, point: ReadPoint, reader_branch: str | None = None) -> None:
+    """Have the materialisation that this step ends with say what it has read; a step that fails says nothing."""
+    step = step_of(context)
+    if step is None or step.assets_def is None or not context.has_asset_key:
+        return
+    branch = {} if reader_branch is None else {"branch": reader_branch}
+    value = dg.MetadataValue.json({"snapshot": point.snapshot, "table_id": point.table_id, "lake": point.lake, **branch})
+    for key in step.assets_def.keys:
+        step.add_asset_metadata({_READ + context.asset_key.to_user_string(): value}, asset_key=key)
+
+
+def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | None]:
+    """The asset that takes the input, and its partition."""
+    subject = context.asset_key.to_user_string()
+    keys = step.assets_def.keys if step.assets_def is not None else set()
+    if len(keys) != 1:
+        raise UsageError(f"input {subject}: ducklake/changes is for an asset by itself, and this step makes {len(keys)}", input=subject)
+    if step.assets_def.partitions_def is None:
+        return next(iter(keys)), None
+    keys_in_run = {step.partition_key_range.start, step.partition_key_range.end}
+    if len(keys_in_run) > 1:
+        raise UsageError(
+            f"input {subject}: ducklake/changes is for one partition in a run, since each may have read something else last: set "
+            "backfill_policy=dg.BackfillPolicy.multi_run()",
+            input=subject,
+        )
+    return next(iter(keys)), keys_in_run.pop()
+
+
+def _first_run(step: Any) -> dg.DagsterRun:
+    """The run whose materialisation the step completes, which may have been lost after it had read, or even committed."""
+    run_id = materialising_run(step.instance, step.dagster_run, step.step.key)
+    found: dg.DagsterRun = step.instance.get_run_by_id(run_id) or step.dagster_run
+    return found
+
+
+def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
+    """The run, and those before it up to the first one."""
+    first = _first_run(step).run_id
+    run: dg.DagsterRun | None = step.dagster_run
+    while run is not None:
+        yield run
+        run = step.instance.get_run_by_id(run.parent_run_id) if run.run_id != first and run.parent_run_id else None
+
+
+def logged_pin(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+    """The snapshot that the log of a run says its inputs read.
+
+    Args:
+        instance: Holds the log.
+        run_id: The run.
+        identity: What :func:`lake_identity` gives for the lake.
+    """
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        event = entry.dagster_event
+        metadata = event.engine_event_data.metadata if event is not None and event.event_specific_data is not None else {}
+        if PINNED in metadata and metadata[_LAKE].value == identity:
+            return int(str(metadata[PINNED].value))
+    return None
+
+
+def _materializations(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey) -> Iterator[dg.AssetMaterialization]:
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+        event = entry.dagster_event
+        if event is not None and event.asset_key == key:
+            yield event.step_materialization_data.materialization
+
+
+def _branch_of(event: dg.AssetMaterialization) -> str | None:
+    found = event.metadata.get(BRANCH)
+    return str(found.value) if found is not None else None
+
+
+def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, branch: str | None) -> Iterator[int]:
+    for event in _materializations(instance, run_id, key):
+        found = event.metadata.get(SNAPSHOT)
+        if found is not None and isinstance(found.value, int) and _branch_of(event) == branch:
+            yield found.value
+
+
+@dataclass(frozen=True, slots=True)
+class AllRowsAsInserts:
+    """Every row of a table as an insert, with the columns of a change feed: what a reader sees that has seen nothing yet.
+
+    Attributes:
+        scan: Reads ``snapshot_id`` (of the row's last change), ``rowid``, then the table's columns.
+    """
+
+    scan: Scan
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream."""
+        import pyarrow as pa
+
+        rows = self.scan.to_reader()
+        kind = pa.field(_FEED[2], pa.string())
+        schema = rows.schema.insert(2, kind)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in rows:
+                inserts = pa.repeat(pa.scalar("insert"), batch.num_rows)
+                yield pa.RecordBatch.from_arrays([*batch.columns[:2], inserts, *batch.columns[2:]], schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The rows, in memory."""
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows, in memory."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows, in memory."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow())
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a lazy frame."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        frame = self.scan.to_spark(session)
+        names = [F.col("`" + name.replace("`", "``") + "`") for name in frame.columns]
+        return frame.select(*names[:2], F.lit("insert").alias(_FEED[2]), *names[2:])
+
+
+def changed_rows(
+    table: Table, since: ReadPoint | None, columns: tuple[str, ...] | None, where: Condition | str | None, subject: str
+) -> ChangeFeed | AllRowsAsInserts:
+    """What changed after a snapshot up to the table's own; everything when nothing was read yet.
+
+    Args:
+        table: At the snapshot to read.
+        since: What was read last.
+        columns: The table's columns to load, None for all.
+        where: Condition on rows.
+        subject: The input, for messages.
+
+    Raises:
+        UsageError: The table is another one than that which was read.
+        NotFoundError: Snapshots after the one that was read last were expired, so that changes would be missing.
+    """
+    names = list(columns) if columns is not None else [column.name for column in table.schema]
+    if since is None:
+        return AllRowsAsInserts(table.scan([*_FEED[:2], *names], where))
+    anew = "materialise the asset once with ducklake_input(changes='beginning') on its input"
+    if since.table_id != table.state.id:
+        raise UsageError(f"input {subject}: {table.name} was dropped and made anew since it was read last; {anew}", table=table.name)
+    if since.snapshot >= table.snapshot_id:
+        # Nobody has committed anything since, and the feed has no snapshot to begin with.
+        return AllRowsAsInserts(table.scan([*_FEED[:2], *names], "FALSE"))
+    feed = table.changes(since.snapshot + 1, columns=[*_FEED, *columns] if columns is not None else None, where=where)
+    try:
+        feed.plan()
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"input {subject}: {table.name} was read last at snapshot {since.snapshot}, and later ones were expired: "
+            f"{error.message}; {anew}",
+            table=table.name,
+            snapshot_id=since.snapshot,
+        ) from error
+    return feed

@@ -1,0 +1,359 @@
+"""Maintenance as a job, a schedule and sensors; all of them are stopped by default."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+from pydantic import ValidationError
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.naming import name_list
+from ducklake_dagster.config.values import age_of, refuse_no_text
+from ducklake_dagster.maintenance.sensor import Triggers, statistics_sensor
+from ducklake_dagster.maintenance.steps import VERBS, Assets, MaintenanceVerb, outcome_op, step_op
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+POOL = "ducklake_maintenance"
+_JOB_TEXT = """{steps}, in this order.
+
+What goes wrong with a table or a step does not stop the others; the last step fails and says what it was."""
+_ALL_STEPS: tuple[MaintenanceVerb, ...] = get_args(MaintenanceVerb)
+_FILE_STEPS = ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files")
+_DAY = timedelta(days=1)
+_CRON = "a cron schedule such as '0 3 * * *' (minute, hour, day of the month, month, day of the week), whose minute may be H"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceLimits:
+    """How much one run of maintenance does at most; None for no limit.
+
+    Attributes:
+        max_input_bytes: Bytes of files that merging reads, and that rewriting reads. Likewise ``max_files``.
+        max_rows: Inlined rows after which flushing begins no further table.
+        max_deleted_files: Files that cleaning up deletes, and that the sweep of orphans deletes; the next run goes on.
+        max_seconds: Seconds after which every step but expiry begins nothing further, each for itself.
+    """
+
+    max_input_bytes: int | None = None
+    max_files: int | None = None
+    max_rows: int | None = None
+    max_deleted_files: int | None = None
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """The defaults of a job's run config."""
+
+    steps: Sequence[MaintenanceVerb]
+    tables: Sequence[str] = ()
+    expire_older_than: timedelta = timedelta(days=7)
+    keep_last: int = 1
+    cleanup_older_than: timedelta = timedelta(days=2)
+    orphans_older_than: timedelta = timedelta(days=7)
+    delete_threshold: float | None = None
+    spark_above_bytes: int | None = None
+    limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
+    dry_run: bool = False
+
+    def settings(
+        self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None
+    ) -> dict[MaintenanceVerb, dict[str, Any]]:
+        """Settings of each step, of which only some may be enabled, or be about other tables."""
+        on, names = self.steps if enabled is None else enabled, self.tables if tables is None else tables
+        deletions = {"max_files": self.limits.max_deleted_files, "max_seconds": self.limits.max_seconds}
+        of_files = {"max_input_bytes": self.limits.max_input_bytes, "max_files": self.limits.max_files}
+        settings: Mapping[MaintenanceVerb, dict[str, Any]] = {
+            "flush_inlined_data": {"max_rows": self.limits.max_rows},
+            "expire_snapshots": {"older_than_days": self.expire_older_than / _DAY, "keep_last": self.keep_last},
+            "merge_adjacent_files": {**of_files, "spark_above_bytes": self.spark_above_bytes},
+            "rewrite_data_files": {**of_files, "delete_threshold": self.delete_threshold},
+            "cleanup_old_files": {"older_than_days": self.cleanup_older_than / _DAY, **deletions},
+            "delete_orphaned_files": {"older_than_days": self.orphans_older_than / _DAY, **deletions},
+        }
+        return {
+            step: {
+                **settings[step],
+                **({"tables": list(names), "max_seconds": self.limits.max_seconds} if step in _FILE_STEPS else {}),
+                "enabled": step in on,
+                "dry_run": self.dry_run,
+            }
+            for step in self.steps
+        }
+
+    def config(self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None) -> dg.RunConfig:
+        """Run config of a job with these steps."""
+        ops: dict[str, Any] = {}
+        for step, how in self.settings(enabled=enabled, tables=tables).items():
+            try:
+                ops[step] = VERBS[step].config(**how)
+            except ValidationError as error:
+                faults = "; ".join(
+                    f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {fault['input']!r}" for fault in error.errors()
+                )
+                raise UsageError(f"{step}: {faults}", parameter=step) from None
+        return dg.RunConfig(ops=ops)
+
+
+def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about one lake
+    *,
+    name: str = "ducklake_maintenance",
+    lake_key: str = "lake",
+    tables: str | Sequence[str] = (),
+    steps: Sequence[MaintenanceVerb] = _ALL_STEPS,
+    cron_schedule: str = "H 3 * * *",
+    execution_timezone: str | None = None,
+    expire_older_than: timedelta | str = timedelta(days=7),
+    keep_last: int = 1,
+    cleanup_older_than: timedelta | str = timedelta(days=2),
+    orphans_older_than: timedelta | str = timedelta(days=7),
+    delete_threshold: float | None = None,
+    limits: MaintenanceLimits | None = None,
+    triggers: Triggers | None = None,
+    spark_key: str | None = None,
+    spark_above_bytes: int | None = None,
+    dry_run: bool = False,
+    pool: str | None = POOL,
+    run_tags: Mapping[str, str] | None = None,
+    assets: Assets = (),
+    schema: str | None = None,
+) -> dg.Definitions:
+    """A job that does all maintenance of a lake, a schedule for it, and with ``triggers`` a sensor that asks for it where it is worth it.
+
+    The job flushes inlined rows, expires snapshots, merges and rewrites files, and deletes files that nothing needs, in this order. Every
+    setting is run config, with the values given here as defaults. What goes wrong with a table or a step does not stop the others: the
+    last step, ``outcome``, fails then and says what it was. Snapshots that a run may use which is not over, that a run tagged
+    ``ducklake/keep`` committed, or that have a hold (``lake.holds``) do not expire, and files that such a run may need are not deleted.
+    Commits carry the run. Merge it with a project's definitions: ``dg.Definitions.merge(build_maintenance_defs(), ...)``.
+
+    Args:
+        name: Name of the job; schedule and sensor are called the same with ``_schedule`` and ``_sensor``.
+        lake_key: Resource key of the :class:`DuckLakeResource`.
+        tables: Tables to flush, merge and rewrite, such as ``["sales.*", "main.order_?"]``; all when empty. Expiry and deletion are about
+            the whole lake.
+        steps: Verbs of the lake, in the order in which they are to run.
+        cron_schedule: When; ``H`` as its minute stands for a minute that depends on ``name`` and ``lake_key`` alone, so that the schedules
+            of several lakes do not all begin at once.
+        execution_timezone: Time zone of the schedule, UTC when None.
+        expire_older_than: Age from which snapshots are expired: a timedelta, or a text such as ``"7 days"``.
+        keep_last: Newest snapshots that are kept whatever their age.
+        cleanup_older_than: Time since a file became unneeded from which it is deleted, likewise. Readers of an expired snapshot need it.
+        orphans_older_than: Time since a file that the catalog does not know was changed, likewise; longer than any write takes.
+        delete_threshold: Part of a file's rows that must be deleted for it to be rewritten; the lake's option when None.
+        limits: How much one run does at most.
+        triggers: From when on the sensor asks for a run; no sensor when None.
+        spark_key: Resource key of something with a ``spark_session``.
+        spark_above_bytes: Bytes to merge from which Spark does the work, if there is a ``spark_key``.
+        dry_run: Only report.
+        pool: Dagster pool of the steps; limits live in the instance.
+        run_tags: Tags of the runs, for run queues for instance.
+        assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
+        schema: The IO manager's ``schema``, by which tables of assets are named.
+
+    Raises:
+        UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
+    """
+    refuse_no_text("name", name)
+    _refuse_others("limits", limits, MaintenanceLimits)
+    _refuse_others("triggers", triggers, Triggers)
+    ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than, "orphans_older_than": orphans_older_than}
+    plan = _plan(
+        steps,
+        tables,
+        ages,
+        keep_last=keep_last,
+        delete_threshold=delete_threshold,
+        spark_above_bytes=_spark_limit(spark_key, spark_above_bytes),
+        limits=limits or MaintenanceLimits(),
+        dry_run=dry_run,
+    )
+    job = _job(name, plan, lake_key=lake_key, spark_key=spark_key, pool=pool, assets=assets, schema=schema, run_tags=run_tags)
+    schedule = _schedule(job, cron_schedule, execution_timezone, minute_of=f"{name}:{lake_key}")
+    sensors = [] if triggers is None else [_sensor(f"{name}_sensor", job, triggers, plan, lake_key)]
+    return dg.Definitions(jobs=[job], schedules=[schedule], sensors=sensors)
+
+
+def build_maintenance_job(
+    *,
+    name: str = "ducklake_maintenance",
+    lake_key: str = "lake",
+    tables: str | Sequence[str] = (),
+    expire_older_than: timedelta | str = timedelta(days=7),
+    keep_last: int = 1,
+    cleanup_older_than: timedelta | str = timedelta(days=2),
+    dry_run: bool = False,
+    pool: str | None = POOL,
+    assets: Assets = (),
+    schema: str | None = None,
+) -> dg.JobDefinition:
+    """A job that merges small files, then expires snapshots, then deletes files that no snapshot needs, in this order.
+
+    :func:`build_maintenance_defs` has all steps; arguments are as there.
+    """
+    steps: Sequence[MaintenanceVerb] = ("merge_adjacent_files", "expire_snapshots", "cleanup_old_files")
+    ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than}
+    plan = _plan(steps, tables, ages, keep_last=keep_last, dry_run=dry_run)
+    return _job(name, plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema)
+
+
+def build_maintenance_schedule(
+    job: dg.JobDefinition, *, cron_schedule: str = "0 3 * * *", execution_timezone: str | None = None
+) -> dg.ScheduleDefinition:
+    """A schedule for a maintenance job. Ships stopped.
+
+    Args:
+        job: The job.
+        cron_schedule: When; ``H`` as its minute stands for a minute that depends on the name of the job alone.
+        execution_timezone: Time zone of the schedule, UTC when None.
+
+    Raises:
+        UsageError: A text that is no cron schedule, or no time zone.
+    """
+    return _schedule(job, cron_schedule, execution_timezone, minute_of=job.name)
+
+
+def build_compaction_sensor(
+    *,
+    name: str = "ducklake_compaction",
+    lake_key: str = "lake",
+    min_files: int = 8,
+    tables: str | Sequence[str] = (),
+    minimum_interval_seconds: int = 300,
+    pool: str | None = POOL,
+    assets: Assets = (),
+    schema: str | None = None,
+) -> dg.SensorDefinition:
+    """A sensor that merges the files of a table once enough of them can be merged. Ships stopped.
+
+    :func:`build_maintenance_defs` with ``triggers`` looks after deletes, inlined rows and snapshots too.
+
+    Args:
+        name: Name of the sensor; its job is called the same with ``_job``.
+        lake_key: Resource key of the :class:`DuckLakeResource`.
+        min_files: Files that can be merged from which a run is worth it.
+        tables: Tables to look after, with wildcards; all when empty.
+        minimum_interval_seconds: Seconds between evaluations.
+        pool: Dagster pool of the job's step.
+        assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
+        schema: The IO manager's ``schema``, by which tables of assets are named.
+    """
+    plan = _Plan(steps=("merge_adjacent_files",), tables=name_list("tables", tables))
+    job = _job(f"{name}_job", plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema)
+    return _sensor(name, job, Triggers(small_files=min_files, minimum_interval_seconds=minimum_interval_seconds), plan, lake_key)
+
+
+def fixed_minute(cron_schedule: str, name: str) -> str:
+    """A cron schedule with a minute in place of ``H``, always the same one for a name.
+
+    >>> fixed_minute("H 3 * * *", "sales"), fixed_minute("5 3 * * *", "sales")
+    ('24 3 * * *', '5 3 * * *')
+
+    Raises:
+        UsageError: It is no text.
+    """
+    if not isinstance(cron_schedule, str):
+        raise _no_schedule("cron_schedule", cron_schedule, _CRON)
+    minute = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 60
+    return re.sub(r"^\s*H(?=\s)", str(minute), cron_schedule)
+
+
+def _schedule(job: dg.JobDefinition, cron_schedule: str, execution_timezone: str | None, minute_of: str) -> dg.ScheduleDefinition:
+    _refuse_zone(execution_timezone)
+    try:
+        return dg.ScheduleDefinition(
+            name=f"{job.name}_schedule",
+            job=job,
+            cron_schedule=fixed_minute(cron_schedule, minute_of),
+            execution_timezone=execution_timezone,
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description=f"Runs {job.name}, which maintains a DuckLake.",
+        )
+    except dg.DagsterInvalidDefinitionError:
+        raise _no_schedule("cron_schedule", cron_schedule, _CRON) from None
+
+
+def _sensor(name: str, job: dg.JobDefinition, triggers: Triggers, plan: _Plan, lake_key: str) -> dg.SensorDefinition:
+    """A sensor that asks for those steps of a plan that are worth it."""
+    return statistics_sensor(
+        name,
+        job,
+        triggers,
+        lambda steps, names: plan.config(enabled=[step for step in plan.steps if step in steps], tables=names),
+        steps=plan.steps,
+        lake_key=lake_key,
+        tables=plan.tables,
+    )
+
+
+def _job(
+    name: str,
+    plan: _Plan,
+    *,
+    lake_key: str,
+    pool: str | None,
+    assets: Assets,
+    schema: str | None,
+    spark_key: str | None = None,
+    run_tags: Mapping[str, str] | None = None,
+) -> dg.JobDefinition:
+    resources: Mapping[str, Any] = {"lake_key": lake_key, "spark_key": spark_key, "pool": pool}
+    ops = [step_op(name, step, settings, **resources).alias(step) for step, settings in plan.settings().items()]
+    outcome = outcome_op(name, lake_key, assets, schema).alias("outcome")
+    text = ", ".join(step.replace("_", " ") for step in plan.steps)
+
+    @dg.job(name=name, config=plan.config(), description=_JOB_TEXT.format(steps=text.capitalize()), run_tags=dict(run_tags or {}))
+    def maintenance() -> None:
+        first, *others = ops
+        done = first()
+        for op in others:
+            done = op(after=done)
+        outcome(after=done)
+
+    return maintenance
+
+
+def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: Mapping[str, timedelta | str], **others: Any) -> _Plan:
+    """A plan of what a user gave, refused where it cannot be."""
+    spans: dict[str, Any] = {name: age_of(value, name) for name, value in ages.items()}
+    return _Plan(steps=_checked_steps(steps), tables=name_list("tables", tables), **spans, **others)
+
+
+def _spark_limit(spark_key: str | None, spark_above_bytes: int | None) -> int | None:
+    """Bytes to merge from which Spark does the work; None for never."""
+    if spark_above_bytes is not None and spark_key is None:
+        raise UsageError("spark_above_bytes needs a spark_key, the resource key of something with a spark_session", parameter="spark_key")
+    return 0 if spark_above_bytes is None and spark_key is not None else spark_above_bytes
+
+
+def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, ...]:
+    unknown = [step for step in steps if step not in VERBS]
+    if isinstance(steps, str) or unknown or not steps or len(set(steps)) != len(steps):
+        raise UsageError(f"steps must be some of {', '.join(VERBS)}, each once, not {steps!r}", parameter="steps")
+    return tuple(steps)
+
+
+def _refuse_others(name: str, value: object, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{name} must be {kind.__name__}(...), not {value!r}", parameter=name)
+
+
+def _refuse_zone(zone: object) -> None:
+    try:
+        if zone is not None:
+            ZoneInfo(zone)  # type: ignore[arg-type]
+    except (KeyError, OSError, ValueError, TypeError):
+        raise _no_schedule("execution_timezone", zone, "the name of a time zone such as 'Europe/Berlin'") from None
+
+
+def _no_schedule(name: str, value: object, wanted: str) -> UsageError:
+    return UsageError(f"{name} must be {wanted}, not {value!r}", parameter=name)

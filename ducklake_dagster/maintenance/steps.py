@@ -1,0 +1,387 @@
+"""Steps of maintenance as ops: each runs one operation of the lake and reports what it did."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of config classes.
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import dagster as dg
+from pydantic import Field, create_model
+
+from ducklake_core import folded
+from ducklake_core.errors import DuckLakeError
+from ducklake_dagster.assets.asset_tables import asset_tables, other_schemas_text
+from ducklake_dagster.assets.provenance import AUTHOR
+from ducklake_dagster.maintenance.snapshot_pins import Pins, expire_unpinned, find_pins
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, MaintenanceResult, TableInfo
+    from ducklake_dagster.assets.asset_tables import AssetTable
+
+
+MaintenanceVerb: TypeAlias = Literal[
+    "flush_inlined_data",
+    "expire_snapshots",
+    "merge_adjacent_files",
+    "rewrite_data_files",
+    "cleanup_old_files",
+    "delete_orphaned_files",
+]
+"""A step of maintenance, called as the verb of the lake."""
+Assets: TypeAlias = Iterable[dg.AssetsDefinition | dg.AssetSpec]
+_MOST_LINES = 100
+_FAILURES = "failures"
+_TABLE_FACTS = ("files_merged", "files_rewritten", "files_created", "bytes_read", "rows", "deletes", "bytes_written")
+_SECONDS = "Seconds after which nothing further is begun; no limit when null."
+
+
+class _StepConfig(dg.Config):
+    enabled: bool = Field(default=True, description="Whether the step does anything.")
+    dry_run: bool = Field(default=False, description="Only report what would be done.")
+
+
+class _TablesConfig(_StepConfig):
+    tables: list[str] = Field(
+        default_factory=list, description="Tables as table or schema.table, with * and ? for any letters; all tables when empty."
+    )
+    max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
+
+
+class _FilesConfig(_TablesConfig):
+    max_input_bytes: int | None = Field(default=None, ge=1, description="Most bytes of files to read; no limit when null.")
+    max_files: int | None = Field(default=None, ge=1, description="Most files to read; no limit when null.")
+
+
+class FlushConfig(_TablesConfig):
+    """The tables to flush."""
+
+    max_rows: int | None = Field(default=None, ge=1, description="Rows after which no further table is begun; no limit when null.")
+
+
+class MergeConfig(_FilesConfig):
+    """The tables to merge files of."""
+
+    spark_above_bytes: int | None = Field(
+        default=None, ge=0, description="Bytes to read from which Spark does the work; never when null, or when the job has no Spark."
+    )
+
+
+class RewriteConfig(_FilesConfig):
+    """The tables to write anew without deleted rows."""
+
+    delete_threshold: float | None = Field(
+        default=None, ge=0, le=1, description="Part of a file's rows that must be deleted; the lake's option when null."
+    )
+
+
+class _AgeConfig(_StepConfig):
+    min_age_hours: float = Field(default=1.0, ge=0, description="Floor of the age: what is younger may be in use.")
+    longest_run_hours: float = Field(
+        default=168.0,
+        ge=0,
+        description="Runs that began longer ago count as lost, and keep nothing from expiry or deletion.",
+    )
+
+
+class ExpireConfig(_AgeConfig):
+    """Which snapshots to expire."""
+
+    older_than_days: float = Field(default=7.0, ge=0, description="Age from which snapshots are expired, in days.")
+    keep_last: int = Field(default=1, ge=1, description="Newest snapshots that are kept whatever their age.")
+
+
+class _DeletionConfig(_AgeConfig):
+    max_files: int | None = Field(default=None, ge=1, description="Most files to delete, the others next time; no limit when null.")
+    max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
+
+
+class CleanupConfig(_DeletionConfig):
+    """Which files to delete."""
+
+    older_than_days: float = Field(default=2.0, ge=0, description="Time since a file became unneeded, in days.")
+
+
+class OrphansConfig(_DeletionConfig):
+    """Which files that the catalog does not know to delete."""
+
+    older_than_days: float = Field(default=7.0, ge=0, description="Time since a file was changed, in days: longer than any write.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One step at work.
+
+    Attributes:
+        session: Gives a Spark session; None where there is none.
+        facts: What is told beside the result's own numbers.
+        failures: What went wrong; the job fails at its end.
+    """
+
+    lake: "DuckLake"
+    context: dg.OpExecutionContext
+    session: Callable[[], Any] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def commit(self) -> dict[str, Any]:
+        """What the step's commits say about themselves."""
+        run = self.context.run
+        facts = {"run_id": run.run_id, "job": run.job_name, "step_key": str(self.context.op_handle), "maintenance": True}
+        return {"author": AUTHOR, "extra_info": {"dagster": facts}}
+
+    def tables(self, config: _TablesConfig) -> list[str] | None:
+        """The tables to look at, None for all; names of tables that are not there are noted."""
+        from ducklake_core import TablePattern
+
+        found = []
+        for name in config.tables:
+            with noted(self.failures, name):
+                if not TablePattern.parse(name).has_wildcards:
+                    self.lake.table(name)
+                found.append(name)
+        return found if config.tables else None
+
+
+def _flush(work: Work, config: FlushConfig) -> "MaintenanceResult":
+    return work.lake.flush_inlined_data(
+        tables=work.tables(config), max_rows=config.max_rows, max_seconds=config.max_seconds, dry_run=config.dry_run, **work.commit()
+    )
+
+
+def _merge(work: Work, config: MergeConfig) -> "MaintenanceResult":
+    how: dict[str, Any] = {"tables": work.tables(config), "max_input_bytes": config.max_input_bytes, "max_files": config.max_files}
+    session = None
+    if config.spark_above_bytes is not None and work.session is not None and not config.dry_run:
+        planned = sum(table.bytes_read for table in work.lake.merge_adjacent_files(**how, dry_run=True).tables)
+        session = work.session() if planned >= config.spark_above_bytes else None
+        work.facts["with_spark"] = session is not None
+    return work.lake.merge_adjacent_files(**how, max_seconds=config.max_seconds, spark=session, dry_run=config.dry_run, **work.commit())
+
+
+def _rewrite(work: Work, config: RewriteConfig) -> "MaintenanceResult":
+    return work.lake.rewrite_data_files(
+        tables=work.tables(config),
+        delete_threshold=config.delete_threshold,
+        max_input_bytes=config.max_input_bytes,
+        max_files=config.max_files,
+        max_seconds=config.max_seconds,
+        dry_run=config.dry_run,
+        **work.commit(),
+    )
+
+
+def _expire(work: Work, config: ExpireConfig) -> "MaintenanceResult":
+    result, spared = expire_unpinned(
+        work.lake,
+        _pins(work, config),
+        older_than=timedelta(days=config.older_than_days),
+        keep_last=config.keep_last,
+        min_age=timedelta(hours=config.min_age_hours),
+        dry_run=config.dry_run,
+    )
+    work.facts.update({"snapshots": len(result.snapshots), "files": len(result.files), "tables": len(result.tables)})
+    work.facts["held"] = len(result.held)
+    work.facts["kept_for_runs"] = len(spared)
+    if spared:
+        work.facts["kept_snapshots"] = dg.MetadataValue.json({str(number): reason for number, reason in list(spared.items())[:_MOST_LINES]})
+    return result
+
+
+def _cleanup(work: Work, config: CleanupConfig) -> "MaintenanceResult":
+    result = work.lake.cleanup_old_files(**_deletions(work, config, config.older_than_days))
+    work.facts["left"] = sum(count for _, count in result.left)
+    work.facts.update({"files": len(result.files), "missing": len(result.missing), "kept": len(result.kept), "failed": len(result.failed)})
+    if result.failed:
+        work.failures.append(f"{len(result.failed)} files could not be deleted; they are tried again next time")
+    return result
+
+
+def _orphans(work: Work, config: OrphansConfig) -> "MaintenanceResult":
+    result = work.lake.delete_orphaned_files(**_deletions(work, config, config.older_than_days))
+    work.facts["left"] = sum(count for _, count in result.left)
+    work.facts.update({"files": len(result.files), "kept": len(result.kept), "failed": len(result.failed), "uploads": len(result.uploads)})
+    if result.failed:
+        work.failures.append(f"{len(result.failed)} orphaned files could not be deleted; they are tried again next time")
+    return result
+
+
+def _deletions(work: Work, config: _DeletionConfig, days: float) -> dict[str, Any]:
+    return {
+        "older_than": _bound(work, config, days),
+        "min_age": timedelta(hours=config.min_age_hours),
+        "max_files": config.max_files,
+        "max_seconds": config.max_seconds,
+        "dry_run": config.dry_run,
+    }
+
+
+def _pins(work: Work, config: _AgeConfig) -> Pins:
+    return find_pins(work.lake, work.context.instance, work.context.run_id, longest=timedelta(hours=config.longest_run_hours))
+
+
+def _bound(work: Work, config: _AgeConfig, days: float) -> datetime | timedelta:
+    """The age, or the time from which a run that is not over may need files."""
+    pins, age = _pins(work, config), timedelta(days=days)
+    bound = datetime.now(UTC) - age
+    if pins.latest(bound) == bound:
+        return age
+    work.facts["kept_for_run"] = pins.run_id
+    return pins.latest(bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verb:
+    config: type[_StepConfig]
+    run: Callable[[Work, Any], "MaintenanceResult"]
+    text: str
+
+
+VERBS: Mapping[MaintenanceVerb, _Verb] = {
+    "flush_inlined_data": _Verb(config=FlushConfig, run=_flush, text="Moves rows that the catalog holds to files, a snapshot a table."),
+    "expire_snapshots": _Verb(config=ExpireConfig, run=_expire, text="Expires snapshots of the lake that are older than an age."),
+    "merge_adjacent_files": _Verb(
+        config=MergeConfig, run=_merge, text="Merges small files into larger ones; small tables share a snapshot."
+    ),
+    "rewrite_data_files": _Verb(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows anew, a snapshot a table."),
+    "cleanup_old_files": _Verb(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
+    "delete_orphaned_files": _Verb(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),
+}
+
+
+def step_op(
+    job: str, step: MaintenanceVerb, defaults: Mapping[str, Any], *, lake_key: str, spark_key: str | None, pool: str | None
+) -> dg.OpDefinition:
+    """The op of a step. Names of definitions are unique in a project, which may have several of these jobs.
+
+    Args:
+        job: Name of the job.
+        step: What it does.
+        defaults: Its settings, which hold for what the config of a run does not say.
+        lake_key: Resource key of the lake.
+        spark_key: Resource key of something with a ``spark_session``.
+        pool: Dagster pool.
+    """
+    verb = VERBS[step]
+    keys = {lake_key} | ({spark_key} if spark_key is not None and step == "merge_adjacent_files" else set())
+
+    def compute(context: dg.OpExecutionContext, config: Any) -> None:
+        session = (lambda: getattr(context.resources, spark_key).spark_session) if spark_key in keys else None
+        work = Work(lake=getattr(context.resources, lake_key).connect(), context=context, session=session)
+        if not config.enabled:
+            context.add_output_metadata({"enabled": False})
+            return
+        results = []
+        with noted(work.failures, step.replace("_", " ")):
+            results.append(verb.run(work, config))
+        _finish(work, results, dry_run=config.dry_run)
+
+    compute.__annotations__ = {"context": dg.OpExecutionContext, "config": _with_defaults(verb.config, defaults), "return": None}
+    after = {"after": dg.In(dg.Nothing)}
+    return dg.op(name=f"{job}__{step}", required_resource_keys=keys, pool=pool, ins=after, description=verb.text)(compute)
+
+
+def _with_defaults(config: type[_StepConfig], defaults: Mapping[str, Any]) -> type[_StepConfig]:
+    """The same config with other defaults: a run that changes one setting must not lose the others, a dry run above all."""
+    fields: dict[str, Any] = {}
+    for name, found in config.model_fields.items():
+        if name in defaults:
+            own = copy(found)
+            own.default, own.default_factory = defaults[name], None
+            fields[name] = (found.annotation, own)
+    return create_model(config.__name__, __base__=config, **fields)
+
+
+def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> dg.OpDefinition:
+    """The last op of a job: it observes assets, and fails with what went wrong in the steps before."""
+    tables = asset_tables(assets, schema)
+
+    @dg.op(
+        name=f"{job}__outcome",
+        required_resource_keys={lake_key},
+        ins={"after": dg.In(dg.Nothing)},
+        description="Observes the tables of assets, and fails with what went wrong in the steps before.",
+    )
+    def outcome(context: dg.OpExecutionContext) -> None:
+        failures: list[str] = []
+        for log in context.instance.all_logs(context.run_id, of_type=dg.DagsterEventType.STEP_OUTPUT):
+            event = log.dagster_event
+            found = event.step_output_data.metadata.get(_FAILURES) if event else None
+            if event and found is not None:
+                failures += [f"{event.step_key}: {failure}" for failure in found.value]  # type: ignore[union-attr]
+        with noted(failures, "observing the tables"):
+            lake = getattr(context.resources, lake_key).connect()
+            for observation in table_observations(lake, tables, f"After {job}"):
+                context.log_event(observation)
+            if tables and (elsewhere := other_schemas_text(lake, tables)):
+                context.log.warning("%s", elsewhere)
+        if failures:
+            raise dg.Failure("\n".join(failures), allow_retries=False)
+
+    return outcome
+
+
+@contextmanager
+def noted(failures: list[str], what: str) -> Iterator[None]:
+    """What goes wrong with one thing does not stop the others."""
+    try:
+        yield
+    except DuckLakeError as error:
+        failures.append(f"{what}: {error}")
+
+
+def _finish(work: Work, results: "Sequence[MaintenanceResult]", *, dry_run: bool) -> None:
+    """Tell what was done; the job's last step fails with what went wrong, when all steps had their turn."""
+    metadata: dict[str, Any] = {"dry_run": dry_run, "report": _report(results), **work.facts}
+    for result in results:
+        work.failures.extend(getattr(result, "failures", ()))
+        for table in getattr(result, "tables", ()):
+            if any(step.outcome in ("done", "planned") and step.target == getattr(table, "table", None) for step in result.steps):
+                facts = {name: getattr(table, name, 0) for name in _TABLE_FACTS}
+                metadata |= {f"{table.table}/{name}": number for name, number in facts.items() if number}
+    for failure in work.failures:
+        work.context.log.error("%s", failure)
+    if work.failures:
+        metadata[_FAILURES] = dg.MetadataValue.json(list(work.failures))
+    work.context.log.info("%s", metadata["report"])
+    work.context.add_output_metadata(metadata)
+
+
+def _report(results: "Sequence[MaintenanceResult]") -> str:
+    lines = [line for result in results for line in result.lines()]
+    return "\n".join([*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else lines)
+
+
+def table_observations(lake: "DuckLake", tables: "Sequence[AssetTable]", did: str) -> Iterator[dg.AssetObservation]:
+    """An observation of every asset whose table exists.
+
+    Args:
+        lake: The lake after maintenance.
+        tables: Assets.
+        did: What was done, for the description.
+    """
+    if not tables:
+        return
+    known = {folded(info.table): info for info in lake.tables()}
+    snapshots = len(lake.snapshots())
+    for table in tables:
+        info = known.get(folded(table.address.sql))
+        if info is not None:
+            yield dg.AssetObservation(asset_key=table.key, description=did, metadata=_numbers(info, snapshots))
+
+
+def _numbers(info: "TableInfo", snapshots: int) -> dict[str, Any]:
+    stored = info.row_count - info.inlined_row_count + info.deleted_row_count
+    return {
+        "dagster/row_count": info.row_count,
+        "dagster/size_bytes": info.file_size_bytes,
+        "ducklake/snapshot_id": info.snapshot_id,
+        "ducklake/table_files": info.file_count,
+        "ducklake/avg_file_bytes": info.file_size_bytes // info.file_count if info.file_count else 0,
+        "ducklake/delete_files": info.delete_file_count,
+        "ducklake/delete_ratio": round(info.deleted_row_count / stored, 6) if stored > 0 else 0.0,
+        "ducklake/inlined_rows": info.inlined_row_count,
+        "ducklake/lake_snapshots": snapshots,
+    }

@@ -1,0 +1,183 @@
+"""Commit several assets of one step in one snapshot: readers see all of them changed, or none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core import folded
+from ducklake_core.errors import UsageError
+from ducklake_dagster.assets.provenance import AUTHOR, joint_provenance
+from ducklake_dagster.config.errors import shown_failures
+from ducklake_dagster.io.audits import RESULTS, AuditResult, audit_metadata, passed_audits, refuse_failed
+from ducklake_dagster.io.commit import OutputCommit, WrittenOutput
+from ducklake_dagster.io.outputs import TableOutput, plan_output
+from ducklake_dagster.io_manager import (
+    DuckLakeIOManager,
+    add_metadata_of_partitions,
+    branch_settings,
+    default_settings,
+    metadata_of_commit,
+    writing_lake,
+)
+from ducklake_dagster.partitions.predicates import SlicePredicate
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, Snapshot, Transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """One asset of the step."""
+
+    key: dg.AssetKey
+    context: dg.OutputContext
+    output: TableOutput
+    missing: tuple[str, ...]
+    predicate: SlicePredicate | None
+    commit: OutputCommit
+
+
+def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str | dg.AssetKey, Any]) -> Iterator[dg.MaterializeResult[Any]]:
+    """Write several assets of a ``@dg.multi_asset`` in one commit, and give what the asset function yields.
+
+    Tables, partitions, write modes and all other settings are those of the assets' :class:`DuckLakeIOManager` and metadata, as if each had
+    been returned to it; inputs of other assets load them as usual. The snapshot has all of the changes, or there is none: not when a
+    frame does not fit, an audit fails, or the worker is lost. A retry of the step, or a run that resumes it from failure, finds the commit
+    by its id and writes nothing again.
+
+    Example:
+
+        @dg.multi_asset(specs=[dg.AssetSpec("orders"), dg.AssetSpec("lines")])
+        def sales(context: dg.AssetExecutionContext):
+            yield from materialize_together(context, {"orders": orders, "lines": lines})
+
+    Args:
+        context: Of the step.
+        frames: Frames by asset key, one of each asset that the run materialises.
+
+    Raises:
+        dg.Failure: It failed, and nothing was committed; a retry policy runs the step again unless the error would come again.
+    """
+    started = time.monotonic()
+    step = context.get_step_execution_context()
+    found = {dg.AssetKey.from_coercible(key): frame for key, frame in frames.items()}
+    subject = ", ".join(sorted(key.to_user_string() for key in found))
+    with shown_failures(subject, "asset"):
+        _refuse_assets(context, found)
+        contexts = {key: _output_context(context, key) for key in found}
+        manager = _manager(contexts, step)
+        manager.refuse_overridden()
+        lake = writing_lake(manager).connect()
+        parts = [_part(contexts[key], key, frame, manager, lake) for key, frame in found.items()]
+        _refuse_one_table_twice(parts)
+        written = _commit(lake, parts, branch=manager.branch or None)
+    for part in parts:
+        metadata = metadata_of_commit(
+            part.context, lake, part.output, part.predicate, written[part.key], part.missing, seconds=time.monotonic() - started
+        )
+        add_metadata_of_partitions(part.context, lake, part.output, written[part.key].result)
+        yield dg.MaterializeResult(asset_key=part.key, metadata=metadata)
+
+
+def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[dg.AssetKey, WrittenOutput]:
+    tables = {part.key.to_user_string(): str(part.output.address) for part in parts}
+    audits = sorted({name for part in parts for name in part.output.audits})
+    origin = joint_provenance(parts[0].context, tables, parts[0].output.partition_keys, branch=branch, audits=audits)
+    audited: dict[dg.AssetKey, list[AuditResult]] = {}
+    writers = {part.key.to_user_string(): part.commit.writers for part in parts}
+    with lake.transaction(author=AUTHOR, message=origin.message, extra_info=origin.with_writers(writers), commit_id=origin.commit_id) as tx:
+        if tx.repeated is None:
+            for part in parts:
+                with shown_failures(str(part.output.address)), part.output.explaining():
+                    part.commit.stage(tx)
+            audited |= {part.key: _audited(part, tx) for part in parts}
+    if tx.repeated is not None or tx.result.repeated:
+        return {part.key: _repeated(part, lake, tx.result.snapshot) for part in parts}
+    results = {folded(result.table): result for result in tx.result.writes}
+    written = {part.key: part.commit.written(results[folded(part.output.address.sql)]) for part in parts}
+    return {part.key: _with_audits(written[part.key], audited[part.key]) for part in parts}
+
+
+def _audited(part: _Part, tx: Transaction) -> list[AuditResult]:
+    if not part.output.audits or part.output.creates_nothing:
+        return []
+    results = part.output.audit(tx, part.predicate)
+    refuse_failed(part.context, results, str(part.output.address), part.output.subject)
+    return results
+
+
+def _repeated(part: _Part, lake: DuckLake, snapshot: Snapshot | None) -> WrittenOutput:
+    assert snapshot is not None
+    passed = [result for result in passed_audits(snapshot) if result.name in part.output.audits]
+    return _with_audits(part.commit.repeated(lake, snapshot), passed)
+
+
+def _with_audits(written: WrittenOutput, results: Sequence[AuditResult]) -> WrittenOutput:
+    return replace(written, notes={**written.notes, RESULTS: audit_metadata(results)}) if results else written
+
+
+def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: DuckLakeIOManager, lake: DuckLake) -> _Part:
+    output = plan_output(
+        context, frame, default_settings(manager), manager.schema_, comments=manager.comments, branch=branch_settings(manager)
+    )
+    with shown_failures(str(output.address)):
+        table = output.table(lake)
+        output = output.settled(table)
+        missing, predicate = output.missing_columns(table), output.predicate(table)
+        commit = output.commit(table, output.rows(predicate), predicate)
+    return _Part(key=key, context=context, output=output, missing=missing, predicate=predicate, commit=commit)
+
+
+def _output_context(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.OutputContext:
+    """The context that the asset's IO manager would have got."""
+    from dagster._core.execution.plan.outputs import StepOutputHandle
+
+    step = context.get_step_execution_context()
+    name = context.assets_def.get_output_name_for_asset_key(key)
+    found: dg.OutputContext = step.get_output_context(StepOutputHandle(step.step.key, name))
+    return found
+
+
+def _manager(contexts: Mapping[dg.AssetKey, dg.OutputContext], step: Any) -> DuckLakeIOManager:
+    from dagster._core.execution.plan.outputs import StepOutputHandle
+
+    managers = [step.get_io_manager(StepOutputHandle(step.step.key, context.name)) for context in contexts.values()]
+    manager = managers[0]
+    if not isinstance(manager, DuckLakeIOManager) or any(other is not manager for other in managers):
+        raise UsageError(
+            "assets that are materialised together need one DuckLakeIOManager, which is that of all of them: set the same "
+            "io_manager_key on them",
+            assets=tuple(key.to_user_string() for key in contexts),
+        )
+    return manager
+
+
+def _refuse_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKey, Any]) -> None:
+    selected = context.selected_asset_keys
+    strange = sorted(key.to_user_string() for key in frames if key not in selected)
+    missing = sorted(key.to_user_string() for key in selected if key not in frames)
+    if strange or missing:
+        names = ", ".join(sorted(key.to_user_string() for key in selected))
+        # Dagster would report an asset that the function does not yield as materialised.
+        fault = f"not {', '.join(strange)}" if strange else f"and there is none of {', '.join(missing)}"
+        raise UsageError(
+            f"materialize_together needs a frame of each asset that this step materialises ({names}), {fault}",
+            assets=tuple(strange or missing),
+        )
+
+
+def _refuse_one_table_twice(parts: Sequence[_Part]) -> None:
+    seen: dict[str, dg.AssetKey] = {}
+    for part in parts:
+        other = seen.setdefault(folded(part.output.address.sql), part.key)
+        if other != part.key:
+            raise UsageError(
+                f"{other.to_user_string()} and {part.key.to_user_string()} are one table, {part.output.address}: one commit writes a table "
+                "once. Give one of them a table of its own with metadata table= or schema=",
+                table=str(part.output.address),
+            )

@@ -1,0 +1,380 @@
+"""Turn a table slice into predicates with literals typed by the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.partitions.slices import Constraint, KeyConstraint, TableSlice, TimeConstraint, TimeWindow, Unit, day_of, is_start
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ducklake_core import Condition
+
+
+Dialect: TypeAlias = Literal["duckdb", "spark"]
+Value: TypeAlias = str | int | date | datetime
+
+_NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
+# More alternatives than this are not written beside each other in SQL.
+_MOST_PARTS = 50
+_MOST_SHOWN = 1000
+_INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnConstraint:
+    """One column lies in one of half-open ``intervals`` or equals one of ``values``; exactly one of the two is used."""
+
+    column: str
+    type_name: str
+    intervals: tuple[tuple[Value, Value], ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePredicate:
+    """Rows of a slice: any of the boxes, each of which is all of its column constraints."""
+
+    boxes: tuple[tuple[ColumnConstraint, ...], ...]
+
+    def to_sql(self, dialect: Dialect = "duckdb", *, prefix: str = "") -> str:
+        """SQL text with typed literals and quoted names, ``prefix`` before each; ``FALSE`` when there is no box."""
+        if not self.boxes:
+            return "FALSE"
+        return _any_of([f"({' AND '.join(_constraint_sql(c, dialect, prefix) for c in box)})" for box in self.boxes])
+
+    def shown(self) -> str:
+        """SQL text for people, with the middle left out where it is long."""
+        text = self.to_sql()
+        return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 100]} ... {text[-50:]}"
+
+    def to_condition(self) -> Condition:
+        """The same by values, for DuckLake."""
+        from ducklake_core import AllOf, AnyOf
+
+        return AnyOf(conditions=tuple(AllOf(conditions=tuple(_condition(constraint) for constraint in box)) for box in self.boxes))
+
+    def matching_rows(self, data: pa.Table) -> pa.Table:
+        """The rows of an Arrow table that are in the slice."""
+        import pyarrow as pa
+
+        places = self.matching_places(data)
+        try:
+            return data.take(places)
+        except pa.ArrowNotImplementedError:
+            # Arrow cannot take single values of some types, such as the strings of polars, but whole runs of rows of any.
+            return pa.concat_tables([data.slice(0, 0), *(data.slice(first, count) for first, count in _runs(places))])
+
+    def matching_places(self, data: pa.Table) -> pa.ChunkedArray:
+        """Positions of the rows of an Arrow table that are in the slice; its columns are compared in the types of the table's."""
+        import pyarrow as pa
+
+        from ducklake_core import matching_rows
+
+        constraints = {constraint.column: constraint for box in self.boxes for constraint in box}
+        if not constraints:
+            return pa.chunked_array([], pa.int64())
+        place = "_ducklake_place"
+        while place in constraints:
+            place += "_"
+        names = [*constraints, place]
+        columns = [_compared_column(data.column(name), _arrow_type(constraint.type_name)) for name, constraint in constraints.items()]
+        compared = pa.table([*columns, pa.array(range(data.num_rows), pa.int64())], names=names)
+        return matching_rows(compared, self.to_condition()).column(place)
+
+
+def _runs(places: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
+    """First position and length of every run of ascending positions without a gap."""
+    import numpy as np
+
+    found = places.to_numpy()
+    starts = np.flatnonzero(np.diff(found, prepend=-2) != 1)
+    for first, end in zip(starts, [*starts[1:], len(found)], strict=True):
+        yield int(found[first]), int(end - first)
+
+
+def slice_predicate(table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> SlicePredicate | None:
+    """The predicate of a slice, None for a whole table.
+
+    Args:
+        table_slice: The slice.
+        column_type: Gives the exact name and the DuckLake type name of a column, without regard to case; None when there is none.
+
+    Raises:
+        UsageError: A column does not exist, or its type cannot tell the partitions apart; the text names column and type.
+    """
+    if table_slice.boxes is None:
+        return None
+    return SlicePredicate(
+        boxes=tuple(tuple(_typed(constraint, table_slice, column_type) for constraint in box) for box in table_slice.boxes)
+    )
+
+
+def _typed(constraint: Constraint, table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> ColumnConstraint:
+    found = column_type(constraint.column)
+    if found is None:
+        raise UsageError(
+            f"partition_expr names column {constraint.column!r}, which {table_slice.qualified_name} does not have: "
+            "partition_expr must be the name of one top-level column",
+            table=table_slice.qualified_name,
+            column=constraint.column,
+        )
+    column, type_name = found
+    match constraint:
+        case TimeConstraint():
+            return _time_constraint(constraint, column, type_name, table_slice)
+        case KeyConstraint():
+            return _key_constraint(constraint, column, type_name, table_slice)
+
+
+def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if constraint.unit is not None:
+        _check_unit(constraint, constraint.unit, column, type_name, table_slice)
+    if type_name == "varchar":
+        return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
+    if type_name == "timestamptz":
+        bounds = [(w.start.astimezone(UTC), w.end.astimezone(UTC)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(bounds))
+    if type_name in _NAIVE:
+        walls = [(_wall_time(w, "start", column, table_slice), _wall_time(w, "end", column, table_slice)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(walls))
+    if type_name == "date":
+        days = [(_local_date(w, "start", column, table_slice), _local_date(w, "end", column, table_slice)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(days))
+    raise _refused("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
+
+
+def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
+    """Refuse units that cannot tell the partitions apart: then the expression would not say what the filter on the column says."""
+    if type_name not in (*_NAIVE, "timestamptz", "date"):
+        raise _refused(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
+    for window in constraint.windows:
+        for bound in (window.start, window.end):
+            if not is_start(bound, unit):
+                raise UsageError(
+                    f"partition bound {bound.isoformat()} is not the start of a {unit}, so the {unit} of column {column!r} of "
+                    f"{table_slice.qualified_name} cannot tell the partitions apart: set partition_expr to {column!r} itself",
+                    table=table_slice.qualified_name,
+                    column=column,
+                )
+
+
+def _units_constraint(constraint: KeyConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    """Keys that are days, of a column that has times."""
+    if unit != "day" or type_name not in (*_NAIVE, "date"):
+        raise _refused(
+            f"keys of static or dynamic partitions by the {unit}", "date or timestamp, by the day,", column, type_name, table_slice
+        )
+    try:
+        days = sorted(map(day_of, constraint.keys))
+    except ValueError:
+        raise UsageError(
+            f"partition keys {', '.join(map(repr, constraint.keys[:5]))} of {table_slice.qualified_name} are not all days such as "
+            f"'2026-03-27', which partition_expr makes of column {column!r}",
+            table=table_slice.qualified_name,
+            column=column,
+        ) from None
+    if type_name == "date":
+        return ColumnConstraint(column=column, type_name=type_name, values=tuple(days))
+    starts = [datetime.combine(day, datetime.min.time()) for day in days]
+    return ColumnConstraint(column=column, type_name=type_name, intervals=tuple((start, start + timedelta(days=1)) for start in starts))
+
+
+def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if constraint.unit is not None:
+        return _units_constraint(constraint, constraint.unit, column, type_name, table_slice)
+    if type_name == "varchar":
+        return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
+    parse = _parser(type_name)
+    if parse is None:
+        raise _refused("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
+    try:
+        values = tuple(parse(key) for key in constraint.keys)
+    except ValueError:
+        raise UsageError(
+            f"cannot compare column {column!r} of {table_slice.qualified_name}, which is {type_name}, "
+            f"with the partition keys {', '.join(map(repr, constraint.keys[:5]))}: they do not all read as {type_name}",
+            table=table_slice.qualified_name,
+            column=column,
+        ) from None
+    return ColumnConstraint(column=column, type_name=type_name, values=values)
+
+
+def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, column: str, *, subject: str) -> None:
+    """Reject partition keys that mean one value of the column: the partition of each would replace the rows of the other.
+
+    Keys that do not read as the type are left to the write that uses them.
+
+    Args:
+        keys: Every key of one partition dimension.
+        unit: Unit of time of ``partition_expr``, None for the column itself.
+        type_name: DuckLake type of the column.
+        column: Name of the column.
+        subject: Asset key, for the message.
+
+    Raises:
+        UsageError: Two keys mean one value; the text names both.
+    """
+    parse = _parser(type_name) if unit is None else day_of if unit == "day" else None
+    if parse is None:
+        return
+    seen: dict[Value, str] = {}
+    for key in keys:
+        try:
+            value = parse(key)
+        except ValueError:
+            continue
+        other = seen.setdefault(value, key)
+        if other != key:
+            what = "day" if unit is not None else type_name
+            raise UsageError(
+                f"asset {subject} has partition keys {other!r} and {key!r}, which are the same {what} ({value}) in column {column!r}, "
+                "so each partition would replace the rows of the other. Remove one of the keys, or use a varchar column",
+                asset=subject,
+                column=column,
+                keys=(other, key),
+            )
+
+
+def _parser(type_name: str) -> Callable[[str], Value] | None:
+    """Return the function that reads a static or dynamic key as a column's type, None where keys are no values of it."""
+    if type_name in _INTEGERS:
+        return int
+    return date.fromisoformat if type_name == "date" else None
+
+
+def _refused(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
+    return UsageError(
+        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: "
+        f"use a column of type {wanted}",
+        table=table_slice.qualified_name,
+        column=column,
+    )
+
+
+def _bound(window: TimeWindow, side: Literal["start", "end"]) -> datetime:
+    return window.start if side == "start" else window.end
+
+
+def _wall_time(window: TimeWindow, side: Literal["start", "end"], column: str, table_slice: TableSlice) -> datetime:
+    bound = _bound(window, side)
+    wall = bound.replace(tzinfo=None)
+    # Inside an hour that the clock shows twice, a wall time is before and after the bound at once. Only the first instant of
+    # the first pass is a clean cut.
+    just_before = (bound.astimezone(UTC) - timedelta(microseconds=1)).astimezone(bound.tzinfo)
+    if _shown_twice(bound) and (bound.fold or _shown_twice(just_before)):
+        raise UsageError(
+            f"partition bound {bound.isoformat()} lies in an hour that clocks show twice, so column {column!r} of "
+            f"{table_slice.qualified_name} (timestamp without time zone) cannot tell the partitions apart: use a timestamptz column",
+            table=table_slice.qualified_name,
+            column=column,
+        )
+    return wall
+
+
+def _shown_twice(moment: datetime) -> bool:
+    first, second = moment.replace(fold=0).utcoffset(), moment.replace(fold=1).utcoffset()
+    return first is not None and second is not None and first > second
+
+
+def _local_date(window: TimeWindow, side: Literal["start", "end"], column: str, table_slice: TableSlice) -> date:
+    bound = _bound(window, side)
+    # A day starts at its first instant, which is 01:00 where clocks jump over midnight.
+    just_before = (bound.astimezone(UTC) - timedelta(microseconds=1)).astimezone(bound.tzinfo)
+    if just_before.date() >= bound.date():
+        raise UsageError(
+            f"partition bound {bound.isoformat()} is not the start of a day, so column {column!r} of {table_slice.qualified_name} (date) "
+            "cannot tell the partitions apart: use a timestamp or timestamptz column",
+            table=table_slice.qualified_name,
+            column=column,
+        )
+    return bound.date()
+
+
+def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect, prefix: str) -> str:
+    column = prefix + _quoted(constraint.column, dialect)
+
+    def literal(value: Value) -> str:
+        return _literal_sql(value, constraint.type_name, dialect)
+
+    if constraint.intervals:
+        return _intervals_sql(column, [(literal(low), literal(high)) for low, high in constraint.intervals])
+    if len(constraint.values) == 1:
+        return f"{column} = {literal(constraint.values[0])}"
+    return f"{column} IN ({', '.join(map(literal, constraint.values))})"
+
+
+def _any_of(parts: list[str]) -> str:
+    """Parts in groups of groups where they are many: engines make of a plain chain a tree as deep as it is long."""
+    while len(parts) > _MOST_PARTS:
+        parts = [f"({' OR '.join(parts[start : start + _MOST_PARTS])})" for start in range(0, len(parts), _MOST_PARTS)]
+    return " OR ".join(parts)
+
+
+def _intervals_sql(column: str, intervals: list[tuple[str, str]]) -> str:
+    """One of the intervals, which ascend; of many, a search that halves them at every step."""
+    if len(intervals) <= _MOST_PARTS:
+        parts = [f"({column} >= {low} AND {column} < {high})" for low, high in intervals]
+        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+    middle = len(intervals) // 2
+    lower, upper = (_intervals_sql(column, half) for half in (intervals[:middle], intervals[middle:]))
+    return f"(CASE WHEN {column} < {intervals[middle][0]} THEN {lower} ELSE {upper} END)"
+
+
+def _quoted(name: str, dialect: Dialect) -> str:
+    mark = "`" if dialect == "spark" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def _literal_sql(value: Value, type_name: str, dialect: Dialect) -> str:
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(sep=" ")
+        if type_name == "timestamptz":
+            return f"TIMESTAMP '{text}+00:00'" if dialect == "spark" else f"TIMESTAMPTZ '{text}+00:00'"
+        return f"TIMESTAMP_NTZ '{text}'" if dialect == "spark" else f"TIMESTAMP '{text}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, int):
+        return str(value)
+    if dialect == "spark":
+        # Spark reads backslash escapes in string literals, standard SQL does not.
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _condition(constraint: ColumnConstraint) -> Condition:
+    from ducklake_core import InIntervals, OneOf
+
+    if constraint.intervals:
+        return InIntervals(column=constraint.column, intervals=constraint.intervals)
+    return OneOf(column=constraint.column, values=constraint.values)
+
+
+def _compared_column(values: pa.ChunkedArray, arrow_type: Any) -> pa.ChunkedArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns" and pa.types.is_timestamp(arrow_type):
+        # Bounds are whole microseconds, so the microsecond that a moment is in lies where the moment lies. A cast would refuse it.
+        values = pc.floor_temporal(values, unit="microsecond")
+    return values.cast(arrow_type)
+
+
+def _arrow_type(type_name: str) -> Any:
+    import pyarrow as pa
+
+    if type_name == "timestamptz":
+        return pa.timestamp("us", tz="UTC")
+    if type_name in _NAIVE:
+        return pa.timestamp("us")
+    if type_name == "date":
+        return pa.date32()
+    if type_name in _INTEGERS:
+        return pa.int64() if type_name not in ("uint64", "int128", "uint128") else pa.decimal128(38, 0)
+    return pa.string()

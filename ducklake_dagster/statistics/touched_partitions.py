@@ -1,0 +1,393 @@
+"""Find the partitions of an asset in which changed rows may lie, from what the catalog knows of their values."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterator, Sequence
+from datetime import UTC, date, datetime
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import dagster as dg
+
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_dagster.assets.asset_tables import AssetTable
+from ducklake_dagster.io.outputs import schema_lookup
+from ducklake_dagster.partitions.predicates import ColumnConstraint, slice_predicate
+from ducklake_dagster.partitions.slices import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
+
+if TYPE_CHECKING:
+    from ducklake_core import ChangedTable, DuckLake, Schema, ValueRange
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Box: TypeAlias = tuple[tuple[int, int], ...]
+_WINDOWS: dict[tuple[dg.PartitionsDefinition[str], str], dict[str, tuple[int, int]]] = {}
+"""Windows of keys in columns of a type, remembered over the ticks of a sensor: what Dagster makes of a key costs a lot."""
+_MOST_WINDOWS = 500_000
+
+_MOST_ROWS = 20_000
+_MOST_FILES = 100
+
+
+class KeysOf(Protocol):
+    """Gives the partition keys of definitions of one dimension."""
+
+    def of(self, definition: dg.PartitionsDefinition[str], /) -> Sequence[str]:
+        """Keys; of time windows ascending."""
+
+
+class PartitionKeys(KeysOf):
+    """Partition keys of definitions, each listed once, in an order in which the values that they stand for are found by search.
+
+    Args:
+        instance: Holds dynamic partitions.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance = instance
+        self._known: dict[dg.PartitionsDefinition[str], Sequence[str]] = {}
+
+    def of(self, definition: dg.PartitionsDefinition[str]) -> Sequence[str]:
+        """All keys of a definition of one dimension."""
+        if definition not in self._known:
+            keys = definition.get_partition_keys(dynamic_partitions_store=self._instance)
+            # Times ascend as they stand.
+            self._known[definition] = keys if isinstance(definition, dg.TimeWindowPartitionsDefinition) else sorted(keys)
+        return self._known[definition]
+
+
+class TouchedPartitions:
+    """Collects the partitions of one asset that changed rows may lie in, each with the newest snapshot that changed it.
+
+    Args:
+        table: A partitioned asset.
+        schema: The table's columns.
+        keys: Of all definitions, for all assets.
+
+    Attributes:
+        problem: Why values cannot be told apart by partition, so that every change is one of all partitions; None when they can.
+    """
+
+    def __init__(self, table: AssetTable, schema: Schema, keys: KeysOf) -> None:
+        assert table.partitions_def is not None
+        self._definition = table.partitions_def
+        self._keys = [keys.of(dimension) for dimension in _dimensions(table.partitions_def)]
+        self._size = prod(map(len, self._keys))
+        self._newest: dict[int, int] = {}
+        self.problem: str | None = None
+        self._indexes: dict[int, tuple[_Index, ...]] = {}
+        self._orders: list[Sequence[str]] = []
+        self._table = table
+        self.use(schema)
+
+    def use(self, schema: Schema) -> None:
+        """Look at the rows that come in the columns of this schema: a table of another name may have other types."""
+        if id(schema) not in self._indexes:
+            try:
+                self._indexes[id(schema)] = _indexes(self._table, self._keys, schema)
+            except UsageError as error:
+                self.problem = error.message
+                self._indexes[id(schema)] = ()
+        self._current = self._indexes[id(schema)]
+        orders = [index.keys for index in self._current]
+        self._orders = self._orders or orders
+        if orders and orders != self._orders:
+            self.problem = "the partition columns had other types before, which sort partitions otherwise"
+            self._current = ()
+
+    def touch(self, ranges: Sequence[ValueRange], snapshot_id: int) -> None:
+        """Rows with values in these ranges, one for each dimension, changed at a snapshot. Snapshots must come in ascending order."""
+        if not self._current:
+            self.touch_all(snapshot_id)
+            return
+        try:
+            sides = [index.positions(found) for index, found in zip(self._current, ranges, strict=True)]
+        except UsageError as error:
+            self.problem = error.message
+            self.touch_all(snapshot_id)
+            return
+        *outer, (first, last) = sides
+        if last <= first:
+            return
+        width = len(self._keys[-1])
+        for places in product(*(range(*side) for side in outer)):
+            start = 0
+            for keys, place in zip(self._keys, places, strict=False):
+                start = start * len(keys) + place
+            start *= width
+            self._newest.update(dict.fromkeys(range(start + first, start + last), snapshot_id))
+
+    def only_key(self, ranges: Sequence[ValueRange]) -> str | None:
+        """The one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
+        box = self.box(ranges)
+        if box is None or any(last - first != 1 for first, last in box):
+            return None
+        if not all(index.holds(first, found) for index, found, (first, _) in zip(self._current, ranges, box, strict=True)):
+            return None
+        number = 0
+        for keys, (first, _) in zip(self._keys, box, strict=True):
+            number = number * len(keys) + first
+        return self._key(number, self._orders or self._keys)
+
+    def box(self, ranges: Sequence[ValueRange]) -> Box | None:
+        """The partitions that rows with values in these ranges may belong to: first place and the one after the last, for each dimension.
+
+        None when values cannot be told apart by partition.
+        """
+        if not self._current:
+            return None
+        try:
+            return tuple(index.positions(found) for index, found in zip(self._current, ranges, strict=True))
+        except UsageError:
+            return None
+
+    def place(self, key: str) -> tuple[int, ...] | None:
+        """Where a partition lies in boxes; None for a key that the definition does not have, or when values cannot be told apart."""
+        if not self._current:
+            return None
+        parts = [key]
+        if isinstance(self._definition, dg.MultiPartitionsDefinition):
+            by_dimension = self._definition.get_partition_key_from_str(key).keys_by_dimension
+            parts = [by_dimension[dimension.name] for dimension in self._definition.partitions_defs]
+        places = tuple(index.place(part) for index, part in zip(self._current, parts, strict=True))
+        return None if None in places else tuple(place for place in places if place is not None)
+
+    def all_keys(self) -> Iterator[str]:
+        """Every key of the definition."""
+        orders = self._orders or self._keys
+        return (self._key(number, orders) for number in range(self._size))
+
+    def touch_all(self, snapshot_id: int) -> None:
+        """Any row may have changed."""
+        self._newest = dict.fromkeys(range(self._size), snapshot_id)
+
+    def found(self) -> Iterator[tuple[str, int]]:
+        """Partition keys touched, each with the newest snapshot."""
+        orders = self._orders or self._keys
+        for number, snapshot_id in self._newest.items():
+            yield self._key(number, orders), snapshot_id
+
+    def _key(self, number: int, orders: Sequence[Sequence[str]]) -> str:
+        parts = []
+        for keys in reversed(orders):
+            number, place = divmod(number, len(keys))
+            parts.append(keys[place])
+        parts.reverse()
+        if not isinstance(self._definition, dg.MultiPartitionsDefinition):
+            return parts[0]
+        names = (dimension.name for dimension in self._definition.partitions_defs)
+        return str(dg.MultiPartitionKey(dict(zip(names, parts, strict=True))))
+
+
+def partition_columns(table: AssetTable) -> tuple[str, ...]:
+    """The columns that the asset's partition keys are about, one for each dimension; none when its metadata does not say."""
+    if table.partitions_def is None:
+        return ()
+    try:
+        dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
+    except UsageError:
+        return ()
+    return tuple(dimension.column for dimension in dimensions)
+
+
+def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsDefinition[str]]:
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        return [dimension.partitions_def for dimension in definition.partitions_defs]
+    return [definition]
+
+
+def _indexes(table: AssetTable, keys: Sequence[Sequence[str]], schema: Schema) -> tuple[_Index, ...]:
+    assert table.partitions_def is not None
+    dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
+    return tuple(_Index(own, dimension, table, schema) for own, dimension in zip(keys, dimensions, strict=True))
+
+
+class _Index:
+    """The keys of one dimension, in the order of the values that they stand for.
+
+    Attributes:
+        keys: Keys in that order.
+    """
+
+    def __init__(self, keys: Sequence[str], dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        typed = _Typed(dimension, table, schema)
+        self.keys: Sequence[str] = keys
+        self._places: dict[str, int] = {}
+        self._count = len(keys)
+        self._low: Callable[[int], Any]
+        self._high: Callable[[int], Any]
+        if typed.has_windows:
+            if not isinstance(dimension.definition, dg.TimeWindowPartitionsDefinition):
+                self.keys = keys = sorted(keys, key=typed.window)
+            self._low = lambda place: typed.window(keys[place])[0]
+            self._high = lambda place: typed.window(keys[place])[1]
+            self._open = True
+        else:
+            values = [typed.value(key) for key in keys]
+            order = sorted(range(len(keys)), key=values.__getitem__)
+            self.keys = [keys[place] for place in order]
+            values = [values[place] for place in order]
+            self._low = self._high = values.__getitem__
+            self._open = False
+
+    def place(self, key: str) -> int | None:
+        """The position of a key, None when there is no such key."""
+        self._places = self._places or {own: place for place, own in enumerate(self.keys)}
+        return self._places.get(key)
+
+    def holds(self, place: int, found: ValueRange) -> bool:
+        """Whether all values of a range belong to the key at a position."""
+        low: Any = found.low
+        high: Any = found.high
+        if low is None or high is None:
+            return False
+        return bool(self._low(place) <= low and (high < self._high(place) if self._open else high <= self._high(place)))
+
+    def positions(self, found: ValueRange) -> tuple[int, int]:
+        """First position of keys that rows in a range may belong to, and the one after the last."""
+        if not found.has_values:
+            return 0, 0
+        places = range(self._count)
+        low: Any = found.low
+        high: Any = found.high
+        first, last = 0, self._count
+        if low is not None:
+            # A window ends before its upper end.
+            first = (bisect_right if self._open else bisect_left)(places, low, key=self._high)
+        if high is not None:
+            last = bisect_right(places, high, key=self._low)
+        return first, max(first, last)
+
+
+class _Typed:
+    """The values in a column that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
+
+    def __init__(self, dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        definition, column, unit = dimension.definition, dimension.column, dimension.expression.unit
+        lookup = schema_lookup(schema)
+        found = lookup(column)
+        self.type_name = found[1] if found else ""
+        of_time = isinstance(definition, dg.TimeWindowPartitionsDefinition)
+        self.has_windows = (of_time and self.type_name != "varchar") or (unit is not None and self.type_name != "date")
+        self._slice_of = _slice_of(definition, dimension.expression.text, table)
+        self._lookup = lookup
+        self._windows = _remembered(definition, self.type_name)
+        if found is None or self.type_name != "varchar":
+            # Refuses a column that is not there, and a type that cannot tell partitions apart, before it is looked at.
+            self._check(definition)
+
+    def _check(self, definition: dg.PartitionsDefinition[str]) -> None:
+        if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+            first = definition.get_first_partition_key()
+            if first is not None:
+                self.window(first)
+
+    def _constraint(self, key: str) -> ColumnConstraint:
+        predicate = slice_predicate(self._slice_of(key), self._lookup)
+        assert predicate is not None
+        return predicate.boxes[0][0]
+
+    def window(self, key: str) -> tuple[int, int]:
+        """Half-open, in days or units of the column's type."""
+        if key not in self._windows:
+            low, high = self._constraint(key).intervals[0]
+            self._windows[key] = stored_form(low, self.type_name), stored_form(high, self.type_name)
+        return self._windows[key]
+
+    def value(self, key: str) -> Any:
+        """The values of the column in rows of a partition."""
+        return key if self.type_name == "varchar" else stored_form(self._constraint(key).values[0], self.type_name)
+
+
+def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: AssetTable) -> Callable[[str], TableSlice]:
+    subject, address = table.key.to_user_string(), table.address
+
+    def slice_of(key: str) -> TableSlice:
+        boxes = partition_boxes(definition, [key], expression, subject=subject)
+        return TableSlice(schema=address.schema, table=address.table, boxes=boxes)
+
+    return slice_of
+
+
+def _remembered(definition: dg.PartitionsDefinition[str], type_name: str) -> dict[str, tuple[int, int]]:
+    if sum(map(len, _WINDOWS.values())) > _MOST_WINDOWS:
+        _WINDOWS.clear()
+    return _WINDOWS.setdefault((definition, type_name), {})
+
+
+def point_of(value: object, type_name: str) -> ValueRange:
+    """The range of one value of a column."""
+    from ducklake_core import ValueRange
+
+    if value is None:
+        return ValueRange(has_values=False)
+    number = stored_form(value, type_name)
+    return ValueRange(low=number, high=number)
+
+
+def stored_form(value: object, type_name: str) -> Any:
+    """A value of a slice as the catalog's bounds have it: days, microseconds (nanoseconds), numbers or text.
+
+    >>> stored_form(date(1970, 1, 2), "date"), stored_form(datetime(1970, 1, 1, 0, 0, 1), "timestamp"), stored_form("a", "varchar")
+    (1, 1000000, 'a')
+    """
+    match value:
+        case datetime():
+            since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+            micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            return micros * 1000 if type_name == "timestamp_ns" else micros
+        case date():
+            return value.toordinal() - _EPOCH.toordinal()
+        case _:
+            return value
+
+
+def changed_values(
+    lake: DuckLake, table: AssetTable, changed: ChangedTable, until: int, foreign: Container[int]
+) -> list[tuple[int, tuple[ValueRange, ...]]] | None:
+    """The values of partition columns in rows that changed, each with a commit that changed it; ascending by commit.
+
+    Args:
+        lake: The lake.
+        table: A partitioned asset.
+        changed: The changes of its table.
+        until: The last snapshot to look at.
+        foreign: The commits to look at.
+
+    Returns:
+        None when there are too many rows or files to read, or when the rows cannot tell: the table was replaced, commits were expired, or
+        a file is not there any more.
+    """
+    known = all(rows.snapshots for rows in changed.rows)
+    rows = sum(one.row_count for one in changed.rows)
+    if changed.change != "changed" or not known or rows > _MOST_ROWS or len(changed.rows) > _MOST_FILES:
+        return None
+    try:
+        # Rows that came and went may leave nothing to read.
+        return _read(lake, table, changed, until, foreign) or None
+    except DuckLakeError:
+        # Bounds of files answer instead.
+        return None
+
+
+def _read(
+    lake: DuckLake, table: AssetTable, changed: ChangedTable, until: int, foreign: Container[int]
+) -> list[tuple[int, tuple[ValueRange, ...]]]:
+    opened = lake.table(changed.name, at=until)
+    columns = [opened.schema.column(column) for column in partition_columns(table)]
+    names = ["snapshot_id", *(column.name for column in columns)]
+    first = min(rows.first_snapshot for rows in changed.rows)
+    found: set[tuple[object, ...]] = set()
+    for batch in opened.changes(first, until, columns=names).to_batches():
+        found.update(zip(*(batch.column(name).to_pylist() for name in names), strict=True))
+    points: list[tuple[int, Sequence[object]]] = [(int(str(number)), values) for number, *values in found]
+    return sorted(
+        (
+            (number, tuple(point_of(value, str(column.type)) for value, column in zip(values, columns, strict=True)))
+            for number, values in points
+            if number in foreign
+        ),
+        key=lambda point: point[0],
+    )

@@ -1,0 +1,1 @@
+"""Projects to copy from."""

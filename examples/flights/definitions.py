@@ -1,0 +1,87 @@
+"""The project: assets, checks, maintenance and the two resources, as `dagster dev` loads it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+
+from ducklake_dagster import (
+    DeleteRatio,
+    DuckLakeIOManager,
+    DuckLakeResource,
+    LocalStorage,
+    RowCount,
+    SnapshotBacklog,
+    SqliteCatalog,
+    Triggers,
+    build_audit_checks,
+    build_commit_sensor,
+    build_lake_checks,
+    build_maintenance_defs,
+    build_null_fraction_checks,
+    build_row_count_change_checks,
+    with_table_metadata,
+)
+from examples.flights import assets as flight_assets
+from examples.flights import fleet
+from examples.flights.places import CATALOG, FILES
+
+# Spark's Python workers must find the same packages as this process.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+SPARK_CONFIG = {
+    "spark.master": "local[2]",
+    "spark.app.name": "ducklake-demo",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+lake = DuckLakeResource(catalog=SqliteCatalog(path=str(CATALOG)), storage=LocalStorage(data_path=f"{FILES}/"), create_if_missing=True)
+spark = LazyPySparkResource(spark_config=SPARK_CONFIG)
+
+reference = [flight_assets.airlines, flight_assets.airports, flight_assets.planes, flight_assets.weather]
+partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
+fleet_assets = [fleet.fleet, fleet.carrier_changes, fleet.charters, fleet.charter_names, fleet.booking_report]
+all_assets = [*reference, *partitioned, flight_assets.routes, *fleet_assets]
+
+# The report is no table.
+stored = [asset for asset in all_assets if asset is not fleet.booking_report]
+
+checks = [
+    *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
+    *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
+    *build_lake_checks(assets=partitioned, checks=[DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]),
+    *build_lake_checks(assets=[fleet.charters], checks=[RowCount(minimum=1, severity=dg.AssetCheckSeverity.ERROR, blocking=True)]),
+    *build_audit_checks(assets=[fleet.fleet]),
+]
+resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
+
+maintenance = build_maintenance_defs(
+    expire_older_than=timedelta(days=7), keep_last=20, triggers=Triggers(small_files=3, inlined_rows=2), assets=stored
+)
+commit_sensor = build_commit_sensor(assets=stored)
+
+defs = with_table_metadata(
+    dg.Definitions.merge(
+        maintenance,
+        dg.Definitions(
+            assets=all_assets,
+            asset_checks=checks,
+            sensors=[commit_sensor],
+            resources=resources,
+            # One process, so that all steps of a run share one Spark session.
+            executor=dg.in_process_executor,
+        ),
+    )
+)

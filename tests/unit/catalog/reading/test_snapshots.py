@@ -1,0 +1,61 @@
+"""Looking for what a commit said: one pass through the log tells whether it was, and whether a snapshot was forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ducklake_core.catalog.reading.snapshots import LogSearch, expired_among, search_log, snapshots_mentioning
+from tests.support.oracle import LakeAddress
+from tests.unit.catalog.places import database_of
+
+OracleFactory = Callable[..., Any]
+TEXT = '"50%_/of"'
+
+
+@pytest.fixture
+def said(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
+    """Four snapshots, of which one says the text and one something that is like it."""
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT)")
+        for text in (TEXT, TEXT.replace("_", "x")):
+            duck.run("BEGIN", "INSERT INTO t VALUES (1)", f"CALL lake.set_commit_message('Ann', 'rows', extra_info => '{text}')", "COMMIT")
+    return lake_address
+
+
+def test_what_is_there(said: LakeAddress) -> None:
+    database = database_of(said)
+    with database.read() as connection:
+        assert search_log(connection, database.tables, TEXT) == LogSearch(is_mentioned=True, is_whole=True)
+        assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=True)
+        assert [snapshot.id for snapshot in snapshots_mentioning(connection, database.tables, TEXT)] == [2]
+        assert expired_among(connection, database.tables) is None
+        assert [expired_among(connection, database.tables, number) for number in (0, 3, 4)] == [None, None, None]
+    database.close()
+
+
+@pytest.mark.parametrize("expired", [0, 1, 2])
+def test_what_was_expired(said: LakeAddress, oracle: OracleFactory, expired: int) -> None:
+    with oracle(said) as duck:
+        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
+    database = database_of(said)
+    with database.read() as connection:
+        assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=False)
+        assert search_log(connection, database.tables, TEXT).is_mentioned == (expired != 2)
+        assert expired_among(connection, database.tables) == "1 of 4 snapshots were expired"
+        assert expired_among(connection, database.tables, expired) == f"snapshot {expired} was expired"
+        assert expired_among(connection, database.tables, 3) is None
+    database.close()
+
+
+def test_an_entry_that_somebody_deleted_makes_the_log_no_proof(said: LakeAddress) -> None:
+    database = database_of(said)
+    changes = database.tables["snapshot_changes"]
+    with database.write() as connection:
+        connection.execute(changes.delete().where(changes.c.snapshot_id == 1))
+    with database.read() as connection:
+        assert not search_log(connection, database.tables, TEXT).is_whole
+        assert expired_among(connection, database.tables) is None
+    database.close()

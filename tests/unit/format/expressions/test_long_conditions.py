@@ -1,0 +1,270 @@
+"""Conditions of very many terms, and deep ones: the same outcome as in DuckDB, or a clear refusal; never an exhausted stack."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from decimal import Decimal
+from functools import reduce
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from ducklake_core.conditions import AllOf, AnyOf, InIntervals, OneOf, matching_rows
+from ducklake_core.engines.arrow.evaluate import evaluate
+from ducklake_core.errors import UsageError
+from ducklake_core.format.expressions.conditions import bind
+from ducklake_core.format.expressions.parser import to_sql
+from ducklake_core.format.expressions.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    InList,
+    InRanges,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    as_filter,
+    references,
+    terms,
+)
+from ducklake_core.format.expressions.pruning import may_match, must_match
+from ducklake_core.format.files.data_files import ColumnStatistics
+from ducklake_core.format.types.data_types import FLOAT64, INT32, INT64, TIMESTAMP, VARCHAR, DecimalType, Field
+from ducklake_core.format.types.schema import Schema
+
+SCHEMA = Schema(
+    columns=(
+        Field(id=1, name="a", type=INT32),
+        Field(id=2, name="k", type=INT64),
+        Field(id=3, name="ts", type=TIMESTAMP),
+        Field(id=4, name="s", type=VARCHAR),
+        Field(id=5, name="f", type=FLOAT64),
+        Field(id=6, name="d", type=DecimalType(precision=6, scale=2)),
+    )
+)
+TERMS = 10_000
+CHAINS = {
+    "or of values": " OR ".join(f"k = {n}" for n in range(TERMS)),
+    "and of values": " AND ".join(f"k <> {2 * n}" for n in range(TERMS)),
+    "and of bounds": " AND ".join(f"k < {n + 7}" for n in range(TERMS)),
+    "or of ranges": " OR ".join(f"(k >= {2 * n} AND k < {2 * n + 1})" for n in range(TERMS)),
+    "or of branches": " OR ".join(f"(k = {n} AND a > {n % 9})" for n in range(TERMS // 2)),
+    "or of prefixes": " OR ".join(f"s LIKE 'p{n}%'" for n in range(TERMS // 10)),
+    "left deep": "(" * TERMS + "k = 1" + " OR k = 2)" * TERMS,
+    "right deep": "(k = 1 OR " * 2000 + "k = 2" + ")" * 2000,
+    "parentheses": "(" * TERMS + "k = 1" + ")" * TERMS,
+    "negations": "NOT " * TERMS + "k = 1",
+    "functions": " OR ".join(f"abs(k) = {n}" for n in range(200)),
+}
+
+
+def rows(random: Random, count: int) -> pa.Table:
+    """Few different values, NULLs and NaN among them."""
+
+    def column(values: list[object], data_type: pa.DataType) -> pa.Array:
+        return pa.array([None if random.random() < 0.1 else random.choice(values) for _ in range(count)], data_type)
+
+    return pa.table(
+        {
+            "a": column(list(range(30)), pa.int32()),
+            "k": column(list(range(30)), pa.int64()),
+            "ts": column([n * 1_000_000 for n in range(30)], pa.timestamp("us")),
+            "s": column(list("abcdefgh"), pa.string()),
+            "f": column([0.0, -0.0, 1.5, 2.0, float("nan"), float("inf"), float("-inf")], pa.float64()),
+            "d": column([Decimal(n) / 10 for n in range(300)], pa.decimal128(6, 2)),
+        }
+    )
+
+
+def term(random: Random) -> str:
+    column, operator = random.choice("aktsfd"), random.choice(["=", "=", "=", "<>", "<", "<=", ">", ">="])
+    match column:
+        case "t":
+            return f"ts {operator} TIMESTAMP '1970-01-01 00:00:{random.randrange(30):02}'"
+        case "s":
+            return f"s {operator} '{random.choice('abcdefgh')}'"
+        case "f":
+            return f"f {operator} {random.choice(['0', '1.5', chr(39) + 'nan' + chr(39) + '::DOUBLE', '2'])}"
+        case "d":
+            return f"d {operator} {random.randrange(300) / 10}"
+    return random.choice(
+        [
+            f"{column} BETWEEN {random.randrange(15)} AND {random.randrange(30)}",
+            f"{column} IN ({random.randrange(30)}, {random.randrange(30)}, {random.choice(['NULL', '4'])})",
+            f"{column} {operator} {random.randrange(30)}",
+            f"{column} {operator} {random.randrange(30)}",
+        ]
+    )
+
+
+def nested(random: Random, depth: int) -> str:
+    if not depth:
+        return term(random)
+    if random.random() < 0.15:
+        return f"NOT ({nested(random, depth - 1)})"
+    return "(" + random.choice([" OR ", " AND "]).join(nested(random, depth - 1) for _ in range(random.choice([2, 3, 12]))) + ")"
+
+
+def branches(random: Random) -> str:
+    keyed = [f"({random.choice('ak')} = {random.randrange(30)} AND {term(random)})" for _ in range(40)]
+    return random.choice(["", "NOT "]) + f"({' OR '.join(keyed)})"
+
+
+def ranges(random: Random) -> str:
+    column = random.choice("adf")
+    found = [
+        f"({column} {random.choice(['>', '>='])} {low} AND {column} {random.choice(['<', '<='])} {low + random.choice([0, 1, 2])})"
+        for low in random.sample(range(30), 12)
+    ]
+    return " OR ".join([*found, random.choice([f"{column} > 27", f"{column} < 1 OR {column} <> 5", f"{column} = 3"])])
+
+
+@pytest.mark.some(12)
+@pytest.mark.parametrize("seed", range(90))
+def test_outcomes_are_those_of_duckdb(seed: int) -> None:
+    random = Random(seed)
+    t = rows(random, 60)
+    kind = (lambda random: nested(random, random.choice([1, 2, 3])), branches, ranges)[seed % 3]
+    condition = kind(random)
+    with duckdb.connect() as connection:
+        connection.register("t", t)
+
+        def asked(text: str) -> list[bool | None]:
+            return [row[0] for row in connection.execute(f"SELECT {text} FROM t").fetchall()]
+
+        expected = asked(condition)
+        predicate = bind(condition, SCHEMA)
+        assert evaluate(predicate, t).to_pylist() == expected, condition
+        assert asked(to_sql(predicate, "duckdb")) == expected, condition
+    kept = [bool(outcome) for outcome in evaluate(as_filter(predicate), t, filtering=True).to_pylist()]
+    assert kept == [bool(outcome) for outcome in expected], condition
+    for part in (t.slice(start, 3) for start in range(0, 60, 3)):
+        matching = sum(evaluate(predicate, part).fill_null(False).to_pylist())
+        for asked_for in (predicate, as_filter(predicate)):
+            assert may_match(asked_for, known(part), 3) or not matching, condition
+            assert not must_match(asked_for, known(part), 3) or matching == 3, condition
+
+
+def known(part: pa.Table) -> dict[int, ColumnStatistics]:
+    """Exact statistics of the two columns of whole numbers."""
+    found = {}
+    for name, column_id in (("a", 1), ("k", 2)):
+        values = [value for value in part[name].to_pylist() if value is not None]
+        found[column_id] = ColumnStatistics(
+            column_id=column_id,
+            column_size_bytes=1,
+            value_count=len(values),
+            null_count=len(part) - len(values),
+            min_value=str(min(values)) if values else None,
+            max_value=str(max(values)) if values else None,
+        )
+    return found
+
+
+@pytest.mark.takes_seconds
+@pytest.mark.some(3)
+@pytest.mark.parametrize("name", CHAINS)
+def test_long_chains_are_planned_and_travel(name: str) -> None:
+    started = time.process_time()
+    predicate = as_filter(bind(CHAINS[name], SCHEMA))
+    assert references(predicate)
+    assert to_sql(predicate, "duckdb")
+    assert pickle.loads(pickle.dumps(predicate)) == predicate
+    statistics = known(rows(Random(0), 3))
+    for _ in range(50):
+        may_match(predicate, statistics, 3)
+    # Far above what it takes, far below what anything quadratic takes.
+    assert time.process_time() - started < 60
+
+
+@pytest.mark.takes_seconds
+def test_chains_become_lists_and_ranges() -> None:
+    values = bind(CHAINS["or of values"], SCHEMA)
+    assert isinstance(values, InList)
+    assert len(values.values) == TERMS
+    without = bind(CHAINS["and of values"], SCHEMA)
+    assert isinstance(without, Not)
+    assert isinstance(without.operand, InList)
+    spans = bind(CHAINS["or of ranges"], SCHEMA)
+    assert isinstance(spans, InRanges)
+    assert len(spans.ranges) == TERMS
+    assert to_sql(bind(CHAINS["and of bounds"], SCHEMA), "duckdb") == '("k" < 7)'
+    joined = " OR ".join(f"(k >= {n} AND k < {n + 1})" for n in range(TERMS))
+    assert to_sql(bind(joined, SCHEMA), "duckdb") == f'(("k" >= 0) AND ("k" < {TERMS}))'
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(1 + " * 200 + "k" + ")" * 200 + " = 1",
+        "abs(" * 60 + "k" + ")" * 60 + " = 1",
+        "k + " * 5000 + "1 = 1",
+        "(a = 1 AND (k = 2 OR " * 200 + "a = 3" + "))" * 200,
+        "CASE WHEN a = 1 THEN " * 200 + "1" + " END" * 200 + " = 1",
+        "[" * 2000 + "1" + "]" * 2000 + " = k",
+        "k" + "::BIGINT" * 2000 + " = 1",
+        "- " * 3000 + "k = 1",
+    ],
+)
+def test_what_is_too_deep_is_refused_by_name(condition: str) -> None:
+    with pytest.raises(UsageError, match="nested too deeply"):
+        bind(condition, SCHEMA)
+
+
+def test_connectors_are_cut_where_duckdb_cuts_them() -> None:
+    same = [
+        ("a = 1 OR a BETWEEN 2 AND 3 AND k = 4 OR NOT a = 5 AND k = 6",
+         "(a = 1) OR ((a BETWEEN 2 AND 3) AND (k = 4)) OR ((NOT (a = 5)) AND k = 6)"),
+        ("((((a))) + ((1))) = 2 OR a IS NOT DISTINCT FROM 3 AND k = 1", "(a + 1 = 2) OR ((a IS NOT DISTINCT FROM 3) AND (k = 1))"),
+        ("CASE WHEN a = 1 OR k = 1 THEN true ELSE a = 3 AND k = 3 END OR a = 7",
+         "(CASE WHEN (a = 1 OR k = 1) THEN true ELSE (a = 3 AND k = 3) END) OR a = 7"),
+        ("NOT NOT (a = 1 OR k = 2) AND NOT NOT NOT k = 3", "(a = 1 OR k = 2) AND NOT (k = 3)"),
+        ("s = 'x OR y' OR s = 'a) AND (b' OR s = 'c'", "s IN ('x OR y', 'a) AND (b', 'c')"),
+        ("a IN ((1)) OR (a, k) = (2, 3) OR a NOT IN (1, 2, 3) AND k = 5 -- the end",
+         "(a = 1) OR (a = 2 AND k = 3) OR (a NOT IN (1, 2, 3) AND k = 5)"),
+    ]  # fmt: skip
+    t = rows(Random(5), 300)
+    with duckdb.connect() as connection:
+        connection.register("t", t)
+        for condition, spelt_out in same:
+            expected = connection.execute(f"SELECT {spelt_out} FROM t").fetchall()
+            assert connection.execute(f"SELECT {condition}\n FROM t").fetchall() == expected
+            sql = to_sql(bind(condition, SCHEMA), "duckdb")
+            assert connection.execute(f"SELECT {sql} FROM t").fetchall() == expected, sql
+
+
+def test_predicates_built_by_hand_may_be_deep_where_they_are_flat() -> None:
+    column = ColumnReference(column_id=2, path=("k",), type=INT64)
+    single: list[Predicate] = [Comparison(left=column, operator="=", right=Literal(value=n, type=INT64)) for n in range(5000)]
+    chain = reduce(lambda left, right: Or(operands=(left, right)), single)
+    assert bind(chain, SCHEMA) == InList(operand=column, values=tuple(Literal(value=n, type=INT64) for n in range(5000)))
+    negated = reduce(lambda inner, _: Not(operand=inner), range(5001), single[0])
+    assert bind(negated, SCHEMA) == Not(operand=single[0])
+    ladder = reduce(
+        lambda inner, n: And(operands=(single[n], Or(operands=(Comparison(left=column, operator="<>", right=single[n].right), inner)))),  # type: ignore[union-attr]
+        range(1, 500),
+        single[0],
+    )
+    with pytest.raises(UsageError, match="nested too deeply"):
+        bind(ladder, SCHEMA)
+
+
+def test_conditions_by_values() -> None:
+    t = rows(Random(7), 400)
+    both = AllOf(
+        conditions=(InIntervals(column="K", intervals=((3, 9), (9, 12), (20, 21))), OneOf(column="a", values=(1, 2, 3)), "s <> 'a'")
+    )
+    either = AnyOf(conditions=(both, OneOf(column="a", values=())))
+    text = "((k >= 3 AND k < 12) OR k = 20) AND a IN (1, 2, 3) AND s <> 'a'"
+    with duckdb.connect() as connection:
+        connection.register("t", t)
+        expected = connection.execute(f"SELECT a, k, s FROM t WHERE {text}").to_arrow_table()
+    assert expected.num_rows
+    assert matching_rows(t, either).select(["a", "k", "s"]).to_pylist() == expected.to_pylist()
+    assert terms(bind(either, SCHEMA)) < 10
+    with pytest.raises(UsageError, match=r"cannot be (compared|read)"):
+        bind(OneOf(column="k", values=("x",)), SCHEMA)
