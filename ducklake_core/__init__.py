@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     from ducklake_core.format.versions import FormatVersion as FormatVersion
     from ducklake_core.format.versions import InlinedColumns as InlinedColumns
     from ducklake_core.format.versions import InlinedLimits as InlinedLimits
-    from ducklake_core.inspection import Inspection as Inspection
-    from ducklake_core.inspection import LakeAtSnapshot as LakeAtSnapshot
     from ducklake_core.lake import DuckLake as DuckLake
+    from ducklake_core.lake import Inspection as Inspection
+    from ducklake_core.lake import LakeAtSnapshot as LakeAtSnapshot
     from ducklake_core.lake import load_lake as load_lake
     from ducklake_core.maintenance.check.findings import CheckLevel as CheckLevel
     from ducklake_core.maintenance.check.findings import CheckResult as CheckResult
@@ -208,8 +208,8 @@ _EXPORTS = {
     "Holds": "ducklake_core.maintenance.expire",
     "InIntervals": "ducklake_core.conditions",
     "InlinedTable": "ducklake_core.format.state",
-    "Inspection": "ducklake_core.inspection",
-    "LakeAtSnapshot": "ducklake_core.inspection",
+    "Inspection": "ducklake_core.lake",
+    "LakeAtSnapshot": "ducklake_core.lake",
     "LakeChanges": "ducklake_core.results",
     "LakeHealth": "ducklake_core.maintenance.health",
     "LakeInfo": "ducklake_core.format.state",

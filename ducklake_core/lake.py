@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog, open_or_create
 from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.failures import REPLAN_RETRIES
 from ducklake_core.catalog.database.url import parse_catalog_url
-from ducklake_core.definitions import Definitions
-from ducklake_core.errors import CatalogVersionError, NotFoundError, UsageError
+from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
+from ducklake_core.catalog.reading.options import ScopedOption, scoped_options
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.request import checked_commit_id
+from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.format.arguments import checked, given_text
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import check_allowed, printable
-from ducklake_core.format.state import LakeInfo, TableState
-from ducklake_core.format.types.names import split_name
-from ducklake_core.format.versions import writable_version
+from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
+from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.values.temporal import in_zone
+from ducklake_core.format.versions import migration_target, writable_version
+from ducklake_core.maintenance import lake_options
 from ducklake_core.maintenance.expire import Holds
-from ducklake_core.maintenance.verbs import MaintenanceVerbs
-from ducklake_core.results import WriteResult
+from ducklake_core.planning.table_info import (
+    FILES,
+    OPTIONS,
+    PARTITIONS,
+    SNAPSHOTS,
+    TABLES,
+    as_table,
+    file_rows,
+    option_row,
+    partition_rows,
+    snapshot_row,
+    table_rows,
+    table_size,
+    table_sizes,
+)
+from ducklake_core.results import LakeChanges, LakeSettings, LakeStatistics, TableInfo, TransactionResult, WriteResult, single_result
 from ducklake_core.staging.arguments import (
     At,
     CommitOptions,
@@ -32,20 +57,40 @@ from ducklake_core.staging.arguments import (
     WriteMode,
     resolve_at,
 )
-from ducklake_core.staging.context import TableStateCache
+from ducklake_core.staging.context import LakeContext, TableStateCache
 from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
 from ducklake_core.transaction import Transaction, write
+from ducklake_core.view import View
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ducklake_core.commit.request import CommitMessage
+    from ducklake_core.format.evolution.schema_edits import ColumnName
+    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+    from ducklake_core.maintenance.checkpoint import CheckpointResult
+    from ducklake_core.maintenance.cleanup import CleanupResult
+    from ducklake_core.maintenance.expire import ExpiryResult
+    from ducklake_core.maintenance.flush import FlushResult
+    from ducklake_core.maintenance.health import LakeHealth
+    from ducklake_core.maintenance.merge import MergeResult
+    from ducklake_core.maintenance.migrate import MigrationResult
+    from ducklake_core.maintenance.orphans import OrphansResult
+    from ducklake_core.maintenance.request import ProgressCallback, TableRequest
+    from ducklake_core.maintenance.rewrite import RewriteResult
+    from ducklake_core.scan import Scan
+    from ducklake_core.sql.query import Query
     from ducklake_core.staging.adding import Paths
 
 
 @checked
-class DuckLake(Definitions, MaintenanceVerbs):
+class DuckLake:
     """A DuckLake: one catalog database and the data path it points to.
 
     Objects are cheap, picklable (addresses, no connections) and safe to keep. Every call reads the newest snapshot unless told otherwise.
@@ -412,6 +457,1107 @@ class DuckLake(Definitions, MaintenanceVerbs):
         with self.reader() as reader:
             return reader.table(*split_name(name), resolve_at(reader, at).id, suggest=suggest)
 
+    # Inspect
+
+    @contextmanager
+    def reader(self) -> Iterator[CatalogReader]:
+        """Questions to the catalog within one short read transaction that sees one state of it."""
+        with self._database.read() as connection:
+            yield CatalogReader(connection, self._info, self._database.tables)
+
+    @property
+    def _context(self) -> LakeContext:
+        """The handles of this lake that internals take instead of the lake itself."""
+        return LakeContext(database=self._database, info=self._info, storage=self._storage, table_cache=self.table_cache)
+
+    @property
+    def storage(self) -> Storage:
+        """Access to the lake's files; picklable."""
+        return self._storage
+
+    def snapshot(self, at: At = None) -> Snapshot:
+        """The newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
+
+        Raises:
+            NotFoundError: It does not exist, or was expired.
+        """
+        with self.reader() as reader:
+            return resolve_at(reader, at)
+
+    def find_commit(self, commit_id: str, *, snapshot_id: int | None = None) -> Snapshot | None:
+        """The snapshot that was committed with ``commit_id``, None when there surely never was one.
+
+        Args:
+            commit_id: The id.
+            snapshot_id: The one snapshot that it can have become, as a :class:`CommitOutcomeUnknownError` names it: then it does not
+                matter whether others were expired.
+
+        Raises:
+            CommitOutcomeUnknownError: No snapshot carries the id, but the one that did may have been expired.
+        """
+        return Committer(self._database).look_for(checked_commit_id(commit_id), snapshot_id)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""
+        with self.reader() as reader:
+            return reader.snapshots()
+
+    def changed_tables(
+        self,
+        after: int,
+        until: int | None = None,
+        *,
+        tables: Mapping[str, Sequence[str]] | None = None,
+        most_snapshots: int | None = None,
+    ) -> LakeChanges:
+        """Find the tables of which rows may differ between two snapshots, with what files and bounds tell of those rows.
+
+        What is visible at both snapshots is compared, so that a flush, a merge or a rewrite changes nothing, and rows that came and
+        went in between do not count. No file is opened: of a file that changed, all rows count, with the bounds of the whole file.
+        Nothing that changed is left out: where snapshots were expired, so that the catalog has forgotten what was visible, a table
+        says ``unknown``. The number of statements depends on neither snapshots nor tables, but for one more with every 200 tables
+        that hold rows in the catalog.
+
+        Args:
+            after: Id of the earlier snapshot; it may have been expired.
+            until: Id of the later one, the newest when None.
+            tables: Names of tables to look at, each with the columns whose bounds are wanted; all tables and no bounds when None.
+            most_snapshots: Stop at a snapshot so many commits after ``after``, instead of the newest.
+
+        Raises:
+            NotFoundError: There is no snapshot ``until``.
+            UsageError: A name that cannot be read.
+        """
+        from ducklake_core.planning.lake_changes import plan_lake_changes
+
+        with self.reader() as reader:
+            return plan_lake_changes(reader, after, until, tables=tables, most=most_snapshots)
+
+    def statistics(self, tables: Mapping[str, Sequence[str]]) -> LakeStatistics:
+        """Get what the catalog knows of the rows of tables, at the newest snapshot and at every earlier one that is kept.
+
+        That is rows, deletes, NULLs and bounds of each data file, and inlined rows by the values of those columns. No file is opened;
+        the number of statements depends on neither tables nor snapshots, but for one more with every 200 tables with inlined rows.
+
+        Args:
+            tables: Names of tables, each with the columns whose bounds and NULLs are wanted. Names that are not there are left out.
+        """
+        from ducklake_core.planning.table_info import read_statistics
+
+        with self.reader() as reader:
+            return read_statistics(reader, tables)
+
+    def at(self, at: At) -> LakeAtSnapshot:
+        """The whole lake as it was at one snapshot, to be read only: its tables, views and listings all show the same moment.
+
+        Args:
+            at: Snapshot id, a time with a zone (the last snapshot at or before it), or None for what is the newest snapshot now.
+
+        Raises:
+            NotFoundError: There is no such snapshot, or it was expired.
+        """
+        with self.reader() as reader:
+            return LakeAtSnapshot(self, resolve_at(reader, at))
+
+    @property
+    def inspect(self) -> Inspection:
+        """What the catalog says, as Arrow tables: ``lake.inspect.snapshots()``, ``lake.inspect.files("t")``."""
+        return Inspection(self)
+
+    def __getitem__(self, name: str) -> Table:
+        """``lake["t"]``: the table, as :meth:`table` opens it."""
+        return self.table(name)
+
+    def __contains__(self, name: str) -> bool:
+        """``"t" in lake``: whether the table exists."""
+        return self.has_table(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of all tables, ``schema.table``, at the newest snapshot; nothing else is asked of the catalog."""
+        return iter(self.at(None))
+
+    def schemas(self, *, at: At = None) -> list[SchemaState]:
+        """All schemas by name."""
+        with self.reader() as reader:
+            return reader.schemas(resolve_at(reader, at).id)
+
+    def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
+        """All tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
+
+        Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+        """
+        with self.reader() as reader:
+            sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
+        return [self._context.counted(size) for size in sizes]
+
+    def table_info(self, name: str, *, at: At = None) -> TableInfo:
+        """Rows, files and bytes of a table, from the catalog alone, with one exception.
+
+        When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
+        and the catalog does not say how many: those files are opened to count.
+        """
+        with self.reader() as reader:
+            snapshot = resolve_at(reader, at)
+            size = table_size(reader, reader.table(*split_name(name), snapshot.id))
+        return self._context.counted(size)
+
+    def views(self, *, at: At = None) -> list[View]:
+        """All views by schema and name."""
+        with self.reader() as reader:
+            return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
+
+    def view(self, name: str, *, at: At = None) -> View:
+        """A view by ``view`` (in schema main) or ``schema.view``.
+
+        Raises:
+            NotFoundError: No such view at that snapshot.
+        """
+        with self.reader() as reader:
+            return View(self._context, view(reader, *split_name(name), resolve_at(reader, at).id))
+
+    def macros(self, *, at: At = None) -> list[Macro]:
+        """All macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`."""
+        with self.reader() as reader:
+            return macros(reader, resolve_at(reader, at).id)
+
+    def options(self, table: str | None = None) -> Mapping[str, str]:
+        """Options in force: for the lake, or for a table (table over schema over lake), by lower-case name."""
+        with self.reader() as reader:
+            if table is None:
+                return reader.options()
+            return reader.table(*split_name(table), reader.latest_snapshot().id).options
+
+    def scoped_options(self) -> list[ScopedOption]:
+        """Every option that somebody set, with the scope that it was set for, by name and scope.
+
+        Options have no history: they are as they are now, whatever the snapshot. The lake's own settings are stored, and
+        listed, among them.
+        """
+        with self.reader() as reader:
+            return scoped_options(reader, reader.latest_snapshot().id)
+
+    def settings(self) -> LakeSettings:
+        """Get the settings that the lake has had since it was created."""
+        return LakeSettings(
+            catalog_type=self._database.address.url.get_backend_name(),
+            version=self._info.version,
+            data_path=self._info.data_path,
+            encrypted=self._info.encrypted,
+            created_by=self._info.created_by,
+        )
+
+    def _refuse_view(self, name: str, at: At) -> None:
+        """Raise for a name that is no table, with advice when it is a view."""
+        with self.reader() as reader:
+            found = find_view(reader, *split_name(name), resolve_at(reader, at).id)
+        if found is not None:
+            where = f"{found.schema_name}.{found.name}"
+            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; read it by SQL, or open it with lake.view(...)"
+            raise NotFoundError(message, view=where, snapshot_id=found.snapshot_id)
+
+    # Define
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Create a schema.
+
+        Raises:
+            AlreadyExistsError: It exists.
+        """
+        try:
+            with self.transaction(**commit) as tx:
+                tx.create_schema(name, if_not_exists=if_not_exists)
+            return tx.result.snapshot
+        except AlreadyExistsError:
+            # Another writer may have been faster.
+            if if_not_exists:
+                return None
+            raise
+
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Drop a schema, which must be empty unless ``cascade`` drops its tables, views and macros too.
+
+        Raises:
+            NotFoundError: No such schema.
+            UsageError: It is not empty.
+        """
+        with self.transaction(**commit) as tx:
+            tx.drop_schema(name, cascade=cascade, if_exists=if_exists)
+        return tx.result.snapshot
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike],
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **commit: Unpack[CommitOptions],
+    ) -> Table:
+        """Create an empty table.
+
+        Args:
+            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are
+                taken (Arrow table, Spark DataFrame).
+            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
+            or_replace: Whether to drop a table of that name in the same snapshot.
+            if_not_exists: Whether to leave a table of that name as it is.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+            SchemaError: A column or partition key that no DuckLake table can have.
+        """
+        if not (if_not_exists and self.has_table(name)):
+            try:
+                with self.transaction(**commit) as tx:
+                    tx.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            except AlreadyExistsError:
+                # It may also be a view that has the name.
+                if not (if_not_exists and self.has_table(name)):
+                    raise
+        return self.table(name)
+
+    def create_table_as(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike | None = None,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        **commit: Unpack[CommitOptions],
+    ) -> WriteResult:
+        """Create a table of the columns and rows of a frame, in one snapshot.
+
+        Args:
+            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
+            data: Rows as :meth:`DuckLake.write` takes them, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
+            or_replace: Whether to drop a table of that name in the same snapshot; the frame may still read from it.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+        """
+        with self.transaction(**commit) as tx:
+            tx.create_table_as(name, data, schema=schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
+        return single_result(tx.result, name, 0)
+
+    def rename_table(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema.
+
+        Raises:
+            NotFoundError: No such table.
+            AlreadyExistsError: A table or view has the new name.
+        """
+        with self.transaction(**commit) as tx:
+            tx.rename_table(name, new_name)
+        return tx.result.snapshot
+
+    def drop_table(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Drop a table. Earlier snapshots keep it until they expire.
+
+        Raises:
+            NotFoundError: No such table.
+        """
+        with self.transaction(**commit) as tx:
+            tx.drop_table(name, if_exists=if_exists)
+        return tx.result.snapshot
+
+    def undrop_table(
+        self,
+        name: str,
+        *,
+        at: At = None,
+        new_name: str | None = None,
+        spark: SparkSession | None = None,
+        **commit: Unpack[CommitOptions],
+    ) -> Table:
+        """Make a table that was dropped anew, with the definition, rows and row ids that it had.
+
+        It is a new table, with an id of its own: its files are written again, because those of the dropped table are deleted once the
+        snapshots that show it expire. Options that were set for the table come back as they are now.
+
+        Args:
+            name: ``table`` or ``schema.table``, as it was called when it was dropped (or at the snapshot ``at``).
+            at: Snapshot to take it from, by id or time; the last one that shows it when None.
+            new_name: Its name in the same schema from now on, without a schema; the old one when None.
+            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+
+        Raises:
+            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
+            AlreadyExistsError: A table or view has the name, or the table was not dropped.
+        """
+        with self.transaction(**commit) as tx:
+            tx.undrop_table(name, at=at, new_name=new_name, spark=spark)
+        return self.table(name if new_name is None else join_name(split_name(name)[0], new_name))
+
+    def restore(self, at: At, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Make the whole lake what it was at an earlier snapshot, as a new snapshot: history stays, and can be gone back to as well.
+
+        Tables have the rows, columns, names, keys, sort orders, comments and tags that they had. What was made since is dropped, what
+        was dropped comes back: tables as by :meth:`undrop_table`, schemas, views and macros too. Options have no history and stay.
+        Whatever another writer commits meanwhile is looked at as well, and undone.
+
+        Args:
+            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
+            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+
+        Returns:
+            The snapshot, None when the lake is as it was.
+
+        Raises:
+            NotFoundError: There is no such snapshot, or it was expired.
+            CommitConflictError: Other writers committed something in between every time.
+        """
+        for last in (False, False, False, True):
+            try:
+                with self.transaction(**commit) as tx:
+                    tx.restore_lake(at=at, spark=spark)
+                return tx.result.snapshot
+            except CommitConflictError:
+                if last:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        columns: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **commit: Unpack[CommitOptions],
+    ) -> View:
+        """Create a view: a SELECT in DuckDB's SQL under a name, with the names of its columns if they shall not be the query's.
+
+        Raises:
+            AlreadyExistsError: A view or table has the name.
+            NotFoundError: Its schema does not exist, or something that it reads.
+            UsageError: Not one SELECT.
+        """
+        with self.transaction(**commit) as tx:
+            tx.create_view(name, sql, columns=columns, comment=comment, or_replace=or_replace, if_not_exists=if_not_exists)
+        return self.view(name)
+
+    def create_macro(
+        self,
+        name: str,
+        definitions: Mapping[str, str],
+        *,
+        kind: MacroKind = "scalar",
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **commit: Unpack[CommitOptions],
+    ) -> Snapshot | None:
+        """Create a macro for DuckDB: for each list of parameters an expression, or with ``kind="table"`` a SELECT.
+
+        ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``; see :meth:`Transaction.create_macro`.
+
+        Raises:
+            AlreadyExistsError: A macro of that kind has the name.
+            NotFoundError: Its schema does not exist.
+            UsageError: Parameters or SQL that DuckDB would not take.
+        """
+        with self.transaction(**commit) as tx:
+            tx.create_macro(name, definitions, kind=kind, or_replace=or_replace, if_not_exists=if_not_exists)
+        return tx.result.snapshot
+
+    def drop_macro(
+        self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False, **commit: Unpack[CommitOptions]
+    ) -> Snapshot | None:
+        """Drop a macro with all of its definitions.
+
+        Raises:
+            NotFoundError: No such macro of that kind.
+        """
+        with self.transaction(**commit) as tx:
+            tx.drop_macro(name, kind=kind, if_exists=if_exists)
+        return tx.result.snapshot
+
+    def rename_view(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+
+        Raises:
+            NotFoundError: No such view.
+            AlreadyExistsError: A view or table has the new name.
+        """
+        with self.transaction(**commit) as tx:
+            tx.rename_view(name, new_name)
+        return tx.result.snapshot
+
+    def drop_view(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Drop a view.
+
+        Raises:
+            NotFoundError: No such view.
+        """
+        with self.transaction(**commit) as tx:
+            tx.drop_view(name, if_exists=if_exists)
+        return tx.result.snapshot
+
+    def set_comment(
+        self, name: str, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
+    ) -> Snapshot | None:
+        """Comment on a table, a view or a column of a table; None takes the comment away.
+
+        Raises:
+            NotFoundError: No such table, view or column.
+        """
+        with self.transaction(**commit) as tx:
+            tx.set_comment(name, text, column=column)
+        return tx.result.snapshot
+
+    def set_tag(
+        self, name: str, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
+    ) -> Snapshot | None:
+        """Give a table or a view a tag: a text under a key; None takes the tag away.
+
+        The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+
+        Raises:
+            NotFoundError: No such table, view or column.
+            UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
+        """
+        with self.transaction(**commit) as tx:
+            tx.set_tag(name, key, value, column=column)
+        return tx.result.snapshot
+
+    def set_schema_comment(self, name: str, text: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
+
+        Raises:
+            NotFoundError: No such schema.
+        """
+        with self.transaction(**commit) as tx:
+            tx.set_schema_comment(name, text)
+        return tx.result.snapshot
+
+    def set_schema_tag(self, name: str, key: str, value: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Give a schema a tag: a text under a key; None takes the tag away. :meth:`schemas` gives them.
+
+        Raises:
+            NotFoundError: No such schema.
+        """
+        with self.transaction(**commit) as tx:
+            tx.set_schema_tag(name, key, value)
+        return tx.result.snapshot
+
+    def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
+        """Store an option for the lake, a schema or a table. Makes no snapshot.
+
+        Raises:
+            UsageError: Unknown option or a value it cannot have.
+        """
+        lake_options.set_option(self._database, self._info, name, value, table=table, schema=schema)
+        self.table_cache.forget_options()
+
+    def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:
+        """Take away an option that was set for the lake, a schema or a table: what holds for more, or the default, is in force again.
+
+        Makes no snapshot.
+
+        Returns:
+            Whether the option was set there.
+
+        Raises:
+            UsageError: Unknown option.
+            NotFoundError: No such table or schema.
+        """
+        self._database.check_writable()
+        was_set = lake_options.unset_option(self._database, self._info, name, table=table, schema=schema)
+        self.table_cache.forget_options()
+        return was_set
+
+    def _forget_definitions(self) -> None:
+        self.table_cache.forget()
+
+    # SQL
+
+    def sql(
+        self, sql: str, *, spark: SparkSession | None = None, at: At = None, timezone: str | None = None, **commit: Unpack[CommitOptions]
+    ) -> Query | TransactionResult:
+        """Run one statement of SQL in DuckDB's dialect; docs/sql.md lists what is understood.
+
+        A query gives its rows when they are asked for (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream), all tables
+        read at one snapshot, which is fixed now. Any other statement is carried out now, by the verb that does the same, as one commit.
+
+        Args:
+            sql: ``SELECT ...``, or ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER``, ``COMMENT``.
+            spark: A session that does the work. Without one this process does, where the query is more than columns of one table by
+                DuckDB, which has to be installed (``pip install 'ducklake-dagster[duckdb]'``).
+            at: The snapshot to query, the newest when None; single tables by ``t AT (VERSION => 3)``.
+            timezone: Time zone of the statement, such as ``Europe/Berlin``: that of timestamps that name none where a ``timestamptz`` is
+                meant, of casts, and of the parts of a ``timestamptz``. When None that of the session with ``spark``, else the machine's,
+                as in DuckDB. With ``spark`` it must be the session's.
+            commit: Author, message, extra information and commit id of what the statement commits.
+
+        Raises:
+            UsageError: The text is not one statement, or the engine refuses it; ``timezone`` is no zone, or not that of the session.
+            NotFoundError: A table that does not exist.
+            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
+        """
+        from ducklake_core.sql.query import Query, statement_zone
+        from ducklake_core.sql.time_travel import is_query
+
+        zone = statement_zone(timezone, spark)
+        if is_query(sql):
+            if commit:
+                raise UsageError(f"a query commits nothing, so {', '.join(commit)} cannot be given")
+            with self._context.reader() as reader:
+                return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone)
+        if at is not None:
+            raise UsageError("at is for queries: a statement changes the newest snapshot")
+        with in_zone(zone):
+            return self._run_again(sql, spark, commit)
+
+    def _run_again(self, sql: str, spark: SparkSession | None, commit: Mapping[str, Any]) -> TransactionResult:
+        """Run a statement, and run it again after a conflict: it is as if it had begun after the other writers."""
+        attempt = 1
+        while True:
+            try:
+                with self.transaction(**commit) as tx:
+                    tx.sql(sql, spark=spark)
+                return tx.result
+            except CommitConflictError:
+                if attempt >= REPLAN_RETRIES.tries:
+                    raise
+            time.sleep(REPLAN_RETRIES.pause(attempt))
+            attempt += 1
+
+    def register(
+        self, spark: SparkSession, *, schema: str | None = None, tables: Sequence[str] | None = None, at: At = None
+    ) -> dict[str, str | None]:
+        """Make a temporary view in a Spark session of every table and view of a schema, so that ``spark.sql`` finds them.
+
+        The catalog is asked once for each, and no file is opened before a query runs. Spark then reads the columns that the query needs,
+        but leaves out files by what it finds in them, not by the catalog, as :meth:`sql` does. The views stay at one snapshot: call
+        it again for a newer one. Temporary views of the same names are replaced.
+
+        Args:
+            spark: The session, classic or Connect.
+            schema: The schema, ``main`` when None.
+            tables: Names of its tables and views, all of them when None.
+            at: The snapshot, the newest when None.
+
+        Returns:
+            Each name, with the reason why it was left out where Spark cannot read a view, else None.
+
+        Raises:
+            NotFoundError: There is no such schema or table.
+        """
+        from ducklake_core.sql.query import register, statement_zone
+
+        with in_zone(statement_zone(None, spark)):
+            return register(self._context, spark, schema, tables, at)
+
+    # Maintain: files
+
+    def merge_adjacent_files(  # noqa: PLR0913 - by name all of them
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        max_compacted_files: int | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        cluster_by: Sequence[str] = (),
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> MergeResult:
+        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work, or for several
+        small ones together.
+
+        Rows, row ids and what earlier snapshots show stay as they are; rows follow the table's sort order. The sources are scheduled
+        for deletion at once, so run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes
+        are left alone, and so are tables whose option ``auto_compact`` is false, or that are sorted by what Arrow cannot sort by. A
+        table that fails, or whose files another writer changes meanwhile, is reported in the result and does not stop the others.
+
+        Args:
+            table: ``table`` or ``schema.table``; all tables when not given.
+            schema: Only tables of this schema.
+            tables: Instead of both, names with ``*`` (any letters) and ``?`` (one letter) in the schema and in the table, such as
+                ``["sales.*", "main.order_?"]``. A name without them must exist; a pattern that matches nothing is a skipped step.
+            max_compacted_files: Most files to make for each table.
+            min_file_size: Bytes; smaller files are left alone.
+            max_file_size: Bytes; files of this size or larger are left alone.
+            cluster_by: Columns, at most 8, of ``table`` (or ``tables``): rows of each new file lie along a Hilbert curve (in the order of
+                the column, where it is one) instead of the table's sort order, so that a range of any of them is in few of its row
+                groups. :meth:`rewrite_data_files` clusters across files.
+            max_input_bytes: Most bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
+                call, which finds the smallest files first.
+            max_files: Most files to read, likewise.
+            max_seconds: Seconds after which no further file is made; those that were made are committed.
+            spark: Session whose executors do the work, a group of files each; without it this process does.
+            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+                this process, and on Spark all groups of a table as one job.
+            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
+                table together. What is committed stays when the run is interrupted, and the next run does the rest.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
+            **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
+                when none is given.
+
+        Raises:
+            NotFoundError: No such table or schema.
+            UsageError: Bounds that contradict each other; columns to cluster by without a table, or too many of them.
+            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
+        """
+        from ducklake_core.maintenance.groups import Execution
+        from ducklake_core.maintenance.merge import MergeLimits, merge_adjacent_files
+
+        self._database.check_writable(dry_run=dry_run)
+        limits = MergeLimits(
+            max_compacted_files=max_compacted_files,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            cluster_by=_columns(cluster_by, table, tables),
+        )
+        request = _request(
+            table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+        )
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return merge_adjacent_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
+
+    def flush_inlined_data(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> FlushResult:
+        """Move rows and deletes that the catalog itself holds to files: one snapshot per table that has any.
+
+        Rows, row ids, what earlier snapshots show and the change feed stay as they are. Files follow the partition keys that the rows
+        were inserted under, and the table's sort order as far as Arrow can sort by it. A table whose option ``auto_compact`` is false
+        is left alone. A table that fails is reported in the result and does not stop the others; rows that other writers add
+        meanwhile stay inlined, and when they change some, the table is planned again.
+
+        Args:
+            table: ``table`` or ``schema.table``; all tables when not given.
+            schema: Only tables of this schema.
+            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
+            max_rows: Rows and deletes after which no further table is begun; a table is flushed as a whole.
+            max_seconds: Seconds after which no further table is begun.
+            spark: Session whose executors write the files of tables with 100,000 inlined rows and deletes or more; this process reads
+                the rows in any case, and writes those of other tables.
+            max_concurrency: Most parts of a table at a time, on threads of this process or as jobs of Spark.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
+            **commit: As in :meth:`merge_adjacent_files`.
+
+        Raises:
+            NotFoundError: No such table or schema.
+        """
+        from ducklake_core.maintenance.flush import flush_inlined_data
+        from ducklake_core.maintenance.groups import Execution
+
+        self._database.check_writable(dry_run=dry_run)
+        request = _request(table, schema, tables, commit, progress, dry_run, max_rows=max_rows, max_seconds=max_seconds)
+        execution = Execution(spark=spark, max_concurrency=max_concurrency)
+        return flush_inlined_data(self._database, self._info, self._storage, request, execution=execution)
+
+    def rewrite_data_files(  # noqa: PLR0913 - by name all of them
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        delete_threshold: float | None = None,
+        cluster_by: Sequence[str] = (),
+        max_compacted_files: int | None = None,
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> RewriteResult:
+        """Write files anew of which many rows are deleted, without these rows: one snapshot per table that has such files.
+
+        Row ids stay as they are, earlier snapshots keep reading the old files until they expire, and the change feed tells of nothing.
+        Files of one partition are written together, up to the option ``target_file_size``, in the table's sort order as far as Arrow
+        can sort by it; small files without deleted rows that lie next to them join, as long as they fit into that size. A table whose
+        option ``auto_compact`` is false is left alone. A table that fails is reported in the result and does not stop the others. Rows
+        that others add meanwhile are no matter; when they delete from the same files, the table is planned again.
+
+        Args:
+            table: ``table`` or ``schema.table``; all tables when not given.
+            schema: Only tables of this schema.
+            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
+            delete_threshold: Part of a file's rows, 0 to 1, that must be deleted; 0 takes every file with a deleted row. The option
+                ``rewrite_delete_threshold`` of the table, schema or lake, or 0.95, when not given.
+            max_compacted_files: Most groups of files to write anew for each table; a group becomes one file, or a few.
+            max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
+            max_files: Most files to read, likewise.
+            max_seconds: Seconds after which no further group of files is begun; what was written is committed.
+            cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are written anew where ranges of them touch
+                many more files than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in
+                place of the table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
+            spark: Session whose executors do the work, a group of files each; without it this process does.
+            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+                this process, and on Spark all groups of a table as one job.
+            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
+                table together. What is committed stays when the run is interrupted, and the next run does the rest.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
+            **commit: As in :meth:`merge_adjacent_files`.
+
+        Raises:
+            NotFoundError: No such table or schema.
+            UsageError: A threshold that is not between 0 and 1, columns to cluster by without a table, or too many of them.
+            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
+        """
+        from ducklake_core.maintenance.groups import Execution
+        from ducklake_core.maintenance.rewrite import RewriteLimits, rewrite_data_files
+
+        self._database.check_writable(dry_run=dry_run)
+        columns = _columns(cluster_by, table, tables)
+        limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
+        request = _request(
+            table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+        )
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return rewrite_data_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
+
+    def checkpoint(
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        keep_last: int | None = None,
+        min_age: timedelta | str = timedelta(hours=1),
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> CheckpointResult:
+        """Run the recommended round of maintenance, in DuckDB's order, each verb with its defaults.
+
+        That is :meth:`flush_inlined_data`, :meth:`expire_snapshots` (if the option ``expire_older_than`` is set),
+        :meth:`merge_adjacent_files`, :meth:`rewrite_data_files`, :meth:`cleanup_old_files` and :meth:`delete_orphaned_files`. What
+        they do is said by the options of the lake, its schemas and its tables: ``auto_compact``, ``target_file_size``,
+        ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. A table that fails, or a verb, is reported in the
+        result and stops nothing else.
+
+        Args:
+            tables: Names with wildcards, as in :meth:`merge_adjacent_files`: the tables to flush, merge and rewrite. The other verbs
+                are about the whole lake all the same.
+            max_input_bytes: Most bytes of data files that merging and rewriting read together.
+            max_files: Most data files that they read together.
+            max_seconds: Seconds after which nothing further is begun, be it a verb, a table, a file or a batch of deletions.
+            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Where the option ``expire_older_than`` is
+                not set, all others that are older than ``min_age`` expire. None, the default: snapshots expire by the option alone.
+            min_age: Floor under the ages of snapshots and files that go, as in the verbs.
+            spark: Session whose executors flush, merge and rewrite; without it this process does.
+            max_concurrency: As in :meth:`merge_adjacent_files`, and likewise ``partial_progress``.
+            partial_progress: Whether merging and rewriting commit each group of files as soon as it is done.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
+            **commit: As in :meth:`merge_adjacent_files`.
+
+        Raises:
+            NotFoundError: No table of a name without wildcards.
+        """
+        from ducklake_core.maintenance.checkpoint import checkpoint
+        from ducklake_core.maintenance.groups import Execution
+
+        self._database.check_writable(dry_run=dry_run)
+        request = _request(
+            None, None, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+        )
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return checkpoint(self._database, self._info, self._storage, request, keep_last=keep_last, min_age=min_age, execution=execution)
+
+    # Maintain: expire and delete
+
+    def expire_snapshots(
+        self,
+        *,
+        older_than: timedelta | str | datetime | None = None,
+        versions: Iterable[int] | None = None,
+        keep_last: int | None = None,
+        min_age: timedelta | str = timedelta(hours=1),
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+    ) -> ExpiryResult:
+        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
+
+        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
+
+        Args:
+            older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
+                bound itself excluded. The option ``expire_older_than`` when None.
+            versions: Exactly these snapshots instead.
+            keep_last: Number of newest snapshots that stay whatever their age, at least 1. Without an age, all others that are older
+                than ``min_age`` expire: 1 keeps the newest snapshot alone. None keeps the newest one and selects nothing.
+            min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is refused, because running queries and
+                writes may use it. Lower it only when you know that nothing runs; zero is no floor.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Change nothing; the result lists what would go, and why.
+
+        Raises:
+            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
+            NotFoundError: A snapshot of ``versions`` does not exist.
+        """
+        from ducklake_core.maintenance.expire import expire_snapshots
+        from ducklake_core.maintenance.request import ProgressMeter
+
+        self._database.check_writable(dry_run=dry_run)
+        return expire_snapshots(
+            self._database,
+            self._info,
+            older_than=older_than,
+            versions=versions,
+            keep_last=keep_last,
+            min_age=min_age,
+            dry_run=dry_run,
+            progress=ProgressMeter(progress),
+        )
+
+    def cleanup_old_files(
+        self,
+        *,
+        older_than: timedelta | str | datetime | None = None,
+        cleanup_all: bool = False,
+        min_age: timedelta | str = timedelta(hours=1),
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+    ) -> CleanupResult:
+        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
+
+        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
+        the catalog still names is kept. So is a file outside of the data path that has another name than DuckLake's writers give,
+        unless its place is one of the ``allowed_paths`` of :meth:`~ducklake_core.lake.DuckLake.connect`: files of others that were added
+        (:meth:`Table.add_data_files`), and whatever somebody else may have written into the schedule.
+
+        Args:
+            older_than: Time since a file was scheduled (a timedelta, or a text such as ``"7 days"``), or a point in time (aware), the
+                bound excluded; the option ``delete_older_than``, or 2 days, when not given. Queries that began before then may still
+                read the files.
+            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
+            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of files is deleted, likewise.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Delete nothing; the result lists what would go.
+
+        Raises:
+            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
+        """
+        from ducklake_core.maintenance.cleanup import cleanup_old_files
+        from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
+
+        self._database.check_writable(dry_run=dry_run)
+        return cleanup_old_files(
+            self._database,
+            self._info,
+            self._storage,
+            older_than=older_than,
+            cleanup_all=cleanup_all,
+            min_age=min_age,
+            dry_run=dry_run,
+            progress=ProgressMeter(progress),
+            budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
+        )
+
+    def delete_orphaned_files(
+        self,
+        *,
+        older_than: timedelta | str | datetime | None = None,
+        cleanup_all: bool = False,
+        min_age: timedelta | str = timedelta(hours=1),
+        every_parquet: bool = False,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        progress: ProgressCallback | None = None,
+        dry_run: bool = False,
+    ) -> OrphansResult:
+        """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
+
+        On S3 uploads that are as old and that nobody finished are aborted, so that the store deletes the parts that it has of them.
+
+        A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
+        that another spelling of the data path cannot make live files look orphaned. Files of a write that has said that it runs stay too.
+        **Those of a write that has just begun, or of DuckDB's, look like orphans**, and so do those of another lake with the same data
+        path: only age tells the first apart, nothing the second.
+
+        Args:
+            older_than: Time since a file was last changed (a timedelta, or a text such as ``"7 days"``), or a point in time (aware),
+                the bound excluded; the option ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
+            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
+            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
+                as they do in DuckDB.
+            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload aborted, likewise; the
+                first goes even if listing took longer.
+            progress: Is told how far the verb is (:class:`Progress`).
+            dry_run: Delete nothing; the result lists what would go.
+
+        Raises:
+            CatalogCorruptError: The row of a running write, or of an option, cannot be read.
+            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
+            StorageError: The data path cannot be listed.
+        """
+        from ducklake_core.maintenance.orphans import delete_orphaned_files
+        from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
+
+        self._database.check_writable(dry_run=dry_run)
+        return delete_orphaned_files(
+            self._database,
+            self._info,
+            self._storage,
+            older_than=older_than,
+            cleanup_all=cleanup_all,
+            min_age=min_age,
+            every_parquet=every_parquet,
+            dry_run=dry_run,
+            progress=ProgressMeter(progress),
+            budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
+        )
+
+    # Maintain: the lake
+
+    def create_indexes(self) -> tuple[str, ...]:
+        """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
+
+        They are not part of the format; DuckDB reads and writes beside them. With them, planning looks at the statistics
+        of the columns of its predicate alone, and what is done to one table takes no longer when the lake has thousands of
+        others. In databases where indexes are of no use (DuckDB files) nothing happens.
+
+        Returns:
+            Names of the indexes that are there now.
+
+        Raises:
+            CatalogError: The database refused, for lack of a privilege perhaps.
+        """
+        from ducklake_core.catalog.database.tables import create_indexes
+        from ducklake_core.maintenance.groups import run_write
+
+        self._database.check_not_read_only()
+        if not self._database.abilities.has_useful_indexes:
+            return ()
+
+        def attempt() -> tuple[str, ...]:
+            with self._database.write() as connection:
+                return create_indexes(connection, self._database.tables)
+
+        return run_write(attempt, "create indexes")
+
+    def migrate(
+        self, to: Literal["1.0", "1.1"] | None = None, *, allow_history_loss: bool = False, dry_run: bool = False
+    ) -> MigrationResult:
+        """Bring the catalog to a later version, in one transaction of the catalog. There is no way back.
+
+        Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
+        catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
+        be opened again, except this one: until then its calls fail with :class:`CatalogVersionError`.
+
+        Args:
+            to: The version that is wanted. None is 1.0 for a lake of an earlier version, 1.1 for one of 1.1-dev1, and nothing to do for
+                the others: nobody is brought to 1.1 unasked.
+            allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
+                are missing: snapshots before the merge then show all of their rows.
+            dry_run: Change nothing; the result lists the steps.
+
+        Raises:
+            UnsupportedFeatureError: Such files exist, and the loss is not allowed; a table of inlined rows has a column of a name that
+                version 1.1 reserves; the version that is wanted is an earlier one. Nothing was changed.
+            CatalogVersionError: There is no such version to write, or somebody else has migrated the lake.
+            CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
+        """
+        from ducklake_core.maintenance.migrate import migrate
+
+        if not dry_run:
+            self._database.check_not_read_only()
+        target = migration_target(self._database.version) if to is None else writable_version(to)
+        result = migrate(self._database, self._info, self._storage, target=target, allow_history_loss=allow_history_loss, dry_run=dry_run)
+        if result.done_before or not dry_run:
+            self._database.follow(target)
+            self._info = replace(self._info, version=target.name)
+            # Definitions say what their version has.
+            self._forget_definitions()
+        return result
+
+    def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
+        """Count what grows and what slows reads down: small files, deleted and inlined rows, snapshots, scheduled files, and faults.
+
+        The catalog alone is asked, with a number of statements that depends on neither tables nor files nor snapshots.
+
+        Args:
+            small_file_size: Bytes below which a data file counts as small.
+
+        Returns:
+            The numbers of the newest snapshot, which print themselves; ``to_arrow()`` and ``to_openmetrics()`` give them to others.
+
+        Raises:
+            UsageError: A size below 1.
+        """
+        from ducklake_core.maintenance.health import measure_health
+
+        return measure_health(self._database, small_file_size=small_file_size)
+
+    def check(
+        self,
+        *,
+        level: CheckLevel = "catalog",
+        repair: bool = False,
+        progress: ProgressCallback | None = None,
+        **commit: Unpack[CommitMessage],
+    ) -> CheckResult:
+        """Look for everything in a lake that is not as it must be, without changing anything, and on request mend what is safe to mend.
+
+        Args:
+            level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
+                names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
+            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row of a
+                table: statistics and bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted,
+                files that the lake needs are taken out of the schedule for deletion, and the drop of a schema that is not empty is
+                taken back. No file is touched.
+            progress: Is told how far the check is (:class:`Progress`).
+            **commit: Author, message and extra information of the snapshot of a repair (:class:`CommitMessage`).
+
+        Returns:
+            What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
+
+        Raises:
+            UsageError: No such level, a repair of a lake that was opened to be read only, or ``commit`` without a repair.
+        """
+        from ducklake_core.maintenance.check.run import check_lake
+        from ducklake_core.maintenance.request import ProgressMeter
+
+        meter = ProgressMeter(progress)
+        return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)
+
 
 def load_lake(name: str) -> DuckLake:
     """Open the lake that ``ducklake.toml`` or environment variables know under a name, so that no program holds addresses or secrets.
@@ -435,3 +1581,174 @@ def load_lake(name: str) -> DuckLake:
         allowed_paths=spec.allowed_paths,
         read_only=spec.read_only,
     )
+
+
+def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:
+    if cluster_by and table is None and tables is None:
+        raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+    return tuple(cluster_by)
+
+
+def _request(
+    table: str | None,
+    schema: str | None,
+    tables: str | Sequence[str] | None,
+    commit: CommitMessage,
+    progress: ProgressCallback | None,
+    dry_run: bool,
+    *,
+    max_input_bytes: int | None = None,
+    max_files: int | None = None,
+    max_rows: int | None = None,
+    max_seconds: float | None = None,
+) -> TableRequest:
+    from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter, TableRequest, TableScope
+
+    budget = Budget(max_input_bytes=max_input_bytes, max_files=max_files, max_rows=max_rows, max_seconds=max_seconds)
+    return TableRequest(
+        # One text is one name, and DuckLake's public methods have made a tuple of it.
+        scope=TableScope(table=table, schema=schema, tables=None if tables is None else tuple(tables)),
+        meter=BudgetMeter(budget),
+        commit=commit,
+        progress=ProgressMeter(progress),
+        dry_run=dry_run,
+    )
+
+
+@checked
+class LakeAtSnapshot:
+    """A lake at one snapshot. Made by :meth:`DuckLake.at`; nothing of it can be written, and what is committed later never shows."""
+
+    def __init__(self, lake: DuckLake, snapshot: Snapshot) -> None:
+        self._lake = lake
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"<{self._lake!r} at snapshot {self._snapshot.id} of {self._snapshot.time.isoformat()}>"
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot."""
+        return self._snapshot
+
+    @property
+    def inspect(self) -> Inspection:
+        """What the catalog says of the snapshot, as Arrow tables."""
+        return Inspection(self._lake, at=self._snapshot.id)
+
+    def __getitem__(self, name: str) -> Table:
+        return self.table(name)
+
+    def __contains__(self, name: str) -> bool:
+        return self.has_table(name)
+
+    def __iter__(self) -> Iterator[str]:
+        with self._lake.reader() as reader:
+            return iter([join_name(*name) for name in reader.table_names(resolve_at(reader, self._snapshot.id).id).values()])
+
+    def table(self, name: str) -> Table:
+        """A table as :meth:`DuckLake.table` opens it at the snapshot.
+
+        Raises:
+            NotFoundError: No such table at the snapshot.
+        """
+        return self._lake.table(name, at=self._snapshot.id)
+
+    def has_table(self, name: str) -> bool:
+        """Whether the table exists at the snapshot."""
+        return self._lake.has_table(name, at=self._snapshot.id)
+
+    def scan(self, name: str, *, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
+        """Rows of a table: :meth:`Table.scan`."""
+        return self.table(name).scan(columns=columns, where=where)
+
+    def tables(self, schema: str | None = None) -> list[TableInfo]:
+        """All tables with their sizes: :meth:`DuckLake.tables`."""
+        return self._lake.tables(schema, at=self._snapshot.id)
+
+    def table_info(self, name: str) -> TableInfo:
+        """Rows, files and bytes of a table: :meth:`DuckLake.table_info`."""
+        return self._lake.table_info(name, at=self._snapshot.id)
+
+    def schemas(self) -> list[SchemaState]:
+        """All schemas by name."""
+        return self._lake.schemas(at=self._snapshot.id)
+
+    def view(self, name: str) -> View:
+        """A view by its name.
+
+        Raises:
+            NotFoundError: No such view at the snapshot.
+        """
+        return self._lake.view(name, at=self._snapshot.id)
+
+    def views(self) -> list[View]:
+        """All views by schema and name."""
+        return self._lake.views(at=self._snapshot.id)
+
+    def macros(self) -> list[Macro]:
+        """All macros by schema and name."""
+        return self._lake.macros(at=self._snapshot.id)
+
+
+@checked
+class Inspection:
+    """What the catalog says of a lake, as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
+
+    Each answer takes a number of statements that does not depend on how many snapshots, tables or files there are.
+    """
+
+    def __init__(self, lake: DuckLake, at: At = None) -> None:
+        self._lake = lake
+        self._at = at
+
+    def __repr__(self) -> str:
+        return f"<inspection of {self._lake!r}{'' if self._at is None else f' at snapshot {self._at}'}>"
+
+    def snapshots(self) -> pa.Table:
+        """Snapshots that were not expired, by id: when, by whom, why, and what changed; those up to the snapshot of a lake at one."""
+        with self._lake.reader() as reader:
+            until = None if self._at is None else resolve_at(reader, self._at).id
+            found = reader.snapshots(until=until)
+        return as_table(SNAPSHOTS, map(snapshot_row, found))
+
+    def tables(self, *, at: At = None) -> pa.Table:
+        """Tables by schema and name, with what the catalog counts: rows, files, bytes, deletes, inlined rows.
+
+        Rows are None where a file also holds rows or deletes of later snapshots (see :meth:`DuckLake.table_info`, which counts them).
+        """
+        with self._lake.reader() as reader:
+            snapshot_id = resolve_at(reader, self._moment(at)).id
+            listings = reader.tables(snapshot_id)
+            inlined = reader.inlined_counts(listings, snapshot_id)
+        return as_table(TABLES, table_rows(listings, inlined))
+
+    def files(self, table: str, *, at: At = None) -> pa.Table:
+        """Live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with."""
+        state, files = self._files(table, at)
+        return as_table(FILES, file_rows(state, files))
+
+    def partitions(self, table: str, *, at: At = None) -> pa.Table:
+        """Partitions of a table by their values, each with its files, rows and bytes; inlined rows are in none of them.
+
+        Files that were written under other partition keys make partitions of their own, under those keys.
+        """
+        state, files = self._files(table, at)
+        return as_table(PARTITIONS, partition_rows(state, files))
+
+    def options(self) -> pa.Table:
+        """Options that somebody set, by name, each with the lake, schema or table it holds for. They have no history."""
+        return as_table(OPTIONS, map(option_row, self._lake.scoped_options()))
+
+    def history(self, table: str, *, at: At = None) -> pa.Table:
+        """Snapshots whose changes touch a table, by id, up to the one that is asked for."""
+        opened = self._lake.table(table, at=self._moment(at))
+        found = (snapshot for snapshot in opened.snapshots() if snapshot.id <= opened.snapshot_id)
+        return as_table(SNAPSHOTS, map(snapshot_row, found))
+
+    def _files(self, table: str, at: At) -> tuple[TableState, list[DataFile]]:
+        opened = self._lake.table(table, at=self._moment(at))
+        return opened.state, opened.list_files()
+
+    def _moment(self, at: At) -> At:
+        return self._at if at is None else at

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
@@ -16,6 +17,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.text import visible
+from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.staging.arguments import (
@@ -31,26 +33,25 @@ from ducklake_core.staging.arguments import (
 )
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.scanned import Scanned
-from ducklake_core.staging.verbs.autocommit import TableAlterations
-from ducklake_core.staging.verbs.rows import RowVerbs
-from ducklake_core.staging.verbs.table_rows import TableRowChanges
-from ducklake_core.staging.verbs.tables import DefinitionVerbs
 from ducklake_core.transaction import Transaction, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.catalog.feed import Bound
+    from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.files.partitioning import PartitionSpec
     from ducklake_core.format.layout.sorting import SortKey
     from ducklake_core.format.types.schema import Schema
+    from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.planning.plan import FeedKind
     from ducklake_core.scan import ChangeFeed, Scan
     from ducklake_core.staging.adding import Paths
+    from ducklake_core.staging.arguments import RestoredColumns
 
 
 @checked
-class Table(TableRowChanges, TableAlterations, Scanned):
+class Table(Scanned):
     """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one.
 
     It is also an Arrow stream of all its rows (``__arrow_c_stream__``), so libraries that take one read it as it is.
@@ -392,17 +393,12 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         self._check_writable()
         return write(self._lake, self.name, data, create=False, **how)
 
-    def _change(self, verb: Callable[[RowVerbs], None], commit: Mapping[str, Any]) -> WriteResult:
+    @contextmanager
+    def _transaction(self, commit: Mapping[str, Any]) -> Iterator[Transaction]:
+        """Open a transaction for one change of the table."""
         self._check_writable()
         with Transaction(self._lake, **commit) as tx:
-            verb(tx)
-        return single_result(tx.result, self.name, self._state.id)
-
-    def _alter(self, verb: Callable[[DefinitionVerbs], None], commit: Mapping[str, Any]) -> Snapshot | None:
-        self._check_writable()
-        with Transaction(self._lake, **commit) as tx:
-            verb(tx)
-        return tx.result.snapshot
+            yield tx
 
     def _check_writable(self) -> None:
         self._lake.database.check_not_read_only()
@@ -412,3 +408,182 @@ class Table(TableRowChanges, TableAlterations, Scanned):
                 table=self.name,
                 snapshot_id=self.snapshot_id,
             )
+
+    # Change rows
+
+    def delete(self, where: Where, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> WriteResult:
+        """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
+
+        With ``spark``, a session, the rows are found by its executors.
+        """
+        with self._transaction(commit) as tx:
+            tx.delete(self.name, where, spark=spark)
+        return single_result(tx.result, self.name, self._state.id)
+
+    def update(
+        self, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
+    ) -> WriteResult:
+        """Change columns of the rows for which ``where`` is true (all without it), in one commit. Rows keep their row ids.
+
+        Args:
+            values: For each column the value that it gets: SQL text over the columns of the row (DuckDB dialect;
+                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a text as a constant.
+            where: SQL text, or a condition built with :func:`ducklake_core.col`.
+            spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
+                docs/row-changes.md). Without it the work is done in this process.
+
+        Raises:
+            UnsupportedFeatureError: An expression that only a SQL engine can evaluate, and no session.
+            SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
+            NotFoundError: A column that does not exist.
+        """
+        with self._transaction(commit) as tx:
+            tx.update(self.name, values, where=where, spark=spark)
+        return single_result(tx.result, self.name, self._state.id)
+
+    def merge(
+        self, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None, **commit: Unpack[CommitOptions]
+    ) -> Merge[WriteResult]:
+        """Change, delete and add rows by what a source says, in one commit: name the branches, then ``execute()``.
+
+        Args:
+            source: Rows as :meth:`DuckLake.write` takes them. Those in this process are held in memory; a Spark DataFrame's session
+                does the work.
+            on: Name or names of columns that both have, or a condition over ``t.column`` (the table) and ``s.column`` (the source)
+                with at least one equality of a column of each. NULL equals nothing.
+            missing_columns: What ``when_not_matched_insert()`` does when the source lacks columns of the table that have no default:
+                ``error`` (the default) raises :class:`SchemaError`, ``null`` writes NULL. Values that are named one by one are written as
+                they are named.
+
+        Returns:
+            The merge, to which branches are added; see :class:`~ducklake_core.merge_builder.Merge`. ``commit`` is as for
+            :meth:`append`.
+        """
+        self._check_writable()
+
+        def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
+            with self._transaction(commit) as tx:
+                tx.merge_clauses(self.name, source, on, clauses, missing_columns=missing_columns)
+            return single_result(tx.result, self.name, self._state.id)
+
+        return Merge(self.name, carry_out)
+
+    def restore(
+        self, at: At, *, columns: RestoredColumns | None = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
+    ) -> WriteResult:
+        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and can be gone back to as well.
+
+        Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
+        the row ids that they had.
+
+        Args:
+            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
+            columns: What becomes of the columns when they were changed since: ``"then"`` makes them those of the snapshot again,
+                values of columns that were dropped included; ``"now"`` leaves them as they are, where earlier rows have what
+                they would have today. Must be said then.
+            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
+
+        Raises:
+            NotFoundError: There is no such snapshot (any more), or the table did not exist then.
+            UsageError: The columns were changed since, and ``columns`` says nothing; or ``"then"`` takes away a column that the
+                table is partitioned or sorted by now.
+        """
+        with self._transaction(commit) as tx:
+            tx.restore(self.name, at=at, columns=columns, spark=spark)
+        return single_result(tx.result, self.name, self._state.id)
+
+    # Alter the table
+
+    def add_column(
+        self,
+        column: ColumnName,
+        data_type: TypeLike,
+        *,
+        default: object = None,
+        if_not_exists: bool = False,
+        **commit: Unpack[CommitOptions],
+    ) -> Snapshot | None:
+        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`."""
+        with self._transaction(commit) as tx:
+            tx.add_column(self.name, column, data_type, default=default, if_not_exists=if_not_exists)
+        return tx.result.snapshot
+
+    def drop_column(self, column: ColumnName, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Drop a column or field. Earlier snapshots keep it."""
+        with self._transaction(commit) as tx:
+            tx.drop_column(self.name, column, if_exists=if_exists)
+        return tx.result.snapshot
+
+    def rename_column(self, column: ColumnName, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Rename a column or field; ``new_name`` is the name as it is, without a path."""
+        with self._transaction(commit) as tx:
+            tx.rename_column(self.name, column, new_name)
+        return tx.result.snapshot
+
+    def set_column_type(self, column: ColumnName, data_type: TypeLike, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it."""
+        with self._transaction(commit) as tx:
+            tx.set_column_type(self.name, column, data_type)
+        return tx.result.snapshot
+
+    def set_default(
+        self, column: ColumnName, value: object = None, *, expression: str | None = None, **commit: Unpack[CommitOptions]
+    ) -> Snapshot | None:
+        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it."""
+        with self._transaction(commit) as tx:
+            tx.set_default(self.name, column, value, expression=expression)
+        return tx.result.snapshot
+
+    def drop_default(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Take away a column's default."""
+        with self._transaction(commit) as tx:
+            tx.drop_default(self.name, column)
+        return tx.result.snapshot
+
+    def set_not_null(self, column: ColumnName, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look."""
+        with self._transaction(commit) as tx:
+            tx.set_not_null(self.name, column, spark=spark)
+        return tx.result.snapshot
+
+    def drop_not_null(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Let a column be NULL."""
+        with self._transaction(commit) as tx:
+            tx.drop_not_null(self.name, column)
+        return tx.result.snapshot
+
+    def set_partitioned_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``."""
+        with self._transaction(commit) as tx:
+            tx.set_partitioned_by(self.name, keys)
+        return tx.result.snapshot
+
+    def reset_partitioned_by(self, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """No longer partition new files."""
+        with self._transaction(commit) as tx:
+            tx.reset_partitioned_by(self.name)
+        return tx.result.snapshot
+
+    def set_sorted_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``."""
+        with self._transaction(commit) as tx:
+            tx.set_sorted_by(self.name, keys)
+        return tx.result.snapshot
+
+    def reset_sorted_by(self, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """No longer sort new files."""
+        with self._transaction(commit) as tx:
+            tx.reset_sorted_by(self.name)
+        return tx.result.snapshot
+
+    def set_comment(self, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Comment on the table or one of its columns; None takes the comment away."""
+        with self._transaction(commit) as tx:
+            tx.set_comment(self.name, text, column=column)
+        return tx.result.snapshot
+
+    def set_tag(self, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
+        """Give the table a tag: a text under a key; None takes the tag away. A column can have the tag ``comment`` alone."""
+        with self._transaction(commit) as tx:
+            tx.set_tag(self.name, key, value, column=column)
+        return tx.result.snapshot

@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from ducklake_core.catalog.reading.definitions import former_tables
+from ducklake_core.catalog.reading.maintenance import mappings_of_table, named_already
+from ducklake_core.catalog.reading.options import stored_options
+from ducklake_core.catalog.reading.table_rows import COMMENT
+from ducklake_core.commit import alterations
+from ducklake_core.commit.actions import CreateMacro
+from ducklake_core.commit.alterations import Alteration
 from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.request import operation
 from ducklake_core.engines.arrow.frame import no_columns
-from ducklake_core.engines.frame import Frame, frame_of
+from ducklake_core.engines.arrow.readable import Readable
+from ducklake_core.engines.frame import Frame, check_source_keys, frame_of
+from ducklake_core.engines.frame import columns_of as frame_columns
 from ducklake_core.engines.spark.session import in_session_zone
-from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    DuckLakeError,
+    NotFoundError,
+    SchemaError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from ducklake_core.format.arguments import checked
+from ducklake_core.format.evolution.defaults import checked_defaults
+from ducklake_core.format.evolution.reconciliation import may_not_fit
+from ducklake_core.format.evolution.schema_edits import column_path, find_node
 from ducklake_core.format.expressions.conditions import Column, bind
-from ducklake_core.format.layout.chosen_partitions import partition_predicate
+from ducklake_core.format.files.paths import file_key
+from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
+from ducklake_core.format.layout.sort_parser import is_column
+from ducklake_core.format.macros import view_text
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
-from ducklake_core.format.types.names import dotted, join_name, split_name
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.format.values.temporal import in_zone
+from ducklake_core.merge_builder import Merge, MergeClause
+from ducklake_core.planning.plan import with_virtual
 from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
-from ducklake_core.sql.statements import StatementVerbs
+from ducklake_core.sql.staged_queries import StagedQueries, StagedQuery
+from ducklake_core.sql.statements import Statement
+from ducklake_core.staging.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
 from ducklake_core.staging.arguments import (
     ConcurrentAppends,
     FrameLike,
@@ -34,36 +66,57 @@ from ducklake_core.staging.arguments import (
     check_keys,
     check_mode,
     missing_columns_of,
+    resolve_at,
 )
 from ducklake_core.staging.context import LakeContext
+from ducklake_core.staging.lake_restore import LakeRestore
 from ducklake_core.staging.namespace import StagedCatalog
-from ducklake_core.staging.publish import CommitCoordinator
+from ducklake_core.staging.publish import CommitCoordinator, columns_of
 from ducklake_core.staging.reads import TransactionTable
 from ducklake_core.staging.staged_rows import inlined_part
 from ducklake_core.staging.staged_table import (
+    AddDataFiles,
     AddRows,
+    ChangeRows,
     DeleteByKeys,
     DeleteWhere,
+    RestoreRows,
+    Selection,
     StagedTable,
     Target,
+    check_not_lacking,
     check_replaceable,
     check_whole_structs,
     evolve,
     evolved,
     is_key,
 )
-from ducklake_core.staging.verbs.files import AdditionVerb
-from ducklake_core.staging.verbs.versions import VersionVerbs
-from ducklake_core.staging.verbs.written import WrittenFilesVerbs
+from ducklake_core.storage.added_files import AddingRules
+from ducklake_core.storage.filesystems import printable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.catalog.reading.reader import CatalogReader
+    from ducklake_core.engines.arrow.merge import ChangeRequest
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.expressions.predicates import Predicate
-    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.files.data_files import WrittenFile
+    from ducklake_core.format.macros import MacroKind
+    from ducklake_core.format.state import SchemaState, TableState
+    from ducklake_core.format.types.type_parser import TypeLike
+    from ducklake_core.sql.changes import ComputedChange
+    from ducklake_core.staging.arguments import At, RestoredColumns
     from ducklake_core.staging.context import Base
+    from ducklake_core.staging.staged_table import StagedView, Step
+
+Given = TypeVar("Given")
 
 
 @checked
-class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs):
+class Transaction:
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
@@ -428,6 +481,1009 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             raise UsageError("the transaction is not open: use it in a with block")
         return self._staged
 
+    # State of the open transaction
+
+    def _is_done(self, kind: str, name: str, *details: object, is_schema: bool = False) -> bool:
+        """Note what a call does and to what; whether an earlier run has committed it, so that the call does nothing.
+
+        Args:
+            kind: What the call does.
+            name: To what.
+            details: What else tells it from other work under the same commit id, such as the condition; the same in every run.
+            is_schema: Whether ``name`` is that of a schema.
+        """
+        if self._coordinator.given:
+            self._coordinator.operations.append(operation(kind, name, is_schema=is_schema, details=details))
+        return self.repeated is not None
+
+    def _without_macros(self, given: Given) -> Given | str:
+        """A condition or expression with macros of the base snapshot in place of their calls."""
+        from ducklake_core.catalog.reading.definitions import without_macro_calls
+
+        if not isinstance(given, str):
+            return given
+        with self._lake.reader() as reader:
+            return without_macro_calls(reader, given, self._catalog.base.id)
+
+    def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
+        """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
+        from ducklake_core.engines.duckdb.query import check_expression
+
+        # Macros that this transaction makes are known to no reader.
+        if not any(isinstance(action, CreateMacro) for action in self._catalog.definitions):
+            check_expression(table, self._without_macros(text), columns, target)
+
+    def _stage(self, staged: StagedTable, step: Step) -> None:
+        self._coordinator.stage(staged, step, self._catalog.base)
+
+    # Rows
+
+    def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        if self._is_done("delete", name, where):
+            return
+        with self._whole_or_nothing(), in_session_zone(spark):
+            staged = self._catalog.table(name)
+            condition = self._without_macros(where)
+            predicate = None if condition is None else bind(condition, with_virtual(staged.state.schema))
+            self._select(staged, DeleteWhere(where=predicate, session=spark))
+
+    def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+        from ducklake_core.engines.arrow.merge import update_request
+
+        if self._is_done("update", name, dict(values), where):
+            return
+        with self._whole_or_nothing(), in_session_zone(spark):
+            staged = self._catalog.table(name)
+            plain = {column: self._without_macros(value) for column, value in values.items()}
+            request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
+            self._select(staged, ChangeRows(request=request, session=spark))
+
+    def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
+        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
+        return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
+
+    def merge_clauses(
+        self,
+        name: str,
+        source: FrameLike,
+        on: str | Sequence[str],
+        clauses: Sequence[MergeClause],
+        *,
+        missing_columns: MissingColumns | None = None,
+    ) -> None:
+        """Stage a merge whose branches are known."""
+        if self._is_done("merge", name, on, tuple(clauses)):
+            return
+        missing = missing_columns_of(missing_columns, "strict")
+        frame = frame_of(source)
+        with self._whole_or_nothing(), in_session_zone(frame.session):
+            staged = self._catalog.table(name)
+            frame = frame_in_types_of(staged.state.schema, frame, clauses)
+            try:
+                # What is asked for is checked before the source is computed.
+                request = self._merge_request(staged, frame, on, clauses, missing)
+            except DuckLakeError:
+                # Without rows nothing is compared or inserted, so that neither types nor columns matter.
+                is_empty, frame = frame.checked_empty()
+                if not is_empty:
+                    raise
+                self._merge_nothing(staged, frame, on, clauses)
+                return
+            self._merge(staged, request, frame)
+
+    @staticmethod
+    def _merge_request(
+        staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause], missing: MissingColumns
+    ) -> ChangeRequest:
+        from ducklake_core.engines.arrow.merge import merge_request
+
+        if not frame.schema.columns:
+            raise no_columns(frame.kind)
+        request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
+        if missing == "error" and any(when == "not matched" and values == "all" for when, _, values, _ in clauses):
+            check_not_lacking(staged.state, frame.schema)
+        return request
+
+    def _merge(
+        self, staged: StagedTable, request: ChangeRequest, frame: Frame, columns: Schema | None = None, *, inline: bool | None = None
+    ) -> None:
+        """Stage a merge of a frame's rows, with its own columns or with those that are given; each has a key of its own then."""
+        state = self._coordinator.write_state(staged)
+        kept = frame.merge_source(state, self._coordinator.named, columns)
+        self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
+        if columns is not None:
+            check_source_keys(kept, [request.target.columns[ours].name for ours, _ in request.keys], request.target)
+        self._select(staged, ChangeRows(request=request, source=kept, inline=inline))
+
+    def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
+        """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
+        from ducklake_core.engines.arrow.merge import merge_request
+
+        own = tuple(column for column in frame.schema if staged.state.schema.find(column.name) is None)
+        columns = Schema(columns=(*staged.state.schema.columns, *own))
+        # Values that rows of the source would give have no row to be evaluated for.
+        left = [clause for clause in clauses if clause[0] == "not matched by source"]
+        staged.written = True
+        if left or not clauses:
+            request = merge_request(staged.name, staged.state.schema, columns, on, left)
+            source = frame.empty_source(columns, self._coordinator.write_state(staged))
+            self._select(staged, ChangeRows(request=request, source=source))
+
+    def _update_by_keys(self, staged: StagedTable, frame: Frame, on: Sequence[str], *, inline: bool | None) -> None:
+        """Stage an upsert of a frame that lacks columns: matched rows keep their values there, and new rows get the default or NULL.
+
+        Raises:
+            SchemaError: NULL or repeated keys in the frame.
+        """
+        from ducklake_core.engines.arrow.merge import merge_request
+
+        table = staged.state.schema
+        columns = Schema(columns=tuple(column for column in table if frame.schema.find(column.name) is not None))
+        for name in on:
+            if columns.find(name) is None:
+                raise SchemaError(f"the data has no column {name!r}, which is part of the key", column=name)
+        has_values = len(columns) > len({folded(name) for name in on})
+        clauses: list[MergeClause] = [("matched", "update", "all", None)] if has_values else []
+        request = merge_request(staged.name, table, columns, list(on), [*clauses, ("not matched", "insert", "all", None)])
+        self._merge(staged, request, frame, columns, inline=inline)
+
+    def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
+        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        if self._is_done("restore", name, at, columns):
+            return
+        if columns not in (None, "now", "then"):
+            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}", parameter="columns")
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            if staged.committed is None:
+                raise UsageError(f"table {staged.name} is made in this transaction: there is nothing to restore", table=staged.name)
+            with self._lake.reader() as reader:
+                then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
+            if columns == "then":
+                # Rows that the transaction has staged are gone anyhow, and need not fit the columns that come back.
+                self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
+            elif columns is None and columns_of(then) != columns_of(staged.state):
+                raise UsageError(
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well (columns: "
+                    "then), or write its rows into the columns that the table has (columns: now)",
+                    parameter="columns",
+                    table=staged.name,
+                    snapshot_id=then.snapshot_id,
+                )
+            self._select(staged, RestoreRows(then=then, session=spark))
+
+    def _select(self, staged: StagedTable, selection: Selection) -> None:
+        staged.written = True
+        self._stage(staged, selection)
+
+    # Files of other programs
+
+    def add_data_files(
+        self,
+        name: str,
+        paths: Paths,
+        *,
+        hive_partitioning: bool | None = None,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+        allow_duplicates: bool = False,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
+        if self._is_done("add files", name, paths):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            if self._lake.info.encrypted:
+                raise refuse_encrypted(staged.name)
+            directory = self._lake.info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name)
+            rules = AddingRules(
+                table=staged.name,
+                directory=local_path(directory),
+                schema=staged.state.schema,
+                partition_spec=staged.state.partition_spec,
+                allow_missing=allow_missing,
+                ignore_extra_columns=ignore_extra_columns,
+                hive_partitioning=hive_partitioning,
+            )
+            self._coordinator.guard.begin()
+            found = find_files(self._lake.storage, paths)
+            for path in found:
+                self._lake.info.checked_location(path, "the file to add", table=staged.name)
+            if not allow_duplicates:
+                self._refuse_known(staged, found)
+                staged.exclusive |= frozenset(found)
+            added = inspect_files(self._lake.storage, found, rules, spark)
+            staged.written = True
+            if staged.committed is not None and not staged.mappings:
+                with self._lake.reader() as reader:
+                    staged.mappings = mappings_of_table(reader, staged.committed.id, staged.name)
+            # As in DuckDB, a file without rows adds nothing to the table.
+            self._stage(staged, AddDataFiles(files=tuple(file for file in added if file.file.record_count)))
+
+    def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
+        """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""
+        steps = ((step, table.name) for table in self._catalog.tables for step in table.steps if isinstance(step, AddDataFiles))
+        mine = {file_key(added.full_path): name for step, name in steps for added in step.files}
+        known = next(((path, f"added to {mine[key]} in this transaction") for path in paths if (key := file_key(path)) in mine), None)
+        if known is None:
+            with self._lake.reader() as reader:
+                known = named_already(reader, paths)
+        if known is not None:
+            path, how = known
+            raise AlreadyExistsError(
+                f"{printable(path)} cannot be added to {staged.name}: it is {how} already, and a file belongs to one table once "
+                "(allow_duplicates=True adds it all the same)",
+                table=staged.name,
+                path=printable(path),
+            )
+
+    # Clones and branches of tables
+
+    def undrop_table(self, name: str, *, at: At = None, new_name: str | None = None, spark: SparkSession | None = None) -> None:
+        """Make a table that was dropped anew, with the definition, rows and row ids that it had.
+
+        Args:
+            name: ``table`` or ``schema.table``, as it was called when it was dropped (or at the snapshot ``at``).
+            at: Snapshot to take it from, by id or time; the last one that shows it when None.
+            new_name: Its name in the same schema from now on, without a schema; the old one when None.
+            spark: A session, whose executors do the work. Without it the work is done in this process.
+
+        Raises:
+            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
+            AlreadyExistsError: A table or view has the name.
+        """
+        if self._is_done("undrop", name, at, new_name):
+            return
+        with self._whole_or_nothing(), self._lake.reader() as reader:
+            then = self._dropped(reader, name, at)
+            owner = self._catalog.find_schema(then.schema_name)
+            if owner is None:
+                raise NotFoundError(f"the schema of {then.qualified_name} is gone; create it first", schema=then.schema_name)
+            self._recreate(reader, owner, then, new_name or then.name, spark)
+
+    def restore_lake(self, *, at: At, spark: SparkSession | None = None) -> None:
+        """Make the whole lake what it was at an earlier snapshot; see :meth:`DuckLake.restore`. Nothing else may be staged before it."""
+        if self._is_done("restore lake", "main", at, is_schema=True):
+            return
+        catalog = self._catalog
+        if catalog.definitions or catalog.views or any(staged.steps or staged.create for staged in catalog.tables):
+            raise UsageError("restore a lake before anything else is done in the transaction: it goes back behind all of it")
+        self._coordinator.takes_all = True
+        with self._whole_or_nothing():
+            with self._lake.reader() as reader:
+                restore = LakeRestore.plan(reader, resolve_at(reader, at), catalog.base)
+            restore.stage_definitions(catalog, self._stage)
+            for then in restore.changed_rows:
+                staged = catalog.table(join_name(then.schema_name, then.name))
+                staged.written = True
+                self._stage(staged, RestoreRows(then=then, session=spark))
+            for then in restore.dropped_tables:
+                with self._lake.reader() as reader:
+                    self._recreate(reader, catalog.schema(then.schema_name), then, then.name, spark)
+
+    def _dropped(self, reader: CatalogReader, name: str, at: At) -> TableState:
+        """The table that was dropped, as it was."""
+        schema, table = split_name(name)
+        base = self._catalog.base.id
+        if at is not None:
+            then = reader.table(schema, table, resolve_at(reader, at).id)
+            if any(listed.id == then.id for listed in reader.tables(base, [then.id])) and not self._catalog.is_dropped(then.id):
+                raise AlreadyExistsError(
+                    f"table {name} was not dropped: restore(at=...) makes its rows those of an earlier snapshot", table=name
+                )
+            return then
+        former = former_tables(reader, schema, table, base)
+        if not former:
+            raise NotFoundError(f"no table {name} was dropped, or all snapshots that show it were expired", table=name)
+        if former[0].last is None:
+            raise NotFoundError(
+                f"snapshots {former[0].begin} to {former[0].end - 1}, which show table {name}, were all expired: it cannot come back",
+                table=name,
+            )
+        return reader.table_by_id(former[0].id, former[0].last)
+
+    def _recreate(self, reader: CatalogReader, owner: SchemaState, then: TableState, name: str, session: SparkSession | None) -> None:
+        self._catalog.check_free(owner.name, name)
+        stored = stored_options(reader.connection, reader.catalog).rows
+        options = {key: value for key, value, scope, number in stored if (scope, number) == ("table", then.id)}
+        staged = self._catalog.recreate_table(owner, name, then, options, reader.next_row_id(then.id))
+        staged.written = True
+        self._stage(staged, RestoreRows(then=then, session=session))
+
+    # Files that Spark has written
+
+    def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
+        """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            uuid: The table's uuid, by which its directory was named.
+
+        Raises:
+            CommitConflictError: There is such a table meanwhile.
+        """
+        # Run again it may find the table that it has made itself, and write to that: both are one piece of work.
+        self._is_done("overwrite", state.table)
+        if self._is_done("append", state.table):
+            return
+        with self._whole_or_nothing():
+            schema_name, name = split_name(state.table)
+            if self._catalog.find_table(state.table) is not None:
+                raise CommitConflictError(
+                    f"table {state.table} was made by somebody else while rows for it were written; run the write again", table=state.table
+                )
+            owner = self._catalog.schema(schema_name)
+            staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
+            self._coordinator.own(staged.paths(files), state.write_id)
+            staged.written = True
+            self._stage(staged, AddRows(files=tuple(files)))
+
+    def stage_written(
+        self,
+        files: Sequence[WrittenFile],
+        state: WriteState,
+        table_id: int,
+        uuid: str,
+        *,
+        replaces: Literal["all", "partitions"] | None = None,
+        has_own_id: bool = False,
+    ) -> None:
+        """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            table_id: Id of the table that they were told of, and its uuid.
+            uuid: See ``table_id``.
+            replaces: What they replace: all rows, those of the partitions that they are in, or nothing.
+            has_own_id: Whether the commit id is that of this table alone, whatever it is called.
+
+        Raises:
+            CommitConflictError: The table is no longer what the files were written for.
+        """
+        if self.repeated if has_own_id else self._is_done("append" if replaces is None else "overwrite", state.table):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(state.table)
+            self._coordinator.own(staged.paths(files), state.write_id)
+            found = staged.state
+            if (found.id, found.uuid, found.schema, found.partition_spec) != (table_id, uuid, state.schema, state.partition_spec):
+                raise CommitConflictError(
+                    f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
+                    table=state.table,
+                )
+            staged.written = True
+            if replaces == "all":
+                self._stage(staged, DeleteWhere(where=None, rejects_unseen=True))
+            elif replaces == "partitions":
+                self._replace_partitions(staged, files, None)
+            self._stage(staged, AddRows(files=tuple(files), replaces=replaces is not None))
+
+    def _replace_partitions(
+        self,
+        staged: StagedTable,
+        files: Sequence[WrittenFile],
+        session: SparkSession | None,
+        *,
+        rejects_unseen: bool = True,
+        read_at: int | None = None,
+    ) -> None:
+        """Delete what the partitions that rows were written to have, if there are any."""
+        spec = staged.state.partition_spec
+        assert spec is not None
+        found = written_partitions((file.partition_values for file in files), spec, staged.state.schema)
+        if found is not None:
+            self._stage_overwrite(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen), read_at)
+
+    def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
+        """Stage the deletes of an overwrite, after rows that came since ``read_at`` were looked for."""
+        if read_at is not None and not 0 <= read_at <= self._catalog.base.id:
+            raise UsageError(
+                f"read_at is {read_at}, but the newest snapshot is {self._catalog.base.id}: pass the id of the snapshot that was read",
+                parameter="read_at",
+            )
+        if step.rejects_unseen and read_at is not None:
+            self._coordinator.check_read_at(staged, step, read_at, self._catalog.base)
+        self._stage(staged, step)
+
+    # Schemas and tables
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot.
+
+        Raises:
+            AlreadyExistsError: It exists.
+            NotFoundError: The schema around it does not.
+            UnsupportedFeatureError: It would be in another one, and the lake is of version 1.0.
+        """
+        if self._is_done("create schema", name, is_schema=True):
+            return
+        path = schema_path(name)
+        if self._catalog.find_schema(path) is None:
+            self._catalog.create_schema(path)
+        elif not if_not_exists:
+            raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._catalog.base.id}", schema=name)
+
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it.
+
+        Raises:
+            NotFoundError: No such schema.
+            UsageError: It is not empty.
+        """
+        if self._is_done("drop schema", name, is_schema=True):
+            return
+        state = self._catalog.schema_called(name, if_exists=if_exists)
+        if state is not None:
+            self._catalog.drop_schema(state, cascade=cascade)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike,
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a table, which later calls of this transaction may write to and alter.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are taken.
+            partition_by: Partition keys.
+            comment: The table's comment.
+            or_replace: Whether to drop a table of that name first.
+            if_not_exists: Whether to leave a table (or view) of that name as it is.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+            SchemaError: A column that no table can have.
+            UsageError: A partition key or default that no table can have.
+            UnsupportedFeatureError: A default of a nested, variant or geometry column.
+        """
+        if self._is_done("create", name):
+            return
+        schema_name, table_name = split_name(name)
+        owner = self._catalog.schema(schema_name)
+        columns = checked_defaults(_columns(schema))
+        if self._catalog.find_table(name) is not None:
+            if if_not_exists:
+                return
+            if not or_replace:
+                raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
+            with self._catalog.whole_or_nothing():
+                self._check_computed(name, columns)
+                self._catalog.drop_table(name)
+                self._catalog.create_table(owner, table_name, columns, partition_by, comment)
+            return
+        if if_not_exists and self._catalog.find_view(name) is not None:
+            return
+        self._check_computed(name, columns)
+        self._catalog.create_table(owner, table_name, columns, partition_by, comment)
+
+    def _check_computed(self, table: str, columns: Schema) -> None:
+        """Let DuckDB bind defaults that are expressions."""
+        for column in columns:
+            if column.default is not None and column.default_is_expression:
+                self._check_expression(table, column.default, columns, column)
+
+    def create_table_as(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike | None = None,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+    ) -> None:
+        """Create a table of the columns and rows of a frame, which may read from a table of that name (``scan.to_reader()``).
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows as :meth:`DuckLake.write` takes them.
+            schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
+            partition_by: Partition keys of the table.
+            comment: Comment of the table.
+            or_replace: Drop a table of that name in the same snapshot.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not exist.
+        """
+        with self._catalog.whole_or_nothing():
+            frame = frame_of(data)
+            if not frame.schema.columns:
+                raise no_columns(frame.kind)
+            columns = frame.schema if schema is None else schema
+            self.create_table(name, columns, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            self.write_frame(name, frame, create=False)
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
+
+        Raises:
+            NotFoundError: No such table.
+            AlreadyExistsError: A table or view has the new name.
+        """
+        if self._is_done("rename", name, new_name):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            step = staged.alteration(partial(alterations.rename_table, name=new_name))
+            self._catalog.move_table(staged, new_name)
+            self._stage(staged, step)
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
+
+        Raises:
+            NotFoundError: No such table.
+        """
+        if self._is_done("drop", name) or (if_exists and self._catalog.find_table(name) is None):
+            return
+        self._catalog.drop_table(name)
+
+    # Columns, keys and comments
+
+    def add_column(
+        self, table: str, column: ColumnName, data_type: TypeLike, *, default: object = None, if_not_exists: bool = False
+    ) -> None:
+        """Add a nullable column, or a field of a struct, at the end; rows that are there have its default.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: The new column.
+            data_type: A type of DuckLake or DuckDB as text, an Arrow type, or one of our own.
+            default: Value for rows that lack it, those that are there included.
+            if_not_exists: Whether to do nothing when it is there.
+
+        Raises:
+            AlreadyExistsError: There is one of that name.
+            NotFoundError: No such table, or no such struct.
+            UsageError: The default is not a value of the type.
+        """
+        path = column_path(column)
+        try:
+            self._alter(table, partial(alterations.add_column, path=path, data_type=data_type_of(data_type), default=default))
+        except AlreadyExistsError:
+            if not if_not_exists:
+                raise
+
+    def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
+        """Drop a column or field. Earlier snapshots keep it; files are not touched.
+
+        Raises:
+            NotFoundError: It does not exist.
+            UsageError: The table is partitioned or sorted by it.
+            SchemaError: It is the only one.
+        """
+        path = column_path(column)
+        if if_exists and not self.repeated:
+            try:
+                find_node(self._catalog.table(table).state.schema, path)
+            except NotFoundError:
+                self._catalog.table(table)
+                return
+        self._alter(table, partial(alterations.drop_column, path=path))
+
+    def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
+        """Rename a column or field; ``new_name`` is the name as it is, without a path.
+
+        Raises:
+            NotFoundError: It does not exist.
+            AlreadyExistsError: The name is taken.
+        """
+        self._alter(table, partial(alterations.rename_column, path=column_path(column), name=new_name))
+
+    def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
+        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
+
+        Allowed is what DuckDB's extension allows (docs/definitions.md).
+
+        Raises:
+            SchemaError: The type cannot hold the column's values.
+        """
+        wanted = data_type_of(data_type)
+        self._alter(table, partial(alterations.set_column_type, path=column_path(column), data_type=wanted))
+
+    def set_default(self, table: str, column: ColumnName, value: object = None, *, expression: str | None = None) -> None:
+        """Give a column another default for new rows; rows that are there stay as they are.
+
+        Args:
+            table: The table.
+            column: The column.
+            value: The value, None for none.
+            expression: Instead of a value, SQL that is computed when rows lack the column, such as ``now()`` or ``uuid()``
+                (docs/definitions.md).
+
+        Raises:
+            UsageError: A value of another type, or an expression that DuckDB rejects.
+            UnsupportedFeatureError: A nested, variant or geometry column.
+        """
+        path = column_path(column)
+        if expression is None:
+            self._alter(table, partial(alterations.set_default, path=path, value=value))
+            return
+        if value is not None:
+            raise UsageError("give a value or an expression as the default, not both")
+        with self._whole_or_nothing():
+            self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression))
+            if not self.repeated:
+                column_now = find_node(self._catalog.table(table).state.schema, path)
+                if column_now.default is not None and column_now.default_is_expression:
+                    self._check_expression(table, column_now.default, Schema(columns=()), column_now)
+
+    def drop_default(self, table: str, column: ColumnName) -> None:
+        """Take away a column's default: rows that lack it get NULL from now on."""
+        self.set_default(table, column, None)
+
+    def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
+        """Make a column NOT NULL, after the data proves that it can be.
+
+        Rows that others add until the commit are looked at as well. With ``spark``, a session, its executors look.
+
+        Raises:
+            SchemaError: A row has NULL in it, or it is a field.
+            UsageError: It is NOT NULL already.
+        """
+        path = column_path(column)
+        self._alter(table, partial(alterations.set_nullable, path=path, nullable=False), proves=path, session=spark)
+
+    def drop_not_null(self, table: str, column: ColumnName) -> None:
+        """Let a column be NULL.
+
+        Raises:
+            UsageError: It is not NOT NULL.
+        """
+        self._alter(table, partial(alterations.set_nullable, path=column_path(column), nullable=True))
+
+    def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Files that are there stay.
+
+        DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/definitions.md).
+
+        Raises:
+            NotFoundError: No such column.
+            UsageError: No keys, or a transform that the column's type does not have.
+        """
+        if not keys:
+            raise UsageError(f"give the partition keys of {table}, or call reset_partitioned_by", table=table)
+        self._alter(table, partial(alterations.set_partitioned_by, keys=_listed(keys)))
+
+    def reset_partitioned_by(self, table: str) -> None:
+        """No longer partition new files."""
+        self._alter(table, partial(alterations.set_partitioned_by, keys=()))
+
+    def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
+        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Raises:
+            NotFoundError: A key names a column that the table does not have.
+            UsageError: No keys, text that is not a key, or a key that DuckDB rejects.
+        """
+        if not keys:
+            raise UsageError(f"give the sort keys of {table}, or call reset_sorted_by", table=table)
+        with self._whole_or_nothing():
+            self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)))
+            if not self.repeated:
+                state = self._catalog.table(table).state
+                for key in state.sort_keys:
+                    if not is_column(key):
+                        self._check_expression(table, key.expression, state.schema)
+
+    def reset_sorted_by(self, table: str) -> None:
+        """No longer sort new files."""
+        self._alter(table, partial(alterations.set_sorted_by, keys=()))
+
+    def _alter(self, table: str, alteration: Alteration, *, proves: tuple[str, ...] | None = None, session: Any = None) -> None:
+        if self._is_done("alter", table, *_told(alteration)):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(table)
+            self._stage(staged, staged.alteration(alteration, proves=proves, session=session))
+
+    # Views
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        columns: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a view.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            sql: One SELECT in DuckDB's SQL. Tables and views are named by ``name`` (in the view's schema or in main) or
+                ``schema.name``; they must exist.
+            columns: Names of its first columns, instead of those of the query.
+            comment: The view's comment.
+            or_replace: Whether to drop a view of that name first.
+            if_not_exists: Whether to leave a view or table of that name as it is.
+
+        Raises:
+            AlreadyExistsError: A view or table has the name.
+            NotFoundError: Its schema does not exist, or something that it reads.
+            UsageError: Not one SELECT, a name that could be two tables, or two columns of one name.
+            UnsupportedFeatureError: The query cannot be parsed.
+        """
+        if self._is_done("create view", name, sql, tuple(columns) or None):
+            return
+        catalog = self._catalog
+        schema_name, view_name = split_name(name)
+        owner = catalog.schema(schema_name)
+        names = tuple(columns) if not isinstance(columns, str) else (columns,)
+        if any(not column for column in names) or len({folded(column) for column in names}) < len(names):
+            raise UsageError(f"view {name} needs columns of different names, not {list(names)}", view=name)
+        existing = catalog.find_view(name)
+        if if_not_exists and (existing is not None or catalog.find_table(name) is not None):
+            return
+        text = view_text(sql, lambda schema, table: self._schema_of(schema, table, owner.name))
+        if existing is not None and or_replace:
+            catalog.drop_view(name)
+        catalog.check_free(owner.name, view_name)
+        catalog.create_view(owner, view_name, text, names, comment)
+
+    def rename_view(self, name: str, new_name: str) -> None:
+        """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+
+        Raises:
+            NotFoundError: No such view.
+            AlreadyExistsError: A view or table has the new name.
+        """
+        if self._is_done("rename", name, new_name):
+            return
+        if not new_name:
+            raise UsageError(f"view {name} needs a name", view=name)
+        self._catalog.rename_view(self._catalog.view(name), new_name)
+
+    def drop_view(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a view. Views that read it stay, and fail when they are read.
+
+        Raises:
+            NotFoundError: No such view.
+        """
+        if self._is_done("drop view", name) or (if_exists and self._catalog.find_view(name) is None):
+            return
+        self._catalog.drop_view(name)
+
+    def _schema_of(self, schema: str | None, name: str, own: str) -> str:
+        """The schema of what a view reads."""
+        found = [place for place in ([schema] if schema else dict.fromkeys((own, DEFAULT_SCHEMA))) if self._exists(place, name)]
+        if not found:
+            where = join_name(schema or own, name)
+            raise NotFoundError(f"the view reads {where}, which is not a table or view at snapshot {self._catalog.base.id}", table=where)
+        if len(found) > 1:
+            raise UsageError(f"the view reads {name!r}, which is in the schemas {' and '.join(found)}: write schema.name", table=name)
+        return found[0]
+
+    def _exists(self, schema: str, name: str) -> bool:
+        whole = join_name(schema, name)
+        return self._catalog.find_table(whole) is not None or self._catalog.find_view(whole) is not None
+
+    # Macros
+
+    def create_macro(
+        self,
+        name: str,
+        definitions: Mapping[str, str],
+        *,
+        kind: MacroKind = "scalar",
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a macro, which DuckDB calls: an expression or a query under a name, with parameters.
+
+        Args:
+            name: ``macro`` or ``schema.macro``. A scalar macro and a table macro may have the same name.
+            definitions: For each list of parameters the SQL: ``{"x": "x * 2"}``, ``{"a": "a", "a, b INTEGER := 5": "a + b"}``. A
+                parameter is a name, with a type and a constant as its default where wanted. DuckDB looks for what the SQL names when
+                the macro is called, by the caller's search path.
+            kind: ``scalar`` for expressions, ``table`` for SELECTs.
+            or_replace: Whether to drop a macro of that name and kind first.
+            if_not_exists: Whether to leave a macro of that name and kind as it is.
+
+        Raises:
+            AlreadyExistsError: It exists.
+            NotFoundError: Its schema does not exist.
+            UsageError: Parameters or SQL that DuckDB would not take.
+            UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.
+        """
+        from ducklake_core.format.macros import implementations
+
+        if self._is_done("create macro", name, kind, dict(definitions)):
+            return
+        schema_name, macro_name = split_name(name)
+        if not macro_name:
+            raise UsageError("a macro needs a name")
+        owner = self._catalog.schema(schema_name)
+        made = implementations(macro_name, definitions, kind)
+        found = self._catalog.find_macro(name, kind)
+        if found is not None:
+            if if_not_exists:
+                return
+            if not or_replace:
+                raise AlreadyExistsError(f"there is a {kind} macro {name} already at snapshot {self._catalog.base.id}", macro=name)
+            self._catalog.drop_macro(found)
+        self._catalog.create_macro(owner, macro_name, made)
+
+    def drop_macro(self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False) -> None:
+        """Drop a macro with all of its definitions.
+
+        Raises:
+            NotFoundError: No such macro of that kind.
+        """
+        if self._is_done("drop macro", name, kind):
+            return
+        found = self._catalog.find_macro(name, kind)
+        if found is not None:
+            self._catalog.drop_macro(found)
+        elif not if_exists:
+            raise NotFoundError(f"there is no {kind} macro {name} at snapshot {self._catalog.base.id}", macro=name)
+
+    # Tags
+
+    def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
+        """Comment on a table, a view or a column of either; None takes the comment away.
+
+        Raises:
+            NotFoundError: No such table, view or column.
+            UnsupportedFeatureError: A column of a view, and the lake is of version 1.0, which has no place for it.
+        """
+        if not self._is_done("comment", name, text, column):
+            self._tag(name, COMMENT, text, column)
+
+    def set_tag(self, name: str, key: str, value: str | None, *, column: ColumnName | None = None) -> None:
+        """Give a table or a view a tag: a text under a key; None takes the tag away.
+
+        The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+
+        Raises:
+            NotFoundError: No such table, view or column.
+            UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
+        """
+        if column is not None and key != COMMENT:
+            raise UnsupportedFeatureError(
+                f"a column of {name} cannot have the tag {key!r}: DuckDB cannot attach a lake in which a column has another tag than its "
+                "comment. Tag the table instead",
+                table=name,
+                key=key,
+            )
+        if not self._is_done("tag", name, key, value, column):
+            self._tag(name, key, value, column)
+
+    def set_schema_comment(self, name: str, text: str | None) -> None:
+        """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
+
+        Raises:
+            NotFoundError: No such schema.
+        """
+        if not self._is_done("comment schema", name, text, is_schema=True):
+            self._tag_schema(name, COMMENT, text)
+
+    def set_schema_tag(self, name: str, key: str, value: str | None) -> None:
+        """Give a schema a tag: a text under a key; None takes the tag away.
+
+        Raises:
+            NotFoundError: No such schema.
+        """
+        if not self._is_done("tag schema", name, key, value, is_schema=True):
+            self._tag_schema(name, key, value)
+
+    def _tag_schema(self, name: str, key: str, value: str | None) -> None:
+        state = self._catalog.schema_called(name)
+        assert state is not None
+        self._catalog.tag_schema(state, key, value)
+
+    def _tag(self, name: str, key: str, value: str | None, column: ColumnName | None) -> None:
+        with self._whole_or_nothing():
+            staged = self._catalog.find_table(name)
+            if staged is not None:
+                if column is None:
+                    self._stage(staged, staged.alteration(partial(alterations.set_tag, key=key, value=value)))
+                else:
+                    self._stage(staged, staged.alteration(partial(alterations.set_column_comment, path=column_path(column), text=value)))
+                return
+            view = self._catalog.find_view(name)
+            if view is None:
+                raise NotFoundError(f"there is no table or view {name} at snapshot {self._catalog.base.id}", table=name)
+            view.tag(key, value, None if column is None else self._view_column(view, column))
+
+    def _view_column(self, view: StagedView, column: ColumnName) -> str:
+        version = self._lake.info.format_version
+        if not version.has_view_column_tags:
+            raise UnsupportedFeatureError(
+                f"columns of view {view.name} cannot have comments: lakes of version {version} have no place for them; migrate to 1.1",
+                feature="comments on columns of views",
+                view=view.name,
+            )
+        path = column_path(column)
+        names = self._names_of_view(view)
+        found = next((stored for shown, stored in names or () if folded(shown) == folded(path[0])), path[0] if names is None else None)
+        if found is None or len(path) > 1:
+            raise NotFoundError(f"view {view.name} has no column {dotted(path)!r}", view=view.name, column=dotted(path))
+        return found
+
+    def _names_of_view(self, view: StagedView) -> list[tuple[str, str]] | None:
+        """The names of a view's columns, and those that its query gives them, by which they are stored; None where it is not understood."""
+        from ducklake_core.view_sql.translation import view_schema
+
+        try:
+            with self._lake.reader() as reader:
+                shown = view_schema(reader, view.state).names
+                stored = view_schema(reader, replace(view.state, column_aliases=())).names
+        except DuckLakeError:
+            return None
+        return list(zip(shown, stored, strict=True))
+
+    # SQL
+
+    def sql(self, sql: str, *, spark: SparkSession | None = None, timezone: str | None = None) -> Readable | None:
+        """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
+
+        Args:
+            sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
+            spark: A session for the work; queries on it see the committed tables only, and are refused where the transaction changed one.
+            timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
+
+        Raises:
+            UsageError: The text is not one statement, or the engine refuses it.
+            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
+        """
+        from ducklake_core.sql.query import statement_zone
+        from ducklake_core.sql.time_travel import is_query
+
+        zone = statement_zone(timezone, spark)
+        if is_query(sql):
+            if spark is not None:
+                raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
+            return StagedQuery(self._queries(), sql, zone)
+        with in_zone(zone):
+            Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
+        return None
+
+    def _queries(self) -> StagedQueries:
+        return StagedQueries(
+            lake=self._lake,
+            catalog=lambda: self._catalog,
+            table=self.table,
+            coordinator=self._coordinator,
+            is_done=self.repeated is not None,
+        )
+
+    def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:
+        """Stage a change of rows that are computed from what the transaction sees.
+
+        They are good as long as nobody changes what they were computed from, so the commit fails when others have.
+
+        Args:
+            name: The table.
+            text: What tells the change from others.
+            compute: Computes it, and says which tables were read.
+        """
+        if self._is_done("change", name, text):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            computed = compute(staged)
+            for read in {staged.name, *computed.tables}:
+                other = self._catalog.table(read)
+                other.guarded = True
+                self._coordinator.note_read(other)
+            self._select(staged, ChangeRows(request=computed.request, source=computed.source))
+
 
 def write(
     lake: LakeContext,
@@ -478,3 +1534,43 @@ def _written_then(lake: LakeContext, name: str, snapshot: Snapshot | None) -> tu
                 return join_name(*split_name(name)), 0
             state = reader.table_by_id(written.pop(), snapshot.id)
     return join_name(state.schema_name, state.name), state.id
+
+
+def frame_in_types_of(table: Schema, frame: Frame, clauses: Sequence[MergeClause]) -> Frame:
+    """Return the source of a merge with the types in which its columns are compared and stored.
+
+    - A column that is stored as it is, in the column of the same name, has the table's type: values that do not fit are an error, as in
+      other writes.
+    - A column that only expressions use keeps its own type: a result does not depend on whether all values happen to fit the table's.
+    - A column that is only compared has the table's type if all of its values have it.
+    """
+    from ducklake_core.engines.arrow.merge import computed_names, stored_names
+
+    own = frame.typed_like(table)
+    stored, computed = stored_names(own.schema, clauses), computed_names(clauses)
+
+    def chosen(mine: Field, fitted: Field) -> Field:
+        name, known = folded(mine.name), table.find(mine.name)
+        if name in stored:
+            return replace(mine, type=known.type) if known is not None and may_not_fit(mine.type, known.type) else fitted
+        return mine if name in computed else fitted
+
+    columns = tuple(map(chosen, own.schema, frame.schema_for(table)))
+    return replace(own, schema=Schema(columns=columns))
+
+
+def _columns(given: Any) -> Schema:
+    # Schemas of polars are mappings too, to types of their own.
+    if isinstance(given, Mapping) and not hasattr(given, "__arrow_c_schema__"):
+        return Schema(columns=tuple(Field(name=name, type=data_type_of(data_type)) for name, data_type in given.items()))
+    return frame_columns(given)
+
+
+def _told(alteration: Alteration) -> tuple[object, ...]:
+    """Which alteration it is, as a value that is the same in every run."""
+    return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()
+
+
+def _listed(keys: Sequence[str]) -> Sequence[str]:
+    # A text is left as it is, to be refused by what reads the keys.
+    return keys if isinstance(keys, str) else tuple(keys)

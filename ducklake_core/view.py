@@ -122,8 +122,8 @@ class View(Readable):
 
     def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
         """The rows as DuckDB computes them."""
-        from ducklake_core.engines.duckdb.instance import require_duckdb
         from ducklake_core.engines.duckdb.query import name_in_instance
+        from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.names import lake_names
         from ducklake_core.sql.query import rows_in_process
 

@@ -115,7 +115,7 @@ def lake_version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library does not find DuckDB; the oracle has it."""
-    from ducklake_core.engines.duckdb import instance
+    from ducklake_core.engines import duckdb_instance as instance
 
     def missing(name: str) -> None:
         raise ImportError(name)

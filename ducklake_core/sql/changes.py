@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from ducklake_core.merge_builder import MergeClause
     from ducklake_core.sql.staged_queries import StagedQueries
+    from ducklake_core.sql.target import StatementTarget
     from ducklake_core.staging.staged_table import StagedTable
-    from ducklake_core.staging.verbs.rows import RowVerbs
 
 
 ROW_ID_NAME = "__ducklake_row_id"
@@ -297,7 +297,7 @@ ChangeComputed: TypeAlias = Callable[[str, str, Callable[["StagedTable"], Comput
 """Stages what a function computes for the table of a name; the text tells the change from others."""
 
 
-def change_rows(tx: RowVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed) -> None:
+def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed) -> None:
     """Carry out an UPDATE, DELETE or MERGE.
 
     Raises:
@@ -318,7 +318,7 @@ def change_rows(tx: RowVerbs, queries: StagedQueries, sql: str, spark: SparkSess
         carry_out()
 
 
-def _by_verb(tx: RowVerbs, queries: StagedQueries, plain: Plain, spark: SparkSession | None) -> Callable[[], None]:
+def _by_verb(tx: StatementTarget, queries: StagedQueries, plain: Plain, spark: SparkSession | None) -> Callable[[], None]:
     """What carries out a statement that the verbs know.
 
     Raises:
@@ -369,7 +369,7 @@ def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeErr
     Raises:
         UnsupportedFeatureError: The refusal, with what to install.
     """
-    from ducklake_core.engines.duckdb.instance import require_duckdb
+    from ducklake_core.engines.duckdb_instance import require_duckdb
     from ducklake_core.sql.names import sources
 
     try:

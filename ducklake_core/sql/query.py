@@ -87,7 +87,7 @@ class Query(Readable):
         selected = self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
-        from ducklake_core.engines.duckdb.instance import require_duckdb
+        from ducklake_core.engines.duckdb_instance import require_duckdb
 
         require_duckdb("the query is more than columns of one table: give a Spark session (spark)")
         with self._lake.reader() as reader:

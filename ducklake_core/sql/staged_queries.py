@@ -58,7 +58,7 @@ class StagedQueries:
             by_name: Whether the names of the query's columns say which of them they are for.
             spark: The session.
         """
-        from ducklake_core.engines.duckdb.instance import require_duckdb
+        from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.query import rows_in_process
 
         if spark is not None:
@@ -73,7 +73,7 @@ class StagedQueries:
         Raises:
             SchemaError: A type that no column of a lake has, or a name given twice.
         """
-        from ducklake_core.engines.duckdb.instance import require_duckdb
+        from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.query import rows_in_process
 
         require_duckdb("rows of a query need an engine: give a Spark session (spark)")

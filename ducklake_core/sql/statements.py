@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import TokenType, exp
 
-from ducklake_core.engines.arrow.readable import Readable
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import UsageError
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.names import dotted, folded, split_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.sql.parts import (
     bracketed,
     column_of,
@@ -27,95 +24,25 @@ from ducklake_core.sql.parts import (
     table_name,
     text_between,
 )
-from ducklake_core.sql.staged_queries import StagedQueries, StagedQuery
+from ducklake_core.sql.staged_queries import StagedQueries
 from ducklake_core.sql.time_travel import keyword
-from ducklake_core.staging.staged_table import ChangeRows, StagedTable
-from ducklake_core.staging.verbs.rows import RowVerbs
-from ducklake_core.staging.verbs.tables import DefinitionVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.sql.changes import ChangeComputed, ComputedChange
-    from ducklake_core.staging.arguments import FrameLike, MissingColumns
-    from ducklake_core.staging.reads import TransactionTable
+    from ducklake_core.sql.changes import ChangeComputed
+    from ducklake_core.sql.target import StatementTarget
 
 
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
 _LAYOUTS = ("RESET PARTITIONED BY", "RESET SORTED BY", "SET PARTITIONED BY", "SET SORTED BY")
 
 
-class StatementVerbs(RowVerbs, DefinitionVerbs):
-    """SQL staged by a :class:`Transaction`."""
-
-    @abstractmethod
-    def table(self, name: str) -> TransactionTable:
-        """Reads of a table as the transaction has made it so far."""
-
-    @abstractmethod
-    def append(self, name: str, data: FrameLike, *, missing_columns: MissingColumns | None = None) -> None:
-        """Add rows to a table."""
-
-    def sql(self, sql: str, *, spark: SparkSession | None = None, timezone: str | None = None) -> Readable | None:
-        """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
-
-        Args:
-            sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
-            spark: A session for the work; queries on it see the committed tables only, and are refused where the transaction changed one.
-            timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
-
-        Raises:
-            UsageError: The text is not one statement, or the engine refuses it.
-            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
-        """
-        from ducklake_core.sql.query import statement_zone
-        from ducklake_core.sql.time_travel import is_query
-
-        zone = statement_zone(timezone, spark)
-        if is_query(sql):
-            if spark is not None:
-                raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
-            return StagedQuery(self._queries(), sql, zone)
-        with in_zone(zone):
-            _Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
-        return None
-
-    def _queries(self) -> StagedQueries:
-        return StagedQueries(
-            lake=self._lake,
-            catalog=lambda: self._catalog,
-            table=self.table,
-            coordinator=self._coordinator,
-            is_done=self.repeated is not None,
-        )
-
-    def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:
-        """Stage a change of rows that are computed from what the transaction sees.
-
-        They are good as long as nobody changes what they were computed from, so the commit fails when others have.
-
-        Args:
-            name: The table.
-            text: What tells the change from others.
-            compute: Computes it, and says which tables were read.
-        """
-        if self._is_done("change", name, text):
-            return
-        with self._whole_or_nothing():
-            staged = self._catalog.table(name)
-            computed = compute(staged)
-            for read in {staged.name, *computed.tables}:
-                other = self._catalog.table(read)
-                other.guarded = True
-                self._coordinator.note_read(other)
-            self._select(staged, ChangeRows(request=computed.request, source=computed.source))
-
-
-class _Statement:
+class Statement:
     """One statement that changes something."""
 
     def __init__(
-        self, tx: StatementVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed
+        self, tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed
     ) -> None:
         from ducklake_core.sql.time_travel import main_word, tokens_of
 
@@ -128,6 +55,7 @@ class _Statement:
         self._spark = spark
 
     def carry_out(self) -> None:
+        """Run the statement."""
         from ducklake_core.sql.changes import change_rows
         from ducklake_core.sql.parts import parse_statement, refuse
         from ducklake_core.sql.time_travel import keyword
@@ -192,7 +120,7 @@ class _Statement:
         self._tx.create_table_as(name, rows, schema=columns, partition_by=keys, or_replace=bool(node.args.get("replace")))
 
 
-def create(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
+def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
     """CREATE SCHEMA, VIEW, or TABLE without a query."""
     or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     match node.kind:
@@ -233,7 +161,7 @@ def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
     return comma_separated(sql, tokens[opened + 1 : bracketed(tokens, opened) - 1])
 
 
-def create_macro(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> None:
+def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
     """CREATE MACRO with one definition."""
     words = [keyword(token) for token in tokens]
     start = find_word(tokens, "MACRO", "FUNCTION") + 1
@@ -258,7 +186,7 @@ def create_macro(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> None:
     )
 
 
-def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
+def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
     """DROP TABLE, VIEW, SCHEMA or MACRO."""
     only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
     named = node.args.get("tables") or [node.this]
@@ -279,7 +207,7 @@ def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
             refuse(f"DROP {kind}")
 
 
-def alter(tx: DefinitionVerbs, node: exp.Alter) -> None:
+def alter(tx: StatementTarget, node: exp.Alter) -> None:
     """ALTER TABLE or VIEW with one action."""
     only(node, "this", "kind", "actions")
     name, actions = table_name(node.this), node.args["actions"]
@@ -309,7 +237,7 @@ def alter(tx: DefinitionVerbs, node: exp.Alter) -> None:
             refuse(f"ALTER ... {action.sql('duckdb')}")
 
 
-def _alter_column(tx: DefinitionVerbs, name: str, action: exp.AlterColumn) -> None:
+def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> None:
     column, args = (action.this.name,), action.args
     if args.get("using"):
         refuse("ALTER COLUMN ... USING")
@@ -329,7 +257,7 @@ def _alter_column(tx: DefinitionVerbs, name: str, action: exp.AlterColumn) -> No
         refuse(action.sql("duckdb"))
 
 
-def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
+def alter_layout(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> bool:
     """ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; False when the statement is none of these."""
     words = [keyword(token) for token in tokens]
     place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
@@ -348,7 +276,7 @@ def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
     return True
 
 
-def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
+def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
     """COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
     end = find_word(tokens, "IS")
     kind, value = keyword(tokens[2]), tokens[end + 1 :]

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import update
 
 from ducklake_core import DuckLake
+from ducklake_core import transaction as adding
 from ducklake_core.errors import DuckLakeError, NotFoundError
-from ducklake_core.staging.verbs import files as adding
 from ducklake_core.storage.filesystems import Storage
 from tests.support.oracle import LakeAddress, attached
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance, require_duckdb
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, require_duckdb
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.predicates import VariantComparison
 from ducklake_core.format.expressions.sql import nested_sql

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.functions import make_functions, query_needs_conversion, read_query
-from ducklake_core.engines.duckdb.instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, run_interruptibly
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macros import PLACEHOLDER, MacroImplementation
 from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, with_children

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from ducklake_core.engines.duckdb.instance import new_instance, require_duckdb
+from ducklake_core.engines.duckdb_instance import new_instance, require_duckdb
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.types.data_types import DataType

@@ -12,7 +12,7 @@ import pytest
 from duckdb_extensions import import_extension
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.duckdb import instance
+from ducklake_core.engines import duckdb_instance as instance
 from tests.support.oracle import attached, sqlite_lake
 
 if TYPE_CHECKING:

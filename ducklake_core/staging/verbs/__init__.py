@@ -1,1 +1,0 @@
-"""Methods of a transaction, by subject."""
