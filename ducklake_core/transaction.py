@@ -77,11 +77,11 @@ from ducklake_core.staging.staged_rows import inlined_part
 from ducklake_core.staging.staged_table import (
     AddDataFiles,
     AddRows,
+    Altered,
     ChangeRows,
     DeleteByKeys,
     DeleteWhere,
     RestoreRows,
-    Selection,
     StagedTable,
     Target,
     check_not_lacking,
@@ -514,6 +514,8 @@ class Transaction:
             check_expression(table, self._without_macros(text), columns, target)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
+        """Apply a step to a table; all but alterations count as writes to it."""
+        staged.written = staged.written or not isinstance(step, Altered)
         self._coordinator.stage(staged, step, self._catalog.base)
 
     # Rows
@@ -526,7 +528,7 @@ class Transaction:
             staged = self._catalog.table(name)
             condition = self._without_macros(where)
             predicate = None if condition is None else bind(condition, with_virtual(staged.state.schema))
-            self._select(staged, DeleteWhere(where=predicate, session=spark))
+            self._stage(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
         """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
@@ -538,7 +540,7 @@ class Transaction:
             staged = self._catalog.table(name)
             plain = {column: self._without_macros(value) for column, value in values.items()}
             request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
-            self._select(staged, ChangeRows(request=request, session=spark))
+            self._stage(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
         """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
@@ -595,7 +597,7 @@ class Transaction:
         self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
         if columns is not None:
             check_source_keys(kept, [request.target.columns[ours].name for ours, _ in request.keys], request.target)
-        self._select(staged, ChangeRows(request=request, source=kept, inline=inline))
+        self._stage(staged, ChangeRows(request=request, source=kept, inline=inline))
 
     def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
         """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
@@ -609,7 +611,7 @@ class Transaction:
         if left or not clauses:
             request = merge_request(staged.name, staged.state.schema, columns, on, left)
             source = frame.empty_source(columns, self._coordinator.write_state(staged))
-            self._select(staged, ChangeRows(request=request, source=source))
+            self._stage(staged, ChangeRows(request=request, source=source))
 
     def _update_by_keys(self, staged: StagedTable, frame: Frame, on: Sequence[str], *, inline: bool | None) -> None:
         """Stage an upsert of a frame that lacks columns: matched rows keep their values there, and new rows get the default or NULL.
@@ -652,11 +654,7 @@ class Transaction:
                     table=staged.name,
                     snapshot_id=then.snapshot_id,
                 )
-            self._select(staged, RestoreRows(then=then, session=spark))
-
-    def _select(self, staged: StagedTable, selection: Selection) -> None:
-        staged.written = True
-        self._stage(staged, selection)
+            self._stage(staged, RestoreRows(then=then, session=spark))
 
     # Files of other programs
 
@@ -1482,7 +1480,7 @@ class Transaction:
                 other = self._catalog.table(read)
                 other.guarded = True
                 self._coordinator.note_read(other)
-            self._select(staged, ChangeRows(request=computed.request, source=computed.source))
+            self._stage(staged, ChangeRows(request=computed.request, source=computed.source))
 
 
 def write(

@@ -15,7 +15,7 @@ from ducklake_core.catalog.inlined.ddl import may_inline
 from ducklake_core.catalog.reading.maintenance import named_files
 from ducklake_core.engines.arrow.changes import ChangedRows, write_updated
 from ducklake_core.engines.arrow.frame import ArrowFrame
-from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
+from ducklake_core.engines.arrow.positions import DeleteTarget
 from ducklake_core.engines.arrow.writer import write_table
 from ducklake_core.engines.frame import change_rows, delete_matching, restore_rows
 from ducklake_core.format.files import paths
@@ -130,14 +130,22 @@ class StepExecutor:
         return staged.paths(files)
 
     def _select(self, staged: StagedTable, step: Selection, base: Snapshot) -> list[str]:
-        target = self._target(staged, base)
+        target, storage = self._target(staged, base), self._lake.storage
         self.targets[staged.state.id] = target
         try:
-            if isinstance(step, DeleteWhere | DeleteByKeys):
-                changed = ChangedRows(deletions=self._deletions(staged, step, base, target))
-                staged.rows = staged.rows.without(changed.deletions)
-            else:
-                changed, staged.rows = self._change(staged, step, base, target)
+            match step:
+                case DeleteWhere(where=where, session=session):
+                    plan = self.plan(staged, base, where=where)
+                    changed = ChangedRows(deletions=delete_matching(plan, target, storage, session, self.named))
+                    staged.rows = staged.rows.without(changed.deletions)
+                case DeleteByKeys(on=on, frame=frame, files=files):
+                    plan = self.plan(staged, base, on)
+                    changed = ChangedRows(deletions=frame.delete_by_key(plan, on, files, target, storage, self.named))
+                    staged.rows = staged.rows.without(changed.deletions)
+                case ChangeRows() | RestoreRows():
+                    changed, staged.rows = self._change(staged, step, base, target)
+                case _:
+                    assert_never(step)
         except BaseException:
             sweep_after_error(self._lake.storage, target.directory, target.write_id, named=self.named)
             raise
@@ -156,14 +164,6 @@ class StepExecutor:
             inlined_rows=options.data_inlining_row_limit,
             vectors=DeletionVectors.by(options, info.format_version, encrypted=info.encrypted),
         )
-
-    def _deletions(self, staged: StagedTable, step: DeleteWhere | DeleteByKeys, base: Snapshot, target: DeleteTarget) -> Deletions:
-        storage = self._lake.storage
-        match step:
-            case DeleteWhere(where=where, session=session):
-                return delete_matching(self.plan(staged, base, where=where), target, storage, session, self.named)
-            case DeleteByKeys(on=on, frame=frame, files=files):
-                return frame.delete_by_key(self.plan(staged, base, on), on, files, target, storage, self.named)
 
     def _change(
         self, staged: StagedTable, step: ChangeRows | RestoreRows, base: Snapshot, target: DeleteTarget
