@@ -73,6 +73,9 @@ def test_a_program_that_does_not_start_says_why() -> None:
 
 def test_running_servers_are_named() -> None:
     with servers.serving("here", lambda port: python(f"{LISTEN} import time; time.sleep(600)", port)) as server:
+        until = time.monotonic() + 60
+        while "listens" not in server.last_words() and time.monotonic() < until:
+            time.sleep(0.05)
         assert f"here: port {server.port}, process {server.process.pid}, running\nlistens" in servers.running_servers()
     assert "here:" not in servers.running_servers()
 

@@ -1,6 +1,6 @@
 """DuckDB as an optional engine in this process: it computes, and never opens a catalog or a file.
 
-``instance`` creates isolated instances that a signal can interrupt, ``syntax`` parses SQL with DuckDB, ``relations`` exposes scans of
-this library as Arrow streams with filter pushdown, ``query`` runs statements over them, and ``functions`` adds what DuckDB needs for
-variants and geometries.
+``syntax`` parses SQL with DuckDB, ``relations`` exposes scans of this library as Arrow streams with filter pushdown, ``query`` runs
+statements over them, and ``functions`` adds what DuckDB needs for variants and geometries. The instances that run all of it come from
+``engines.duckdb_instance``.
 """

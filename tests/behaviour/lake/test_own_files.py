@@ -14,7 +14,7 @@ from ducklake_core import DuckLake
 from ducklake_core.commit import committer
 from ducklake_core.engines.arrow import positions
 from ducklake_core.errors import CatalogUnavailableError, SchemaError, StorageError
-from ducklake_core.staging.execute import StepExecutor
+from ducklake_core.staging import execute
 from ducklake_core.staging.publish import CommitCoordinator
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
@@ -142,7 +142,7 @@ def test_planning_again_that_breaks_leaves_nothing(lake: DuckLake, monkeypatch: 
         with lake.transaction() as tx:
             tx.overwrite("t", pa.table({"x": [1]}), where="x < 3")
             lake.table("t").delete("x = 0")
-            monkeypatch.setattr(StepExecutor, "_deletions", broken)
+            monkeypatch.setattr(execute, "delete_matching", broken)
 
     with pytest.raises(RuntimeError, match="engine broke"):
         race()
