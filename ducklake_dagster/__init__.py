@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ducklake_dagster.assets.settings import WhenNotMatched as WhenNotMatched
     from ducklake_dagster.assets.settings import WhenNotMatchedBySource as WhenNotMatchedBySource
     from ducklake_dagster.assets.settings import WriteMode as WriteMode
-    from ducklake_dagster.assets.table_specs import load_table_specs as load_table_specs
     from ducklake_dagster.assets.translator import DuckLakeTranslator as DuckLakeTranslator
     from ducklake_dagster.assets.translator import LakeColumn as LakeColumn
     from ducklake_dagster.assets.translator import LakeTable as LakeTable
     from ducklake_dagster.assets.translator import TimeColumn as TimeColumn
     from ducklake_dagster.assets.translator import TimeUnit as TimeUnit
+    from ducklake_dagster.assets.translator import load_table_specs as load_table_specs
     from ducklake_dagster.checks.base import LakeCheck as LakeCheck
     from ducklake_dagster.checks.builders import build_audit_checks as build_audit_checks
     from ducklake_dagster.checks.builders import build_lake_checks as build_lake_checks
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks.storage import SmallFiles as SmallFiles
     from ducklake_dagster.checks.storage import SnapshotBacklog as SnapshotBacklog
     from ducklake_dagster.checks.storage import SoundCatalog as SoundCatalog
+    from ducklake_dagster.components.lake import CommitSensorSettings as CommitSensorSettings
     from ducklake_dagster.components.lake import DuckLakeComponent as DuckLakeComponent
+    from ducklake_dagster.components.lake import DuckLakeTablesComponent as DuckLakeTablesComponent
     from ducklake_dagster.components.lake import IOManagerSettings as IOManagerSettings
     from ducklake_dagster.components.lake import ResolvedCatalog as ResolvedCatalog
     from ducklake_dagster.components.lake import ResolvedName as ResolvedName
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
     from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent as DuckLakeMaintenanceComponent
     from ducklake_dagster.components.maintenance import LimitSettings as LimitSettings
     from ducklake_dagster.components.maintenance import TriggerSettings as TriggerSettings
-    from ducklake_dagster.components.tables import CommitSensorSettings as CommitSensorSettings
-    from ducklake_dagster.components.tables import DuckLakeTablesComponent as DuckLakeTablesComponent
     from ducklake_dagster.config.catalogs import AddressCatalog as AddressCatalog
     from ducklake_dagster.config.catalogs import Catalog as Catalog
     from ducklake_dagster.config.catalogs import DuckDBCatalog as DuckDBCatalog
@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from ducklake_dagster.io.audits import Audit as Audit
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
     from ducklake_dagster.maintenance.jobs import MaintenanceLimits as MaintenanceLimits
+    from ducklake_dagster.maintenance.jobs import Triggers as Triggers
     from ducklake_dagster.maintenance.jobs import build_compaction_sensor as build_compaction_sensor
     from ducklake_dagster.maintenance.jobs import build_maintenance_defs as build_maintenance_defs
     from ducklake_dagster.maintenance.jobs import build_maintenance_job as build_maintenance_job
     from ducklake_dagster.maintenance.jobs import build_maintenance_schedule as build_maintenance_schedule
-    from ducklake_dagster.maintenance.sensor import Triggers as Triggers
     from ducklake_dagster.maintenance.steps import MaintenanceVerb as MaintenanceVerb
     from ducklake_dagster.metadata import ducklake_input as ducklake_input
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.pipes import pipes_commit as pipes_commit
     from ducklake_dagster.pipes import pipes_extras as pipes_extras
     from ducklake_dagster.pipes import report_ducklake_write as report_ducklake_write
-    from ducklake_dagster.sensors.commit_sensor import build_commit_sensor as build_commit_sensor
+    from ducklake_dagster.sensors import build_commit_sensor as build_commit_sensor
     from ducklake_dagster.validation import validate as validate
 
 _EXPORTS = {

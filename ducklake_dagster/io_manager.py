@@ -16,8 +16,7 @@ from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, 
 from ducklake_dagster.config.errors import shown_failures
 from ducklake_dagster.config.resources import DuckLakeResource, overridden_lakes
 from ducklake_dagster.config.values import refuse_no_text, refuse_unknown_fields
-from ducklake_dagster.io.audits import refuse_failed
-from ducklake_dagster.io.branches import Branch, branch_holds
+from ducklake_dagster.io.audits import Branch, branch_holds, refuse_failed
 from ducklake_dagster.io.commit import REPLACED_MEANWHILE, WrittenOutput
 from ducklake_dagster.io.inputs import TableInput, plan_input
 from ducklake_dagster.io.outputs import TableOutput, plan_output, without_keys

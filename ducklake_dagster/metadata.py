@@ -10,7 +10,6 @@ from typing import Any
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.naming import KEY_PREFIX, MAPPING_KEY, name_list, table_address
 from ducklake_dagster.assets.settings import (
     ChangesFrom,
     ConcurrentAppends,
@@ -22,9 +21,11 @@ from ducklake_dagster.assets.settings import (
     WhenNotMatchedBySource,
     WriteMode,
     input_settings,
+    name_list,
     plain_metadata,
     refuse_wrong_choices,
 )
+from ducklake_dagster.assets.tables import KEY_PREFIX, MAPPING_KEY, table_address
 from ducklake_dagster.io.audits import Audit, stored_audits
 from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, lake_of_outputs
 from ducklake_dagster.validation import manager_of

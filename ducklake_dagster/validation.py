@@ -10,7 +10,6 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_dagster.assets.naming import TableAddress, table_address
 from ducklake_dagster.assets.settings import (
     INPUT_KEYS,
     OUTPUT_KEYS,
@@ -21,6 +20,7 @@ from ducklake_dagster.assets.settings import (
     refuse_unknown_keys,
     resolve_settings,
 )
+from ducklake_dagster.assets.tables import TableAddress, table_address
 from ducklake_dagster.config.resources import DuckLakeResource
 from ducklake_dagster.io.audits import audits_of
 from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings, lake_of_outputs

@@ -1,6 +1,6 @@
 """Assets and the tables behind them.
 
-In: asset keys, specs and metadata. Out: table addresses and settings as values; no lake is opened. ``naming`` maps asset keys to
-tables, ``settings`` reads metadata of outputs and inputs, ``asset_tables`` joins both with partitions and descriptions, ``translator``
-and ``table_specs`` go the other way, from tables to assets. ``provenance`` is what a commit records about its run.
+In: asset keys, specs and metadata. Out: table addresses and settings as values; no lake is opened. ``settings`` reads the metadata of
+outputs and inputs, ``tables`` maps assets to tables and descriptions to comments, and ``translator`` goes the other way, from the tables
+of a lake to assets. ``provenance`` builds what a commit records about its run.
 """

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.naming import name_list
 
 WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive", "replace"]
@@ -389,3 +388,18 @@ def _meant(key: str, value: object, known: Sequence[str]) -> Sequence[str]:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
+
+
+def name_list(what: str, value: object) -> tuple[str, ...]:
+    """Names, where a text is one of them.
+
+    >>> name_list("tables", "a"), name_list("tables", ["a", "b"])
+    (('a',), ('a', 'b'))
+
+    Raises:
+        UsageError: Something else.
+    """
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, Sequence) or not all(isinstance(name, str) and name for name in found):
+        raise UsageError(f"{what} must be a name or a list of names, not {value!r}", parameter=what)
+    return tuple(found)

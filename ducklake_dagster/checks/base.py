@@ -11,16 +11,15 @@ import dagster as dg
 
 from ducklake_core import split_name
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.asset_tables import AssetTable
-from ducklake_dagster.assets.naming import TableAddress
+from ducklake_dagster.assets.tables import AssetTable, TableAddress
 from ducklake_dagster.config.values import is_number
-from ducklake_dagster.io.branches import branch_holds
+from ducklake_dagster.io.audits import branch_holds
 from ducklake_dagster.statistics.lake_state import LakeState
-from ducklake_dagster.statistics.stored_partitions import Part, StoredTable
+from ducklake_dagster.statistics.partitions import Part, StoredTable
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, Table
-    from ducklake_dagster.io.branches import Branch
+    from ducklake_dagster.io.audits import Branch
 
 
 _MOST_SHOWN = 10

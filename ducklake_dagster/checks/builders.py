@@ -9,15 +9,14 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_dagster.assets.asset_tables import AssetTable, asset_specs, asset_tables, listed_assets
 from ducklake_dagster.assets.settings import plain_metadata
+from ducklake_dagster.assets.tables import AssetTable, asset_specs, asset_tables, listed_assets
 from ducklake_dagster.checks.base import JudgedTable, LakeCheck, Subject, Verdict, io_manager_keys, judged_table, verdict_of
 from ducklake_dagster.checks.row import NullFraction, RowCountChange
 from ducklake_dagster.io.audits import RESULTS, AuditResult, audits_of
 from ducklake_dagster.io.read_points import BRANCH
 from ducklake_dagster.statistics.lake_state import LakeState, read_state
-from ducklake_dagster.statistics.stored_partitions import StoredTable
-from ducklake_dagster.statistics.touched_partitions import PartitionKeys, partition_columns
+from ducklake_dagster.statistics.partitions import PartitionKeys, StoredTable, partition_columns
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake

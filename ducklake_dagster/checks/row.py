@@ -14,8 +14,7 @@ from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged, labelled, of_parts
 from ducklake_dagster.config.values import age_of, is_number, shown_age
-from ducklake_dagster.statistics.stored_partitions import Part
-from ducklake_dagster.statistics.touched_partitions import stored_form
+from ducklake_dagster.statistics.partitions import Part, stored_form
 
 if TYPE_CHECKING:
     from ducklake_core import Condition, Field

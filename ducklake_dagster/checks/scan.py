@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.naming import name_list
+from ducklake_dagster.assets.settings import name_list
 from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged
 from ducklake_dagster.config.values import refuse_no_text
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ducklake_core import Scan, Table
-    from ducklake_dagster.statistics.stored_partitions import Part
+    from ducklake_dagster.statistics.partitions import Part
 
 
 _MOST_EXAMPLES = 5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.assets.tables import AssetTable, asset_tables
 from ducklake_dagster.checks.base import LakeCheck
 from ducklake_dagster.checks.builders import Assets, Judge, read_lake, refuse_names
 

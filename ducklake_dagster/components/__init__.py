@@ -1,1 +1,1 @@
-"""YAML components: a lake (``lake``), its tables (``tables``) and its maintenance (``maintenance``) in a ``defs.yaml``."""
+"""YAML components: a lake with its tables (``lake``) and its maintenance (``maintenance``) in a ``defs.yaml``."""

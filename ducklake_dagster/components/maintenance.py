@@ -7,10 +7,8 @@ from typing import Annotated, get_args
 import dagster as dg
 from pydantic import Field
 
-from ducklake_dagster.components.lake import MaintenanceScaffolder
-from ducklake_dagster.components.tables import lake_component
-from ducklake_dagster.maintenance.jobs import POOL, MaintenanceLimits, build_maintenance_defs
-from ducklake_dagster.maintenance.sensor import Triggers
+from ducklake_dagster.components.lake import MaintenanceScaffolder, lake_component
+from ducklake_dagster.maintenance.jobs import POOL, MaintenanceLimits, Triggers, build_maintenance_defs
 from ducklake_dagster.maintenance.steps import MaintenanceVerb
 
 _NIGHTLY = "H 3 * * *"

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ducklake_core import folded
 from ducklake_core.errors import NotFoundError, SchemaError, UsageError
-from ducklake_dagster.assets.asset_tables import Comment
-from ducklake_dagster.assets.naming import TableAddress
 from ducklake_dagster.assets.provenance import AUTHOR, WRITERS, dagster_facts, writer_of
 from ducklake_dagster.assets.settings import MergeSettings, WriteSettings
-from ducklake_dagster.partitions.bounds import ANYWHERE, SliceBounds, read_bounds
-from ducklake_dagster.partitions.predicates import SlicePredicate
+from ducklake_dagster.assets.tables import Comment, TableAddress
+from ducklake_dagster.partitions.predicates import ANYWHERE, SliceBounds, SlicePredicate, read_bounds
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, Schema, Snapshot, Table, Transaction, WriteResult

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_dagster.assets.naming import TableAddress, output_address, table_address
 from ducklake_dagster.assets.settings import INPUT_KEYS, InputSettings, input_settings, plain_metadata, refuse_unknown_keys
+from ducklake_dagster.assets.tables import TableAddress, output_address, table_address
 from ducklake_dagster.io.handlers import FrameHandler, handler_for_type
 from ducklake_dagster.io.outputs import schema_lookup
 from ducklake_dagster.io.read_points import (

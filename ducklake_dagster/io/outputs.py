@@ -11,8 +11,6 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UsageError
-from ducklake_dagster.assets.asset_tables import AssetTable, TableTexts, spec_of, table_texts
-from ducklake_dagster.assets.naming import TableAddress, output_address, refuse_other_names
 from ducklake_dagster.assets.provenance import AUTHOR, Provenance, output_subject, provenance
 from ducklake_dagster.assets.settings import (
     OUTPUT_KEYS,
@@ -23,12 +21,11 @@ from ducklake_dagster.assets.settings import (
     refuse_unknown_keys,
     resolve_settings,
 )
-from ducklake_dagster.io.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, passed_audits, run_audits
-from ducklake_dagster.io.branches import Branch
+from ducklake_dagster.assets.tables import AssetTable, TableAddress, TableTexts, output_address, refuse_other_names, spec_of, table_texts
+from ducklake_dagster.io.audits import RESULTS, Audit, AuditResult, Branch, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.io.commit import OutputCommit, WrittenOutput, table_writers
 from ducklake_dagster.io.handlers import ArrowHandler, FrameHandler, handler_for_frame, outside_text
-from ducklake_dagster.partitions.bounds import slice_bounds
-from ducklake_dagster.partitions.predicates import SlicePredicate, reject_equal_keys, slice_predicate
+from ducklake_dagster.partitions.predicates import SlicePredicate, reject_equal_keys, slice_bounds, slice_predicate
 from ducklake_dagster.partitions.slices import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
 
 if TYPE_CHECKING:

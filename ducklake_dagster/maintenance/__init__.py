@@ -1,5 +1,5 @@
 """Maintenance of a lake by Dagster: jobs, schedules and sensors.
 
-``jobs`` builds the definitions, ``steps`` the ops that run one operation each, ``sensor`` requests a run when a lake needs it, and
-``snapshot_pins`` protects the snapshots that unfinished runs read.
+``jobs`` builds the definitions, also of the sensor that requests a run when a lake needs it; ``steps`` builds the ops that run one
+operation each, and ``snapshot_pins`` protects the snapshots that unfinished runs read.
 """

@@ -13,13 +13,13 @@ from pydantic import Field, create_model
 
 from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError
-from ducklake_dagster.assets.asset_tables import asset_tables, other_schemas_text
 from ducklake_dagster.assets.provenance import AUTHOR
+from ducklake_dagster.assets.tables import asset_tables, other_schemas_text
 from ducklake_dagster.maintenance.snapshot_pins import Pins, expire_unpinned, find_pins
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, MaintenanceResult, TableInfo
-    from ducklake_dagster.assets.asset_tables import AssetTable
+    from ducklake_dagster.assets.tables import AssetTable
 
 
 MaintenanceVerb: TypeAlias = Literal[

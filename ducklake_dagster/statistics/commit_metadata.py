@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ducklake_core.errors import DuckLakeError, NotFoundError
-from ducklake_dagster.assets.asset_tables import AssetTable
-from ducklake_dagster.statistics.touched_partitions import KeysOf, TouchedPartitions, partition_columns, point_of
+from ducklake_dagster.assets.tables import AssetTable
+from ducklake_dagster.statistics.partitions import KeysOf, TouchedPartitions, partition_columns, point_of
 
 if TYPE_CHECKING:
     from ducklake_core import ChangedTable, DuckLake, Schema, Table, TableInfo, WriteResult

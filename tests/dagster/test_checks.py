@@ -28,7 +28,7 @@ from ducklake_dagster import (
     build_null_fraction_checks,
     build_row_count_change_checks,
 )
-from ducklake_dagster.assets.asset_tables import asset_tables
+from ducklake_dagster.assets.tables import asset_tables
 from ducklake_dagster.checks.builders import Judge, read_lake
 from tests.support.oracle import LakeAddress
 

@@ -12,9 +12,8 @@ import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
 from ducklake_dagster.assets.settings import INPUT_KEYS, OUTPUT_KEYS
-from ducklake_dagster.components.lake import DuckLakeComponent
+from ducklake_dagster.components.lake import DuckLakeComponent, DuckLakeTablesComponent
 from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent
-from ducklake_dagster.components.tables import DuckLakeTablesComponent
 from tests.support.pages import blocks, run_python
 
 ROOT = Path(__file__).parents[2]

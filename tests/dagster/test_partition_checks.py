@@ -23,7 +23,7 @@ from ducklake_dagster import (
     RowCountChange,
     build_lake_checks,
 )
-from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.assets.tables import AssetTable, asset_tables
 from ducklake_dagster.checks.base import LakeCheck
 from ducklake_dagster.checks.builders import Judge, read_lake
 from tests.support.oracle import LakeAddress

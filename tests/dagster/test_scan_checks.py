@@ -29,7 +29,7 @@ from ducklake_dagster import (
     build_lake_checks,
     ducklake_metadata,
 )
-from ducklake_dagster.assets.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.assets.tables import AssetTable, asset_tables
 from ducklake_dagster.checks.base import LakeCheck, Verdict
 from ducklake_dagster.checks.builders import Judge, read_lake
 

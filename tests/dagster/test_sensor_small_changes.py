@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeResource, build_commit_sensor
-from ducklake_dagster.statistics import touched_partitions
+from ducklake_dagster.statistics import partitions
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress
 
@@ -82,7 +82,7 @@ def test_many_rows_and_files_that_are_gone_are_told_by_bounds(
     lake = lake_resource.connect()
     table = lake.table("daily")
     with monkeypatch.context() as patched:
-        patched.setattr(touched_partitions, "_MOST_ROWS", 0)
+        patched.setattr(partitions, "_MOST_ROWS", 0)
         table.delete("day = DATE '2026-03-09'")
         assert tick() == every_day
     table.delete("day = DATE '2026-03-10'")

@@ -13,9 +13,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, build_commit_sensor
+from ducklake_dagster import DuckLakeResource, build_commit_sensor, sensors
 from ducklake_dagster.io.read_points import lake_identity
-from ducklake_dagster.sensors import commit_events
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -351,8 +350,8 @@ def test_a_commit_of_many_tables_is_told_in_words_once(
     lake_resource: DuckLakeResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
-    real = commit_events.changes_text
-    monkeypatch.setattr(commit_events, "changes_text", lambda snapshot, names: told.append(snapshot.id) or real(snapshot, names))
+    real = sensors.changes_text
+    monkeypatch.setattr(sensors, "changes_text", lambda snapshot, names: told.append(snapshot.id) or real(snapshot, names))
     specs = [dg.AssetSpec(f"t{number}") for number in range(30)]
     lake = lake_resource.connect()
     before = lake.snapshot().id

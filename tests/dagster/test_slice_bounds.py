@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ducklake_dagster.partitions.bounds import ANYWHERE, SliceBounds, read_bounds, slice_bounds
-from ducklake_dagster.partitions.predicates import ColumnConstraint, SlicePredicate
+from ducklake_dagster.partitions.predicates import ANYWHERE, ColumnConstraint, SliceBounds, SlicePredicate, read_bounds, slice_bounds
 
 REGIONS = ("asia", "eu", "us")
 START = date(2026, 1, 1)

@@ -284,7 +284,7 @@ class TestPartitionExpressions:
             run([asset], partition_key=key)
         assert len(content(lake_resource)) == 2
         from ducklake_dagster import CompletePartitions, RowCount
-        from ducklake_dagster.assets.asset_tables import asset_tables
+        from ducklake_dagster.assets.tables import asset_tables
         from ducklake_dagster.checks.builders import Judge, read_lake
 
         (table,) = asset_tables([asset], None)
