@@ -15,8 +15,8 @@ from ducklake_dagster.assets.provenance import output_subject
 from ducklake_dagster.assets.settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
 from ducklake_dagster.config.errors import shown_failures
 from ducklake_dagster.config.resources import DuckLakeResource, overridden_lakes
-from ducklake_dagster.config.values import refuse_no_text, refuse_unknown_fields
-from ducklake_dagster.io.audits import Branch, branch_holds, refuse_failed
+from ducklake_dagster.config.values import reject_no_text, reject_unknown_fields
+from ducklake_dagster.io.audits import Branch, branch_holds, reject_failed
 from ducklake_dagster.io.commit import REPLACED_MEANWHILE, WrittenOutput
 from ducklake_dagster.io.inputs import TableInput, plan_input
 from ducklake_dagster.io.outputs import TableOutput, plan_output, without_keys
@@ -27,9 +27,9 @@ from ducklake_dagster.statistics.commit_metadata import PartitionNumbers, commit
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, WriteResult
 
-# Dagster lists the run's partitions anew for each of them that gets metadata of its own; of several dimensions that takes longer.
-_MOST_PARTITIONS = 1000
-_MOST_POINTS = 400
+# Dagster lists the run's partitions again for each of them that gets metadata of its own; of several dimensions that takes longer.
+_MAX_PARTITIONS = 1000
+_MAX_POINTS = 400
 
 
 class DuckLakeIOManager(dg.ConfigurableIOManager):
@@ -90,8 +90,8 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster passes over fields that are not there.
         def __init__(self, **data: Any) -> None:
-            refuse_unknown_fields(type(self), data)
-            _refuse_no_resources(data)
+            reject_unknown_fields(type(self), data)
+            _reject_no_resources(data)
             super().__init__(**data)
 
     _overridden: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -108,10 +108,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 store cannot be reached. A retry policy runs the step again unless the error would come again.
         """
         with shown_failures(output_subject(context), "asset"):
-            self.refuse_overridden()
+            self.reject_overridden()
             self._write(context, obj)
 
-    def refuse_overridden(self) -> None:
+    def reject_overridden(self) -> None:
         """Reject a run whose configuration moves the lake of assets and checks, but not that of this manager.
 
         Raises:
@@ -137,7 +137,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             output = output.settled(table)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
-            publish = partial(refuse_failed, context, table=str(output.address), subject=output.subject)
+            publish = partial(reject_failed, context, table=str(output.address), subject=output.subject)
             written = output.write(lake, table, predicate, publish)
         metadata = metadata_of_commit(context, lake, output, predicate, written, missing, seconds=time.monotonic() - started)
         context.log.info(
@@ -162,7 +162,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 matched with a column.
         """
         with shown_failures(context.name if context.has_input_name else context.asset_key.to_user_string(), "asset"):
-            self.refuse_overridden()
+            self.reject_overridden()
             planned = plan_input(context, self._default_frame(), self.schema_)
             with shown_failures(str(planned.address)):
                 lake, planned = self._source(context, planned)
@@ -172,7 +172,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """The lake and table that an input is read from: the branch's, or production's."""
         branch = branch_settings(self)
         if branch is None or planned.settings.production:
-            _refuse_no_lake(self.lake)
+            _reject_no_lake(self.lake)
             return self.lake.connect(), planned
         address = branch.address(planned.address)
         keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
@@ -198,7 +198,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
 
 
 def _most_partitions(definition: dg.PartitionsDefinition[str] | None) -> int:
-    return _MOST_POINTS if isinstance(definition, dg.MultiPartitionsDefinition) else _MOST_PARTITIONS
+    return _MAX_POINTS if isinstance(definition, dg.MultiPartitionsDefinition) else _MAX_PARTITIONS
 
 
 def metadata_of_commit(
@@ -249,7 +249,7 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
     """The branch that a manager's outputs go to, None for production."""
     if not manager.branch:
         return None
-    refuse_no_text("branch", manager.branch)
+    reject_no_text("branch", manager.branch)
     return Branch(name=manager.branch, own_lake=manager.branch_lake is not None)
 
 
@@ -259,7 +259,7 @@ def lake_of_outputs(manager: DuckLakeIOManager) -> DuckLakeResource:
     Raises:
         UsageError: There is none.
     """
-    _refuse_no_lake(manager.lake)
+    _reject_no_lake(manager.lake)
     return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
@@ -296,13 +296,13 @@ def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
     return False
 
 
-def _refuse_no_lake(lake: object) -> None:
+def _reject_no_lake(lake: object) -> None:
     if lake is None:
         raise UsageError("DuckLakeIOManager has no lake: set lake=DuckLakeResource(catalog=..., storage=...)", parameter="lake")
 
 
-def _refuse_no_resources(data: Mapping[str, Any]) -> None:
-    """Refuse what is surely no resource, which Dagster takes until it is used.
+def _reject_no_resources(data: Mapping[str, Any]) -> None:
+    """Reject what is surely no resource, which Dagster takes until it is used.
 
     Raises:
         UsageError: There is one.
@@ -311,7 +311,7 @@ def _refuse_no_resources(data: Mapping[str, Any]) -> None:
     plain = (str, bytes, int, float, list, tuple)
     for name in ("lake", "branch_lake"):
         given = data.get(name)
-        # Dagster gives a manager that is set up anew what it has for the resource: itself, or something partial.
+        # Dagster gives a manager that is set up again what it has for the resource: itself, or something partial.
         if isinstance(given, (*plain, dg.Config)) and not _may_be_a_lake(given):
             raise UsageError(f"{name} must be a DuckLakeResource, not {type(given).__name__}", parameter=name)
     if isinstance(data.get("spark"), plain):

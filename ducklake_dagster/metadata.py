@@ -23,7 +23,7 @@ from ducklake_dagster.assets.settings import (
     input_settings,
     name_list,
     plain_metadata,
-    refuse_wrong_choices,
+    reject_wrong_choices,
 )
 from ducklake_dagster.assets.tables import KEY_PREFIX, MAPPING_KEY, table_address
 from ducklake_dagster.io.audits import Audit, stored_audits
@@ -31,8 +31,8 @@ from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, lake
 from ducklake_dagster.validation import manager_of
 
 _KIND = "ducklake"
-# Dagster refuses an asset of more kinds.
-_MOST_KINDS = 10
+# Dagster rejects an asset of more kinds.
+_MAX_KINDS = 10
 
 
 def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one asset
@@ -109,7 +109,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         settings["dagster/table_name"] = str(table_address([table], settings, None))
     settings["dagster/storage_kind"] = "ducklake"
     found = {name: value for name, value in settings.items() if value is not None}
-    refuse_wrong_choices(found, "ducklake_metadata")
+    reject_wrong_choices(found, "ducklake_metadata")
     return found
 
 
@@ -187,7 +187,7 @@ def _describer(managers: dict[dg.AssetKey, DuckLakeIOManager]) -> Callable[[dg.A
         except UsageError:
             # A run says what is wrong with its name, and so does validate.
             return spec
-        kinds = {*spec.kinds, _KIND} if len(spec.kinds) < _MOST_KINDS else spec.kinds
+        kinds = {*spec.kinds, _KIND} if len(spec.kinds) < _MAX_KINDS else spec.kinds
         return spec.replace_attributes(metadata=metadata, kinds=kinds)
 
     return describe

@@ -13,7 +13,7 @@ from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.provenance import AUTHOR, joint_provenance
 from ducklake_dagster.config.errors import shown_failures
-from ducklake_dagster.io.audits import RESULTS, AuditResult, audit_metadata, passed_audits, refuse_failed
+from ducklake_dagster.io.audits import RESULTS, AuditResult, audit_metadata, passed_audits, reject_failed
 from ducklake_dagster.io.commit import OutputCommit, WrittenOutput
 from ducklake_dagster.io.outputs import TableOutput, plan_output
 from ducklake_dagster.io_manager import (
@@ -68,13 +68,13 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
     found = {dg.AssetKey.from_coercible(key): frame for key, frame in frames.items()}
     subject = ", ".join(sorted(key.to_user_string() for key in found))
     with shown_failures(subject, "asset"):
-        _refuse_assets(context, found)
+        _reject_assets(context, found)
         contexts = {key: _output_context(context, key) for key in found}
         manager = _manager(contexts, step)
-        manager.refuse_overridden()
+        manager.reject_overridden()
         lake = writing_lake(manager).connect()
         parts = [_part(contexts[key], key, frame, manager, lake) for key, frame in found.items()]
-        _refuse_one_table_twice(parts)
+        _reject_one_table_twice(parts)
         written = _commit(lake, parts, branch=manager.branch or None)
     for part in parts:
         metadata = metadata_of_commit(
@@ -107,7 +107,7 @@ def _audited(part: _Part, tx: Transaction) -> list[AuditResult]:
     if not part.output.audits or part.output.creates_nothing:
         return []
     results = part.output.audit(tx, part.predicate)
-    refuse_failed(part.context, results, str(part.output.address), part.output.subject)
+    reject_failed(part.context, results, str(part.output.address), part.output.subject)
     return results
 
 
@@ -157,7 +157,7 @@ def _manager(contexts: Mapping[dg.AssetKey, dg.OutputContext], step: Any) -> Duc
     return manager
 
 
-def _refuse_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKey, Any]) -> None:
+def _reject_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKey, Any]) -> None:
     selected = context.selected_asset_keys
     strange = sorted(key.to_user_string() for key in frames if key not in selected)
     missing = sorted(key.to_user_string() for key in selected if key not in frames)
@@ -171,7 +171,7 @@ def _refuse_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKe
         )
 
 
-def _refuse_one_table_twice(parts: Sequence[_Part]) -> None:
+def _reject_one_table_twice(parts: Sequence[_Part]) -> None:
     seen: dict[str, dg.AssetKey] = {}
     for part in parts:
         other = seen.setdefault(folded(part.output.address.sql), part.key)

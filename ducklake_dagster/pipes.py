@@ -49,7 +49,7 @@ def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> Commit
     Raises:
         UsageError: Something else than a context of Pipes, or an asset that the step does not make.
     """
-    _refuse_no_context(pipes)
+    _reject_no_context(pipes)
     if _is_outside(pipes):
         return {}
     key = _asset_key(pipes, asset_key)
@@ -90,14 +90,14 @@ def report_ducklake_write(
     """
     from ducklake_core import DuckLake, WriteResult
 
-    _refuse_no_context(pipes)
+    _reject_no_context(pipes)
     if not isinstance(lake, DuckLake):
         raise _wrong("lake", "the DuckLake that was written to", lake)
     if not isinstance(result, WriteResult):
         raise _wrong("result", "what a write to one table gave, for a transaction one of tx.result.writes", result)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise _wrong("metadata", "a mapping", metadata)
-    _refuse_other_lake(lake, result)
+    _reject_other_lake(lake, result)
     if _is_outside(pipes):
         return
     facts = {**_commit(result), **_table(lake, result), **(metadata or {})}
@@ -108,7 +108,7 @@ def _wrong(what: str, wanted: str, found: object) -> UsageError:
     return UsageError(f"{what} must be {wanted}, not {found!r}", parameter=what)
 
 
-def _refuse_no_context(pipes: object) -> None:
+def _reject_no_context(pipes: object) -> None:
     from dagster_pipes import PipesContext
 
     if not isinstance(pipes, PipesContext) and not _is_outside(pipes):
@@ -116,13 +116,13 @@ def _refuse_no_context(pipes: object) -> None:
 
 
 def _is_outside(pipes: object) -> bool:
-    """Whether no run has started this process: Pipes then gives a mock, of which every call does nothing."""
+    """Return whether no run has started this process: Pipes then gives a mock, of which every call does nothing."""
     mock = sys.modules.get("unittest.mock")
     return mock is not None and isinstance(pipes, mock.NonCallableMock)
 
 
 def _asset_key(pipes: PipesContext, asset_key: object) -> str:
-    """The asset that is committed for; one that the step does not make would be refused after the commit, when it is reported."""
+    """The asset that is committed for; one that the step does not make would be rejected after the commit, when it is reported."""
     if asset_key is None:
         return pipes.asset_key
     if not isinstance(asset_key, str) or not asset_key:
@@ -133,8 +133,8 @@ def _asset_key(pipes: PipesContext, asset_key: object) -> str:
     return asset_key
 
 
-def _refuse_other_lake(lake: DuckLake, result: WriteResult) -> None:
-    """Refuse a commit that another lake has under its id; none where the snapshot was expired in the meantime."""
+def _reject_other_lake(lake: DuckLake, result: WriteResult) -> None:
+    """Reject a commit that another lake has under its id; none where the snapshot was expired in the meantime."""
     try:
         found = lake.at(result.snapshot_id).snapshot
     except NotFoundError:

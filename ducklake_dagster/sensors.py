@@ -20,7 +20,7 @@ from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_dagster.assets.provenance import dagster_facts
 from ducklake_dagster.assets.tables import AssetTable, asset_tables, other_schemas_text
-from ducklake_dagster.config.values import is_count, is_number, refuse_no_text
+from ducklake_dagster.config.values import is_count, is_number, reject_no_text
 from ducklake_dagster.io.read_points import lake_identity
 from ducklake_dagster.statistics.commit_metadata import table_schema
 from ducklake_dagster.statistics.partitions import Box, PartitionKeys, TouchedPartitions, changed_values, partition_columns
@@ -34,7 +34,7 @@ _PREFIX = "ducklake_commits"
 
 Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
 _LONGEST_TEXT = 500
-_MOST_TABLES_READ = 5
+_MAX_TABLES_READ = 5
 _VERBS = {
     "created_table": "created",
     "dropped_table": "dropped",
@@ -145,7 +145,7 @@ def build_commit_sensor(
             automation conditions. Without it the events alone are reported, which ``AutomationCondition.eager()`` answers to.
     """
     tables = asset_tables(assets, schema)
-    refuse_no_text("name", name)
+    reject_no_text("name", name)
     if minimum_interval_seconds != 0 and not is_count(minimum_interval_seconds):
         raise UsageError(
             f"sensor {name}: minimum_interval_seconds must be whole seconds, not {minimum_interval_seconds!r}",
@@ -155,7 +155,7 @@ def build_commit_sensor(
     limits = _Limits(
         snapshots=max_snapshots_per_tick, events=max_events_per_tick, seconds=max_seconds_per_tick, report_history=report_history
     )
-    _refuse_nothing(name, tables, limits)
+    _reject_nothing(name, tables, limits)
 
     @dg.sensor(
         name=name,
@@ -171,7 +171,7 @@ def build_commit_sensor(
     return commits
 
 
-def _refuse_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
+def _reject_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
     for setting, count in (("max_snapshots_per_tick", limits.snapshots), ("max_events_per_tick", limits.events)):
@@ -227,7 +227,7 @@ def _selection(
     if request_runs is None or isinstance(request_runs, dg.AssetSelection):
         return request_runs
     if isinstance(request_runs, str):
-        refuse_no_text("request_runs", request_runs)
+        reject_no_text("request_runs", request_runs)
         return dg.AssetSelection.from_string(request_runs)
     keys = [
         key
@@ -419,7 +419,7 @@ def commit_events(
 
 
 def _exists(instance: dg.DagsterInstance, table: AssetTable, found: ChangedTable) -> bool:
-    """Whether the table is, or was, there: what expired commits may have dropped is not told from what never was."""
+    """Return whether the table is, or was, there: what expired commits may have dropped is not told from what never was."""
     if found.id_before is not None or found.id_after is not None:
         return True
     return instance.get_latest_materialization_event(table.key) is not None
@@ -477,7 +477,7 @@ class _AssetChanges:
             self.pending.append((snapshot_id, rows))
 
     def is_vague(self) -> bool:
-        """Whether rows changed of which their files do not say the one partition that they belong to."""
+        """Return whether rows changed of which their files do not say the one partition that they belong to."""
         return any(_width(self._at(rows).box(self._ranges(rows))) > 1 for _, rows in self.pending)
 
     def settle(self, points: Sequence[tuple[int, Sequence[ValueRange]]] | None) -> None:
@@ -556,7 +556,7 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
 
 def _settle(lake: DuckLake, assets: Sequence[_AssetChanges], foreign: dict[int, Snapshot], until: int, deadline: float) -> None:
     """Find the partitions of all changes; of a few tables by reading rows where files do not tell, so that a tick stays short."""
-    left = _MOST_TABLES_READ
+    left = _MAX_TABLES_READ
     for asset in assets:
         points = None
         if left and asset.pending and time.monotonic() < deadline and asset.is_vague():

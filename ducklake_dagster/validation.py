@@ -16,8 +16,8 @@ from ducklake_dagster.assets.settings import (
     WriteSettings,
     input_settings,
     plain_metadata,
-    refuse_replaced_columns,
-    refuse_unknown_keys,
+    reject_replaced_columns,
+    reject_unknown_keys,
     resolve_settings,
 )
 from ducklake_dagster.assets.tables import TableAddress, table_address
@@ -29,7 +29,7 @@ from ducklake_dagster.partitions.slices import PartitionDimension, partition_dim
 
 
 def validate(defs: dg.Definitions) -> None:
-    """Refuse definitions that a run would refuse, or that would overwrite each other's tables; nothing is connected to.
+    """Reject definitions that a run would reject, or that would overwrite each other's tables; nothing is connected to.
 
     Looked at are all assets whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`: two of them that are one
     table of one lake, of which one overwrites without ``shared=True``; settings and metadata keys that do not exist; partitions without
@@ -86,16 +86,16 @@ def manager_of(defs: dg.Definitions, assets: dg.AssetsDefinition, key: dg.AssetK
 
 def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
     subject, metadata = spec.key.to_user_string(), plain_metadata(spec.metadata)
-    refuse_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
+    reject_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
     audits_of(metadata, subject)
     if spec.partitions_def is not None:
-        _refuse_equal_keys(partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject), metadata, subject)
+        _reject_equal_keys(partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject), metadata, subject)
     settings = resolve_settings(default_settings(manager), metadata, subject=subject)
-    refuse_replaced_columns(settings, partitioned=spec.partitions_def is not None, subject=subject)
+    reject_replaced_columns(settings, partitioned=spec.partitions_def is not None, subject=subject)
     return _Written(asset=subject, address=table_address(spec.key.path, metadata, manager.schema_), settings=settings)
 
 
-def _refuse_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mapping[str, Any], subject: str) -> None:
+def _reject_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mapping[str, Any], subject: str) -> None:
     """Reject partition keys that mean one value, where the metadata declares the column's type or ``partition_expr`` implies it."""
     from ducklake_core import data_type_of
 
@@ -126,7 +126,7 @@ def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:
     for taken in assets.node_def.input_defs:
         try:
             subject = f"{taken.name} of {assets.node_def.name}"
-            refuse_unknown_keys(plain_metadata(taken.metadata), INPUT_KEYS, f"input {subject}")
+            reject_unknown_keys(plain_metadata(taken.metadata), INPUT_KEYS, f"input {subject}")
             input_settings(plain_metadata(taken.metadata), subject)
         except UsageError as error:
             yield error.message

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AUTHOR = "dagster"
 WRITERS = "table_writers"
 """What a commit says about the assets that may have rows in its table; of several tables, by asset."""
-_MOST_KEYS = 50
+_MAX_KEYS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ def _is_automatic_retry(run: dg.DagsterRun) -> bool:
 
 
 def _resumes(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> bool:
-    """Whether a run goes on where its parent failed, and the step had not succeeded there."""
+    """Return whether a run goes on where its parent failed, and the step had not succeeded there."""
     tagged = any(run.tags.get(tag) == "true" for tag in ("dagster/is_resume_retry", "dagster/is_asset_resume_retry"))
     if run.parent_run_id is None or not (tagged or run.step_keys_to_execute):
         return False
@@ -204,7 +204,7 @@ def _resumes(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) ->
 def _bounded_keys(keys: Sequence[str]) -> dict[str, Any]:
     if not keys:
         return {}
-    if len(keys) <= _MOST_KEYS:
+    if len(keys) <= _MAX_KEYS:
         return {"partition_keys": list(keys)}
     return {"partition_count": len(keys), "first_partition": keys[0], "last_partition": keys[-1]}
 

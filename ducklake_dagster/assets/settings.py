@@ -100,7 +100,7 @@ class WriteSettings:
         partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Of a table with other keys they
             become the keys of new files, in the same commit; empty leaves the keys of a table alone.
         sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``, likewise.
-        schema_evolution: ``strict`` refuses new columns and wider types, ``additive`` adds them to the table in the same commit,
+        schema_evolution: ``strict`` rejects new columns and wider types, ``additive`` adds them to the table in the same commit,
             ``replace`` gives the table the frame's columns and types, whatever it had: for overwrites of whole tables.
         missing_columns: What happens when the frame lacks columns of the table that have no default: ``error`` fails the step, ``null``
             writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
@@ -122,7 +122,7 @@ class WriteSettings:
     concurrent_appends: ConcurrentAppends = "fail"
 
     @property
-    def refuses_missing_columns(self) -> bool:
+    def rejects_missing_columns(self) -> bool:
         """Return whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
         if self.merge is not None and self.merge.when_not_matched == "ignore":
             return False
@@ -141,8 +141,8 @@ def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value.value if isinstance(value, dg.MetadataValue) else value for key, value in metadata.items()}
 
 
-def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Refuse keys of definition metadata that are spelled as this library's, but are none, or mean one of them.
+def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
+    """Reject keys of definition metadata that are spelled as this library's, but are none, or mean one of them.
 
     Args:
         metadata: Of an asset or an input.
@@ -152,7 +152,7 @@ def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
     Raises:
         UsageError: A key that begins with ``ducklake/`` is not known, or another one means a setting under another name.
     """
-    refuse_other_spellings(metadata, known, subject)
+    reject_other_spellings(metadata, known, subject)
     for key in metadata:
         if key.lower().startswith(_PREFIX) and key not in known:
             plain = {name.removeprefix(_PREFIX): name for name in known}
@@ -161,8 +161,8 @@ def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
             raise UsageError(f"{subject}: there is no metadata key {key!r}{hint}; the keys are {', '.join(known)}", metadata=key)
 
 
-def refuse_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
-    """Refuse values that a setting of few values cannot have.
+def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
+    """Reject values that a setting of few values cannot have.
 
     Raises:
         UsageError: There is one.
@@ -172,13 +172,13 @@ def refuse_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
             _choice(metadata, key, None, subject)
 
 
-def refuse_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
-    """Refuse settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
+def reject_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
+    """Reject settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
 
     Raises:
         UsageError: Run-time metadata such as ``ducklake/write_mode``, or a key that means a setting under another name.
     """
-    refuse_other_spellings(run_time, OUTPUT_KEYS, f"asset {subject}")
+    reject_other_spellings(run_time, OUTPUT_KEYS, f"asset {subject}")
     for key in run_time:
         setting = key.lower().removeprefix(_PREFIX)
         if setting != key.lower() and setting in OUTPUT_KEYS:
@@ -221,8 +221,8 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     return settings
 
 
-def refuse_replaced_columns(settings: WriteSettings, *, partitioned: bool, subject: str) -> None:
-    """Refuse to replace the columns of a partitioned asset: rows of other partitions would lose theirs.
+def reject_replaced_columns(settings: WriteSettings, *, partitioned: bool, subject: str) -> None:
+    """Reject to replace the columns of a partitioned asset: rows of other partitions would lose theirs.
 
     Raises:
         UsageError: The settings say so.
@@ -291,12 +291,12 @@ class InputSettings:
 
     @property
     def names_a_moment(self) -> bool:
-        """Whether the metadata says itself which snapshot is read."""
+        """Return whether the metadata says itself which snapshot is read."""
         return self.snapshot is not None or self.as_of is not None or self.run_id is not None
 
 
 def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
-    """Read an input's metadata; keys that are not known are the caller's to refuse.
+    """Read an input's metadata; keys that are not known are the caller's to reject.
 
     Raises:
         UsageError: A value that cannot be, or two keys that name a moment.
@@ -351,8 +351,8 @@ def _columns(metadata: Mapping[str, Any], subject: str) -> tuple[str, ...] | Non
     return tuple(columns)
 
 
-def refuse_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Refuse keys that another library's IO manager reads in place of one of these, and keys that differ from one by a slip.
+def reject_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
+    """Reject keys that another library's IO manager reads in place of one of these, and keys that differ from one by a slip.
 
     Args:
         metadata: Of an asset, a run's output or an input.

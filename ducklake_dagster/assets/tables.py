@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ducklake_core import DuckLake, Schema, Table
 
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 KEY_PREFIX = "{key_prefix}"
 """Stands in ``schema`` for the parts of the asset key before its last."""
@@ -104,8 +104,8 @@ def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
         found = known.get(folded(table.address.table), [])
         if found and folded(table.address.sql) not in map(folded, found):
             faults.append(f"asset {table.key.to_user_string()} is looked for as {table.address}, and there is {', '.join(found)}")
-    more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
-    return f"{'; '.join([*faults[:_MOST_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""
+    more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
+    return f"{'; '.join([*faults[:_MAX_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +237,8 @@ def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], defau
     return table_address([table], {**metadata, "table": table.replace(MAPPING_KEY, key)}, default_schema)
 
 
-def refuse_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any], subject: str) -> None:
-    """Refuse a table or schema that only the run names: inputs find the table by the definition, and would load another one.
+def reject_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any], subject: str) -> None:
+    """Reject a table or schema that only the run names: inputs find the table by the definition, and would load another one.
 
     Raises:
         UsageError: Run-time metadata names another table or schema than the definition.

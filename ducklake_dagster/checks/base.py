@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.io.audits import Branch
 
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class LakeCheck(ABC):
     checks_catalog: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        self.refuse_nonsense()
+        self.reject_nonsense()
 
     @abstractmethod
     def text(self) -> str:
@@ -118,15 +118,15 @@ class LakeCheck(ABC):
         """Columns of which bounds and NULLs are needed."""
         return ()
 
-    def refuse_nonsense(self) -> None:  # noqa: B027 - some kinds have nothing to refuse
+    def reject_nonsense(self) -> None:  # noqa: B027 - some kinds have nothing to reject
         """Look at the settings.
 
         Raises:
             UsageError: One that cannot be.
         """
 
-    def refuse_negative(self, **bounds: float | None) -> None:
-        """Refuse what is no number, bounds below 0, and a check without any.
+    def reject_negative(self, **bounds: float | None) -> None:
+        """Reject what is no number, bounds below 0, and a check without any.
 
         Raises:
             UsageError: Which one.
@@ -139,8 +139,8 @@ class LakeCheck(ABC):
         if all(bound is None for bound in bounds.values()):
             raise UsageError(f"{type(self).__name__} needs at least one of {', '.join(bounds)}")
 
-    def refuse_above_all(self, **fractions: float | None) -> None:
-        """Refuse fractions above 1, which nothing is above.
+    def reject_above_all(self, **fractions: float | None) -> None:
+        """Reject fractions above 1, which nothing is above.
 
         Raises:
             UsageError: Which one.
@@ -161,8 +161,8 @@ def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
 
 def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:
     """The verdict by what was found wrong, of which the first few are shown."""
-    more = f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""
-    return Verdict(passed=not faults, description="; ".join(faults[:_MOST_SHOWN]) + more or otherwise, metadata=metadata)
+    more = f"; and {len(faults) - _MAX_SHOWN} more" if len(faults) > _MAX_SHOWN else ""
+    return Verdict(passed=not faults, description="; ".join(faults[:_MAX_SHOWN]) + more or otherwise, metadata=metadata)
 
 
 def labelled(part: Part, fault: str) -> str:

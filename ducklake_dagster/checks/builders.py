@@ -51,7 +51,7 @@ def build_lake_checks(
     Raises:
         UsageError: No assets, no checks, or two of one name.
     """
-    refuse_names(checks)
+    reject_names(checks)
     assets = listed_assets(assets)
     tables = asset_tables(assets, schema)
     if not tables:
@@ -269,8 +269,8 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
     return known[known.index(start) : known.index(end) + 1]
 
 
-def refuse_names(checks: Sequence[LakeCheck]) -> None:
-    """Refuse no checks, what is none, and two of one name.
+def reject_names(checks: Sequence[LakeCheck]) -> None:
+    """Reject no checks, what is none, and two of one name.
 
     Raises:
         UsageError: There are.
@@ -293,7 +293,7 @@ def build_audit_checks(*, assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) 
     """Blocking checks that show the audits of assets on their pages.
 
     The audits themselves run before the commit, by what ``ducklake_metadata(audits={...})`` says; these checks tell what they found, and
-    read nothing. A write that is refused reports its outcome to the same checks.
+    read nothing. A write that is rejected reports its outcome to the same checks.
 
     Args:
         assets: Assets with audits; others are passed over.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BoundValue: TypeAlias = int | float | Decimal | str | date | datetime
 """A bound of a column."""
 
-_MOST_MIXED = 50
+_MAX_MIXED = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class RowCount(LakeCheck):
 
     judges_changes: ClassVar[bool] = True
 
-    def refuse_nonsense(self) -> None:
-        """Refuse bounds below 0, or none, and bounds that no number is within."""
-        self.refuse_negative(minimum=self.minimum, maximum=self.maximum)
+    def reject_nonsense(self) -> None:
+        """Reject bounds below 0, or none, and bounds that no number is within."""
+        self.reject_negative(minimum=self.minimum, maximum=self.maximum)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise UsageError(f"RowCount: no number of rows is from {self.minimum} to {self.maximum}", parameter="minimum")
 
@@ -86,10 +86,10 @@ class RowCountChange(LakeCheck):
 
     judges_changes: ClassVar[bool] = True
 
-    def refuse_nonsense(self) -> None:
-        """Refuse bounds below 0, or none."""
-        self.refuse_negative(max_drop=self.max_drop, max_growth=self.max_growth, min_rows=self.min_rows)
-        self.refuse_above_all(max_drop=self.max_drop)
+    def reject_nonsense(self) -> None:
+        """Reject bounds below 0, or none."""
+        self.reject_negative(max_drop=self.max_drop, max_growth=self.max_growth, min_rows=self.min_rows)
+        self.reject_above_all(max_drop=self.max_drop)
 
     def text(self) -> str:
         """What holds."""
@@ -139,8 +139,8 @@ class NullFraction(LakeCheck):
 
     judges_changes: ClassVar[bool] = True
 
-    def refuse_nonsense(self) -> None:
-        """Refuse fractions that are none, and no columns."""
+    def reject_nonsense(self) -> None:
+        """Reject fractions that are none, and no columns."""
         limits = _mapping(self.limits)
         if not limits or not all(is_number(limit) and 0 <= limit <= 1 for limit in limits.values()):
             raise UsageError(f"NullFraction: limits must map column names to fractions from 0 to 1, not {self.limits!r}")
@@ -187,8 +187,8 @@ class ColumnBounds(LakeCheck):
 
     judges_changes: ClassVar[bool] = True
 
-    def refuse_nonsense(self) -> None:
-        """Refuse bounds that are none."""
+    def reject_nonsense(self) -> None:
+        """Reject bounds that are none."""
         bounds = _mapping(self.bounds)
         if not bounds or any(not _is_pair(pair) for pair in bounds.values()):
             raise UsageError(f"ColumnBounds: bounds must map column names to (least, greatest), not {self.bounds!r}")
@@ -220,7 +220,7 @@ def _mapping(value: object) -> Mapping[Any, Any]:
 
 
 def _is_pair(value: object) -> bool:
-    """Whether it is a least and a greatest value, one of which may be missing, and none of which is NaN."""
+    """Return whether it is a least and a greatest value, one of which may be missing, and none of which is NaN."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         return False
     least, greatest = value
@@ -287,7 +287,7 @@ def _outside(part: Part, name: str, low: BoundValue | None, high: BoundValue | N
 
 
 def _proves(found: Any, least: Any, greatest: Any) -> bool:
-    """Whether all values of a range are between the bounds."""
+    """Return whether all values of a range are between the bounds."""
     if not found.has_values:
         return True
     above = least is None or (found.low is not None and found.low >= least)
@@ -305,9 +305,9 @@ class Freshness(LakeCheck):
     name: str = "freshness"
     max_age: timedelta | str
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a text that is no time."""
-        self.refuse_negative(max_age=age_of(self.max_age).total_seconds())
+    def reject_nonsense(self) -> None:
+        """Reject a text that is no time."""
+        self.reject_negative(max_age=age_of(self.max_age).total_seconds())
 
     def text(self) -> str:
         """What holds."""
@@ -345,9 +345,9 @@ class CompletePartitions(LakeCheck):
     max_missing: int = 0
     allowed: tuple[str, ...] = ()
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a negative number."""
-        self.refuse_negative(max_missing=self.max_missing)
+    def reject_nonsense(self) -> None:
+        """Reject a negative number."""
+        self.reject_negative(max_missing=self.max_missing)
 
     def text(self) -> str:
         """What holds."""
@@ -363,7 +363,7 @@ class CompletePartitions(LakeCheck):
         parts = [stored.part(key) for key in absent]
         unsure = [part for part in parts if part.is_mixed]
         missing = [part.label for part in parts if not part.is_mixed]
-        if len(unsure) <= _MOST_MIXED:
+        if len(unsure) <= _MAX_MIXED:
             missing += [part.label for part in unsure if part.row_count() == 0]
             unsure = []
         facts: dict[str, Any] = {"ducklake/missing_partitions": len(missing)}
@@ -382,7 +382,7 @@ class ColumnContract(LakeCheck):
     Attributes:
         types: DuckLake types by column name, such as ``{"id": "int64"}``; for None those of ``dagster/column_schema`` in the
             asset's metadata.
-        exactly: Whether other columns are refused.
+        exactly: Whether other columns are rejected.
     """
 
     name: str = "columns"

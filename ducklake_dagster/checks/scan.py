@@ -14,7 +14,7 @@ import dagster as dg
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list
 from ducklake_dagster.checks.base import LakeCheck, Subject, Verdict, judged
-from ducklake_dagster.config.values import refuse_no_text
+from ducklake_dagster.config.values import reject_no_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ducklake_dagster.statistics.partitions import Part
 
 
-_MOST_EXAMPLES = 5
-_MOST_IN_TEXT = 100
+_MAX_EXAMPLES = 5
+_MAX_IN_TEXT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ class _ScanCheck(LakeCheck):
 
     reads_rows: ClassVar[bool] = True
 
-    def refuse_nonsense(self) -> None:
-        """Refuse numbers that make no sense."""
-        self.refuse_negative(max_rows=self.max_rows)
+    def reject_nonsense(self) -> None:
+        """Reject numbers that make no sense."""
+        self.reject_negative(max_rows=self.max_rows)
         if self.sample is not None and self.sample < 1:
             raise UsageError(f"{type(self).__name__}: sample is a number of partitions, 1 at least, not {self.sample}", parameter="sample")
 
@@ -97,9 +97,9 @@ class UniqueKey(_ScanCheck):
     name: str = "unique_key"
     key: str | Sequence[str]
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a key without columns."""
-        super().refuse_nonsense()
+    def reject_nonsense(self) -> None:
+        """Reject a key without columns."""
+        super().reject_nonsense()
         if not name_list("UniqueKey: key", self.key):
             raise UsageError("UniqueKey: key names no column", parameter="key")
 
@@ -125,7 +125,7 @@ class UniqueKey(_ScanCheck):
         keys = _places(rows.column_names)
         counted = rows.rename_columns(keys).group_by(keys).aggregate([([], "count_all")])
         twice = counted.filter(pc.greater(counted.column("count_all"), 1)).select(keys).rename_columns(rows.column_names)
-        return twice.num_rows, twice.slice(0, _MOST_EXAMPLES).to_pylist()
+        return twice.num_rows, twice.slice(0, _MAX_EXAMPLES).to_pylist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +143,10 @@ class Reference(_ScanCheck):
     table: str
     other_key: str | Sequence[str] | None = None
 
-    def refuse_nonsense(self) -> None:
-        """Refuse keys that do not fit together."""
-        super().refuse_nonsense()
-        refuse_no_text("Reference: table", self.table)
+    def reject_nonsense(self) -> None:
+        """Reject keys that do not fit together."""
+        super().reject_nonsense()
+        reject_no_text("Reference: table", self.table)
         mine, others = self._keys_of_both()
         if not mine or len(mine) != len(others):
             raise UsageError(
@@ -166,7 +166,7 @@ class Reference(_ScanCheck):
         """Look for rows without a partner."""
         mine, others = self._keys_of_both()
         opened = subject.other_table(self.table)
-        _refuse_texts_beside_others(part.stored.opened, mine, opened, others)
+        _reject_texts_beside_others(part.stored.opened, mine, opened, others)
         other, scan = opened.scan(list(others)), _scan(part, mine)
         if subject.session is not None:
             session = subject.session()
@@ -180,7 +180,7 @@ class Reference(_ScanCheck):
         rows, partner = _in_memory(scan).drop_null(), _in_memory(other).drop_null()
         partner = partner.rename_columns(rows.column_names).cast(rows.schema).group_by(rows.column_names).aggregate([])
         lonely = rows.join(partner, rows.column_names, join_type="left anti")
-        return lonely.num_rows, lonely.slice(0, _MOST_EXAMPLES).to_pylist()
+        return lonely.num_rows, lonely.slice(0, _MAX_EXAMPLES).to_pylist()
 
     def _keys_of_both(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         mine = tuple(name_list("Reference: key", self.key))
@@ -202,11 +202,11 @@ class RowCondition(_ScanCheck):
     holds: str
     max_rows_wrong: int = 0
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a negative number, and no condition."""
-        super().refuse_nonsense()
-        self.refuse_negative(max_rows_wrong=self.max_rows_wrong)
-        refuse_no_text("RowCondition: holds", self.holds)
+    def reject_nonsense(self) -> None:
+        """Reject a negative number, and no condition."""
+        super().reject_nonsense()
+        self.reject_negative(max_rows_wrong=self.max_rows_wrong)
+        reject_no_text("RowCondition: holds", self.holds)
 
     def text(self) -> str:
         """What holds."""
@@ -224,12 +224,12 @@ class RowCondition(_ScanCheck):
             count, examples = _of_spark(frame, frame.columns)
         else:
             count = scan.count()
-            examples = scan.head(_MOST_EXAMPLES).to_pylist() if count else []
+            examples = scan.head(_MAX_EXAMPLES).to_pylist() if count else []
         return (count, examples) if count > self.max_rows_wrong else (0, [])
 
 
 def _shown_row(row: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value)[:_MOST_IN_TEXT] for name, value in row.items()}
+    return {name: str(value)[:_MAX_IN_TEXT] for name, value in row.items()}
 
 
 def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -> Scan:
@@ -239,8 +239,8 @@ def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -
     return part.stored.opened.scan(None if columns is None else list(columns), AllOf(conditions=conditions) if conditions else None)
 
 
-def _refuse_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
-    """Refuse a comparison of texts with other values, of which every engine makes something else.
+def _reject_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
+    """Reject a comparison of texts with other values, of which every engine makes something else.
 
     Raises:
         UsageError: There is one.
@@ -284,7 +284,7 @@ def _without_nulls(frame: DataFrame) -> DataFrame:
 
 def _of_spark(frame: Any, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
     count = int(frame.count())
-    return count, [row.asDict() for row in frame.select(*map(_ticked, columns)).limit(_MOST_EXAMPLES).collect()] if count else []
+    return count, [row.asDict() for row in frame.select(*map(_ticked, columns)).limit(_MAX_EXAMPLES).collect()] if count else []
 
 
 def _ticked(name: str) -> str:

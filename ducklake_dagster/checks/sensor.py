@@ -12,7 +12,7 @@ import dagster as dg
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.tables import AssetTable, asset_tables
 from ducklake_dagster.checks.base import LakeCheck
-from ducklake_dagster.checks.builders import Assets, Judge, read_lake, refuse_names
+from ducklake_dagster.checks.builders import Assets, Judge, read_lake, reject_names
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CURSOR_VERSION = 1
 # Of more partitions than this that changed at once, the whole table is judged.
-_MOST_PARTITIONS = 1000
+_MAX_PARTITIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def build_check_sensor(
 
     Args:
         assets: Assets that are DuckLake tables.
-        checks: What is checked of each of them; kinds that read rows are refused.
+        checks: What is checked of each of them; kinds that read rows are rejected.
         name: Name of the sensor.
         lake_key: Resource key of the :class:`DuckLakeResource`.
         schema: The IO manager's ``schema``.
@@ -78,7 +78,7 @@ def build_check_sensor(
         UsageError: No assets, no checks, two of one name, or one that reads rows.
     """
     tables = asset_tables(assets, schema)
-    refuse_names(checks)
+    reject_names(checks)
     reading = [check.name for check in checks if check.reads_rows]
     if reading:
         raise UsageError(
@@ -152,4 +152,4 @@ def _changed_partitions(judge: Judge, table: AssetTable, since: int) -> Sequence
     if stored is None or table.partitions_def is None:
         return None
     changed = stored.keys_changed_since(since)
-    return changed if 0 < len(changed) <= _MOST_PARTITIONS else None
+    return changed if 0 < len(changed) <= _MAX_PARTITIONS else None

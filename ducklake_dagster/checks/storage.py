@@ -51,9 +51,9 @@ class FileSize(_StorageCheck):
     name: str = "file_size"
     min_average_bytes: int
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a negative size."""
-        self.refuse_negative(min_average_bytes=self.min_average_bytes)
+    def reject_nonsense(self) -> None:
+        """Reject a negative size."""
+        self.reject_negative(min_average_bytes=self.min_average_bytes)
 
     def text(self) -> str:
         """What holds."""
@@ -83,10 +83,10 @@ class SmallFiles(LakeCheck):
     below_bytes: int = 16 << 20
     min_files: int = 8
 
-    def refuse_nonsense(self) -> None:
-        """Refuse negative numbers."""
-        self.refuse_negative(max_ratio=self.max_ratio, below_bytes=self.below_bytes, min_files=self.min_files)
-        self.refuse_above_all(max_ratio=self.max_ratio)
+    def reject_nonsense(self) -> None:
+        """Reject negative numbers."""
+        self.reject_negative(max_ratio=self.max_ratio, below_bytes=self.below_bytes, min_files=self.min_files)
+        self.reject_above_all(max_ratio=self.max_ratio)
 
     def text(self) -> str:
         """What holds."""
@@ -115,10 +115,10 @@ class DeleteRatio(_StorageCheck):
     name: str = "delete_ratio"
     maximum: float
 
-    def refuse_nonsense(self) -> None:
-        """Refuse what is no fraction."""
-        self.refuse_negative(maximum=self.maximum)
-        self.refuse_above_all(maximum=self.maximum)
+    def reject_nonsense(self) -> None:
+        """Reject what is no fraction."""
+        self.reject_negative(maximum=self.maximum)
+        self.reject_above_all(maximum=self.maximum)
 
     def text(self) -> str:
         """What holds."""
@@ -142,9 +142,9 @@ class InlinedRows(_StorageCheck):
     name: str = "inlined_rows"
     maximum: int
 
-    def refuse_nonsense(self) -> None:
-        """Refuse a negative number."""
-        self.refuse_negative(maximum=self.maximum)
+    def reject_nonsense(self) -> None:
+        """Reject a negative number."""
+        self.reject_negative(maximum=self.maximum)
 
     def text(self) -> str:
         """What holds."""
@@ -169,9 +169,9 @@ class SnapshotBacklog(_StorageCheck):
     maximum: int | None = None
     max_age: timedelta | str | None = None
 
-    def refuse_nonsense(self) -> None:
-        """Refuse negative numbers, or none."""
-        self.refuse_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
+    def reject_nonsense(self) -> None:
+        """Reject negative numbers, or none."""
+        self.reject_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
 
     def text(self) -> str:
         """What holds."""
@@ -196,9 +196,9 @@ class ScheduledFiles(_StorageCheck):
     maximum: int | None = None
     max_age: timedelta | str | None = None
 
-    def refuse_nonsense(self) -> None:
-        """Refuse negative numbers, or none."""
-        self.refuse_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
+    def reject_nonsense(self) -> None:
+        """Reject negative numbers, or none."""
+        self.reject_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
 
     def text(self) -> str:
         """What holds."""

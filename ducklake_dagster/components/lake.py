@@ -119,13 +119,13 @@ def _with_numbers(kinds: Any, value: Any) -> Any:
 
 
 def _text(fault: Mapping[str, Any]) -> str:
-    refused = fault.get("ctx", {}).get("error")
-    text = refused.message if isinstance(refused, UsageError) else fault["msg"]
+    rejected = fault.get("ctx", {}).get("error")
+    text = rejected.message if isinstance(rejected, UsageError) else fault["msg"]
     return ": ".join(part for part in (".".join(map(str, fault["loc"])), text) if part)
 
 
-def refuse_no_key(what: str, key: object) -> None:
-    """Refuse what cannot be the key of a resource.
+def reject_no_key(what: str, key: object) -> None:
+    """Reject what cannot be the key of a resource.
 
     Raises:
         UsageError: It is none.
@@ -281,11 +281,11 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - a component's signature
         """The resources; nothing is connected to."""
-        refuse_no_key("resource_key", self.resource_key)
+        reject_no_key("resource_key", self.resource_key)
         resources: dict[str, Any] = {self.resource_key: self.resource()}
         settings = self.io_manager
         if settings is not None:
-            refuse_no_key("key of the io_manager", settings.key)
+            reject_no_key("key of the io_manager", settings.key)
             if settings.key == self.resource_key:
                 raise UsageError(f"the io_manager and the lake both have the key {settings.key}: give one of them another", parameter="key")
             chosen = {name: getattr(settings, name) for name in type(settings).model_fields if name not in ("key", "table_schema")}

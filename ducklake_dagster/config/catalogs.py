@@ -34,7 +34,7 @@ class SqliteCatalog(SecretiveConfig):
         return f"sqlite:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet."""
+        """Return whether there is certainly no catalog yet."""
         return _is_missing(self.path)
 
     def prepare(self) -> None:
@@ -62,7 +62,7 @@ class DuckDBCatalog(SecretiveConfig):
         return f"duckdb:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet."""
+        """Return whether there is certainly no catalog yet."""
         return _is_missing(self.path)
 
     def prepare(self) -> None:
@@ -115,7 +115,7 @@ class PostgresCatalog(SecretiveConfig):
         return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
 
     def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet: only the server knows."""
+        """Return whether there is certainly no catalog yet: only the server knows."""
         return False
 
     def prepare(self) -> None:
@@ -148,7 +148,7 @@ class MySQLCatalog(SecretiveConfig):
         return f"mysql+pymysql://{login}{host}:{self.port}/{quote(self.database, safe='')}{parameters}"
 
     def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet: only the server knows."""
+        """Return whether there is certainly no catalog yet: only the server knows."""
         return False
 
     def prepare(self) -> None:
@@ -185,7 +185,7 @@ class AddressCatalog(SecretiveConfig):
         return self._meant.url()
 
     def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet."""
+        """Return whether there is certainly no catalog yet."""
         return self._meant.is_missing()
 
     def prepare(self) -> None:

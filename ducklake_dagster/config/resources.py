@@ -26,13 +26,13 @@ from ducklake_dagster.config.catalogs import (
     SqliteCatalog,
     catalog_of,
 )
-from ducklake_dagster.config.values import SECRET, SecretiveConfig, hide_in_text, refuse_unknown_fields, reveal, revealed
+from ducklake_dagster.config.values import SECRET, SecretiveConfig, hide_in_text, reject_unknown_fields, reveal, revealed
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
 
 
-_MOST = 32
+_MAX_OPEN_LAKES = 32
 _LOCK = threading.Lock()
 _OPEN: OrderedDict[str, DuckLake] = OrderedDict()
 
@@ -187,8 +187,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
         def __init__(self, **data: Any) -> None:
-            refuse_unknown_fields(type(self), data)
-            _refuse_no_places(data)
+            reject_unknown_fields(type(self), data)
+            _reject_no_places(data)
             for name, kinds in _PLACES.items():
                 if isinstance(data.get(name), Mapping):
                     data[name] = _of_kind(name, data[name], kinds)
@@ -201,7 +201,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             if isinstance(data.get("allowed_paths"), list):
                 data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
             super().__init__(**data)
-            _refuse_other_place(self.storage)
+            _reject_other_place(self.storage)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Keep the run, which knows the working directory of its code location."""
@@ -240,7 +240,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return lake
 
     def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
-        """Whether :meth:`keep_as_different_from` was told so of the lakes that both have open."""
+        """Return whether :meth:`keep_as_different_from` was told so of the lakes that both have open."""
         return None not in (self._lake, other._lake) and self._others == (self._lake, other._lake)
 
     def keep_as_different_from(self, other: DuckLakeResource) -> None:
@@ -276,7 +276,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 raise NotALakeError(f"{_without_advice(error)}; create_if_missing=True on the resource makes a new lake") from error
         from ducklake_core import DuckLake
 
-        self._refuse_second_lake()
+        self._reject_second_lake()
         self.located_catalog().prepare()
         # Another process of the same deployment may be faster.
         with suppress(AlreadyExistsError):
@@ -291,7 +291,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             ).close()
         return self._connect()
 
-    def _refuse_second_lake(self) -> None:
+    def _reject_second_lake(self) -> None:
         """Reject the creation of a lake next to one that the same relative path means in this process's own directory.
 
         Raises:
@@ -335,15 +335,15 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return os.path.join(self.directory(), path) if path is not None and is_relative(path) else path
 
     def _data_path(self) -> str | None:
-        _refuse_other_place(self.storage)
+        _reject_other_place(self.storage)
         return None if self.storage.data_path is None else reveal(self.storage.data_path)
 
     def _allowed_paths(self) -> list[str]:
         return [reveal(path) for path in self.allowed_paths]
 
 
-def _refuse_no_places(data: Mapping[str, Any]) -> None:
-    """Refuse what is no catalog and no storage, of which Dagster says little.
+def _reject_no_places(data: Mapping[str, Any]) -> None:
+    """Reject what is no catalog and no storage, of which Dagster says little.
 
     Raises:
         UsageError: It is one of these.
@@ -383,8 +383,8 @@ def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[Secretive
     return kind(**given)
 
 
-def _refuse_other_place(storage: Storage) -> None:
-    """Refuse a data path that is of another kind of storage; one from the environment is known when a run begins.
+def _reject_other_place(storage: Storage) -> None:
+    """Reject a data path that is of another kind of storage; one from the environment is known when a run begins.
 
     Raises:
         UsageError: It is.
@@ -462,7 +462,7 @@ def open_lake(
 ) -> DuckLake:
     """A lake as :meth:`DuckLake.connect` opens it, over the connections of an earlier call with the same arguments.
 
-    Its settings are read from the catalog each time, so a lake that was made anew at the same place is not taken for the former one.
+    Its settings are read from the catalog each time, so a lake that was made again at the same place is not taken for the former one.
     The lakes used last keep their connections; those of others are closed.
     """
     from ducklake_core import DuckLake
@@ -484,7 +484,7 @@ def open_lake(
         # Two threads may have opened it at once: the connections of one of them are kept.
         _OPEN[key] = lake
         _OPEN.move_to_end(key)
-        unused = [_OPEN.popitem(last=False)[1] for _ in range(len(_OPEN) - _MOST)]
+        unused = [_OPEN.popitem(last=False)[1] for _ in range(len(_OPEN) - _MAX_OPEN_LAKES)]
     for other in unused:
         other.close()
     return lake

@@ -33,8 +33,8 @@ _VALUES: dict[str, str] = {}
 _PLACEHOLDERS: dict[tuple[str, str], str] = {}
 
 
-def refuse_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
-    """Refuse fields that a configuration does not have, which Dagster passes over.
+def reject_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
+    """Reject fields that a configuration does not have, which Dagster passes over.
 
     Raises:
         UsageError: There is one.
@@ -48,17 +48,17 @@ def refuse_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that others can be compared with, which NaN is not."""
+    """Return whether it is a number that others can be compared with, which NaN is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
 
 
 def is_count(value: object) -> bool:
-    """Whether it is a whole number from 1 on."""
+    """Return whether it is a whole number from 1 on."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def refuse_no_text(what: str, value: object) -> None:
-    """Refuse what is no text, or has nothing in it.
+def reject_no_text(what: str, value: object) -> None:
+    """Reject what is no text, or has nothing in it.
 
     Raises:
         UsageError: It is one of these.
@@ -148,12 +148,12 @@ def hide_in_text(name: str, value: str) -> str:
 
 
 class SecretiveConfig(dg.Config):
-    """Configuration that holds placeholders in place of secrets, whatever it is made from, and refuses fields that it does not have."""
+    """Configuration that holds placeholders in place of secrets, whatever it is made from, and rejects fields that it does not have."""
 
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster passes over fields that are not there.
         def __init__(self, **data: Any) -> None:
-            refuse_unknown_fields(type(self), data)
+            reject_unknown_fields(type(self), data)
             super().__init__(**data)
 
     @model_validator(mode="before")

@@ -186,7 +186,7 @@ def audit_metadata(results: Sequence[AuditResult]) -> dg.MetadataValue:
     return dg.MetadataValue.json({one.name: {"passed": one.passed, "failing_rows": one.failing_rows} for one in results})
 
 
-def refuse_failed(context: dg.OutputContext, results: Sequence[AuditResult], table: str, subject: str) -> None:
+def reject_failed(context: dg.OutputContext, results: Sequence[AuditResult], table: str, subject: str) -> None:
     """End the step when an audit failed; each outcome becomes an evaluation of the asset's check of that name.
 
     Raises:
@@ -246,7 +246,7 @@ class Branch:
 
 
 def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | None, subject: str) -> bool:
-    """Whether an input is read from the branch: its table is there, and was written for the partitions at hand.
+    """Return whether an input is read from the branch: its table is there, and was written for the partitions at hand.
 
     Args:
         lake: The lake of the branch.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
 # A commit of Pipes does not know those before it; these are looked through.
-_MOST_OF_PIPES = 100
+_MAX_OF_PIPES = 100
 # Of more writers than this it is only said that there are others.
-_MOST_WRITERS = 50
+_MAX_WRITERS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class OutputCommit:
                 if look is not None:
                     look(tx)
             elif self.settings.merge is not None:
-                # Refuses a commit id under which something else was done.
+                # Rejects a commit id under which something else was done.
                 self._merge(tx, self.settings.merge)
         return tx.result.writes[0] if tx.repeated is None else self._repeated(lake, tx.repeated)
 
@@ -185,7 +185,7 @@ class OutputCommit:
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
             "schema_evolution": "additive" if evolution == "replace" else evolution,
-            "missing_columns": "error" if self.settings.refuses_missing_columns else "null",
+            "missing_columns": "error" if self.settings.rejects_missing_columns else "null",
         }
 
     @property
@@ -315,7 +315,7 @@ class OutputCommit:
                 try:
                     tx.set_column_type(self.name, (stored.name,), column.type)
                 except SchemaError:
-                    # The table's type holds the frame's values, or the merge refuses those that it does not.
+                    # The table's type holds the frame's values, or the merge rejects those that it does not.
                     continue
 
 
@@ -336,7 +336,7 @@ def _sort_texts(table: Table) -> tuple[str, ...]:
 
 
 def _differ(wanted: Sequence[str], present: Sequence[str]) -> bool:
-    """Whether the asset names a layout, and the table has another one."""
+    """Return whether the asset names a layout, and the table has another one."""
     return bool(wanted) and tuple(map(_bare, present)) != tuple(map(_bare, wanted))
 
 
@@ -373,8 +373,8 @@ class TableWriters:
     snapshot: int | None = None
     newest: Snapshot | None = None
 
-    def refuse_to_replace_rows_of_others(self, address: TableAddress, writer: str, replaced: SliceBounds) -> None:
-        """Refuse an overwrite of rows that another asset may have written.
+    def reject_to_replace_rows_of_others(self, address: TableAddress, writer: str, replaced: SliceBounds) -> None:
+        """Reject an overwrite of rows that another asset may have written.
 
         Args:
             address: The table.
@@ -408,8 +408,8 @@ class TableWriters:
         kept = ((name, found.without(written) if overwrites else found) for name, found in self.slices.items())
         slices = {name: found for name, found in kept if found is not None}
         slices[writer] = slices[writer].union(written) if writer in slices else written
-        if len(slices) > _MOST_WRITERS:
-            slices = dict.fromkeys(sorted(slices)[:_MOST_WRITERS], ANYWHERE)
+        if len(slices) > _MAX_WRITERS:
+            slices = dict.fromkeys(sorted(slices)[:_MAX_WRITERS], ANYWHERE)
         known = {} if self.snapshot is None else {"at": self.snapshot}
         return {**known, "wrote": written.to_json(), "slices": {name: found.to_json() for name, found in slices.items()}}
 
@@ -431,7 +431,7 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
     if newest is None:
         return TableWriters(snapshot=table.snapshot_id)
     name = str(address)
-    commits = table.row_changes(author=AUTHOR, limit=_MOST_OF_PIPES) if _is_of_pipes(newest) else [newest]
+    commits = table.row_changes(author=AUTHOR, limit=_MAX_OF_PIPES) if _is_of_pipes(newest) else [newest]
     told = next((commit for commit in commits if not _is_of_pipes(commit)), None)
     record = _record(told, name) if told is not None else None
     if told is not None:
@@ -462,7 +462,7 @@ def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replace
 
 
 def makes_table(commit: Snapshot, table: Table) -> bool:
-    """Whether a commit made a table, under the name that it has now."""
+    """Return whether a commit made a table, under the name that it has now."""
     name = (folded(table.state.schema_name), folded(table.state.name))
     return any((folded(made.schema), folded(made.name)) == name for made in commit.change_set.created_table)
 
@@ -476,7 +476,7 @@ class _Record:
     slices: Mapping[str, SliceBounds]
 
     def misses_commits_before(self, commit: Snapshot, table: Table) -> bool:
-        """Whether there may be commits that it does not know of."""
+        """Return whether there may be commits that it does not know of."""
         return not makes_table(commit, table) if self.snapshot is None else commit.id > self.snapshot + 1
 
 

@@ -23,8 +23,53 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+class FrameHandler(Protocol):
+    """The interface of a kind of frame to the IO manager."""
+
+    name: str
+
+    def takes(self, frame_type: type) -> bool:
+        """Return whether frames of this type are written here."""
+
+    def gives(self, frame_type: type) -> bool:
+        """Return whether frames of this type are loaded here."""
+
+    def opened(self, frame: Any) -> Any:
+        """The frame in the form that the other methods take."""
+
+    def session_of(self, frame: Any) -> Any:
+        """The Spark session that computes the frame, None for one of this process."""
+
+    def is_replayable(self, frame: Any) -> bool:
+        """Return whether the frame can be written a second time."""
+
+    def column_names(self, frame: Any) -> list[str]:
+        """Names of the frame's columns."""
+
+    def is_typed(self, frame: Any) -> bool:
+        """Return whether the frame has columns, and each of them has a type of its own."""
+
+    def is_surely_empty(self, frame: Any) -> bool:
+        """Return whether it is known without reading that there are no rows."""
+
+    def checked_empty(self, frame: Any) -> tuple[bool, Any]:
+        """Return whether there are no rows, and a frame that still has them all."""
+
+    def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
+        """The frame's rows that belong to the slice."""
+
+    def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
+        """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
+
+    def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
+        """Rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
+
+    def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
+        """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
+
+
 def is_a(frame_type: type, package: str, *names: str) -> bool:
-    """Whether a type is a class of a package that need not be installed, or a subclass of it."""
+    """Return whether a type is a class of a package that need not be installed, or a subclass of it."""
     return any(cls.__name__ in names and cls.__module__.partition(".")[0] == package for cls in frame_type.__mro__)
 
 
@@ -34,13 +79,13 @@ class ArrowHandler:
     name = "arrow"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether frames of this type give Arrow data."""
+        """Return whether frames of this type give Arrow data."""
         return is_a(frame_type, "pyarrow", "Table", "RecordBatch") or any(
             hasattr(frame_type, method) for method in ("__arrow_c_stream__", "__arrow_c_array__")
         )
 
     def gives(self, frame_type: type) -> bool:
-        """Whether the type is pyarrow's Table."""
+        """Return whether the type is pyarrow's Table."""
         return is_a(frame_type, "pyarrow", "Table")
 
     def opened(self, frame: Any) -> Any:
@@ -57,7 +102,7 @@ class ArrowHandler:
         """None: everything happens in this process."""
 
     def is_replayable(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
-        """Whether it is in memory; a stream is read once."""
+        """Return whether it is in memory; a stream is read once."""
         import pyarrow as pa
 
         return isinstance(frame, pa.Table)
@@ -100,7 +145,7 @@ class ArrowHandler:
             return pa.RecordBatchReader.from_batches(frame.schema, _batches_inside(frame, predicate))
         return _rows_inside(frame, predicate)
 
-    def refuse_outside(
+    def reject_outside(
         self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate, subject: str
     ) -> pa.Table | pa.RecordBatchReader:
         """The same rows; a stream is looked at while it is written.
@@ -130,7 +175,7 @@ class StreamHandler(ArrowHandler):
     name = "stream"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether it is pyarrow's reader."""
+        """Return whether it is pyarrow's reader."""
         return is_a(frame_type, "pyarrow", "RecordBatchReader")
 
     gives = takes
@@ -150,7 +195,7 @@ class PandasHandler(ArrowHandler):
     name = "pandas"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether it is a pandas frame."""
+        """Return whether it is a pandas frame."""
         return is_a(frame_type, "pandas", "DataFrame")
 
     gives = takes
@@ -170,7 +215,7 @@ class PolarsHandler(ArrowHandler):
     name = "polars"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether it is a polars frame."""
+        """Return whether it is a polars frame."""
         return is_a(frame_type, "polars", "DataFrame")
 
     gives = takes
@@ -192,7 +237,7 @@ class LazyPolarsHandler(PolarsHandler):
     name = "polars_lazy"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether it is a lazy polars frame."""
+        """Return whether it is a lazy polars frame."""
         return is_a(frame_type, "polars", "LazyFrame")
 
     gives = takes
@@ -211,7 +256,7 @@ class LazyPolarsHandler(PolarsHandler):
 
 
 def outside_text(subject: str, which: str) -> str:
-    """Why rows outside the run's partitions are refused."""
+    """Why rows outside the run's partitions are rejected."""
     return (
         f"asset {subject} returned {which} outside the partitions of this run: filter them, or set out_of_slice to 'filter' "
         "to have them left out"
@@ -261,11 +306,11 @@ class SparkHandler:
     name = "spark"
 
     def takes(self, frame_type: type) -> bool:
-        """Whether the type is a frame of Spark."""
+        """Return whether the type is a frame of Spark."""
         return self.gives(frame_type) or _is_of(frame_type, "pyspark.pandas")
 
     def gives(self, frame_type: type) -> bool:
-        """Whether the type is a Spark DataFrame, classic or Connect."""
+        """Return whether the type is a Spark DataFrame, classic or Connect."""
         return _is_of(frame_type, "pyspark.sql")
 
     def opened(self, frame: Any) -> Any:
@@ -277,7 +322,7 @@ class SparkHandler:
         return _spark_frame(frame).sparkSession
 
     def is_replayable(self, _frame: Any) -> bool:
-        """True: it is computed anew."""
+        """True: it is computed again."""
         return True
 
     def column_names(self, frame: Any) -> list[str]:
@@ -304,7 +349,7 @@ class SparkHandler:
         inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
         return inside
 
-    def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
+    def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
         """The frame with the check inside its plan, so that the rows are computed once only."""
         message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
         return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
@@ -328,51 +373,6 @@ def _is_of(frame_type: type, module: str) -> bool:
 def _spark_frame(frame: Any) -> DataFrame:
     found: DataFrame = frame.to_spark() if _is_of(type(frame), "pyspark.pandas") else frame
     return found
-
-
-class FrameHandler(Protocol):
-    """The interface of a kind of frame to the IO manager."""
-
-    name: str
-
-    def takes(self, frame_type: type) -> bool:
-        """Whether frames of this type are written here."""
-
-    def gives(self, frame_type: type) -> bool:
-        """Whether frames of this type are loaded here."""
-
-    def opened(self, frame: Any) -> Any:
-        """The frame in the form that the other methods take."""
-
-    def session_of(self, frame: Any) -> Any:
-        """The Spark session that computes the frame, None for one of this process."""
-
-    def is_replayable(self, frame: Any) -> bool:
-        """Whether the frame can be written a second time."""
-
-    def column_names(self, frame: Any) -> list[str]:
-        """Names of the frame's columns."""
-
-    def is_typed(self, frame: Any) -> bool:
-        """Return whether the frame has columns, and each of them has a type of its own."""
-
-    def is_surely_empty(self, frame: Any) -> bool:
-        """Return whether it is known without reading that there are no rows."""
-
-    def checked_empty(self, frame: Any) -> tuple[bool, Any]:
-        """Return whether there are no rows, and a frame that still has them all."""
-
-    def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
-        """The frame's rows that belong to the slice."""
-
-    def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
-        """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
-
-    def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
-        """Rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
-
-    def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
-        """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
 
 
 # Spark's frames, and those of pandas and polars, give Arrow streams too: the last one takes whatever else does.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_dagster.assets.settings import INPUT_KEYS, InputSettings, input_settings, plain_metadata, refuse_unknown_keys
+from ducklake_dagster.assets.settings import INPUT_KEYS, InputSettings, input_settings, plain_metadata, reject_unknown_keys
 from ducklake_dagster.assets.tables import TableAddress, output_address, table_address
 from ducklake_dagster.io.handlers import FrameHandler, handler_for_type
 from ducklake_dagster.io.outputs import schema_lookup
@@ -180,7 +180,7 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     wanted = plain_metadata(context.definition_metadata or {})
     path = list(context.asset_key.path) if context.has_asset_key else [upstream.name if upstream else context.name]
     subject = "/".join(path)
-    refuse_unknown_keys(wanted, INPUT_KEYS, f"input {subject}")
+    reject_unknown_keys(wanted, INPUT_KEYS, f"input {subject}")
     settings = input_settings(wanted, subject)
     if (settings.run_id or settings.changes) and not context.has_asset_key:
         raise UsageError(f"input {subject}: ducklake/run_id and ducklake/changes are for inputs that are assets", input=subject)

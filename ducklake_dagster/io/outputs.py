@@ -16,12 +16,12 @@ from ducklake_dagster.assets.settings import (
     OUTPUT_KEYS,
     WriteSettings,
     plain_metadata,
-    refuse_prefixed_settings,
-    refuse_replaced_columns,
-    refuse_unknown_keys,
+    reject_prefixed_settings,
+    reject_replaced_columns,
+    reject_unknown_keys,
     resolve_settings,
 )
-from ducklake_dagster.assets.tables import AssetTable, TableAddress, TableTexts, output_address, refuse_other_names, spec_of, table_texts
+from ducklake_dagster.assets.tables import AssetTable, TableAddress, TableTexts, output_address, reject_other_names, spec_of, table_texts
 from ducklake_dagster.io.audits import RESULTS, Audit, AuditResult, Branch, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.io.commit import OutputCommit, WrittenOutput, table_writers
 from ducklake_dagster.io.handlers import ArrowHandler, FrameHandler, handler_for_frame, outside_text
@@ -102,7 +102,7 @@ class TableOutput:
         wanted = {folded(constraint.column) for box in self.table_slice.boxes or () for constraint in box}
         if table is None:
             return wanted <= names and self.handler.is_typed(self.frame)
-        if self.settings.refuses_missing_columns:
+        if self.settings.rejects_missing_columns:
             wanted |= {folded(column.name) for column in table.schema if column.default is None}
         return bool(names) and wanted <= names
 
@@ -124,7 +124,7 @@ class TableOutput:
         given = self.columns
         missing = [column for column in table.schema if given.find(column.name) is None]
         without = tuple(column.name for column in missing if column.default is None)
-        if without and self.settings.refuses_missing_columns:
+        if without and self.settings.rejects_missing_columns:
             raise SchemaError(
                 f"the frame for {self.address} lacks columns of the table that have no default: {', '.join(without)}. Add them, or set "
                 "missing_columns to 'null' to have NULL in new rows",
@@ -196,7 +196,7 @@ class TableOutput:
         if predicate and self.settings.out_of_slice == "filter":
             return self.handler.keep_inside(self.frame, predicate)
         if predicate and self.settings.write_mode != "overwrite":
-            return self.handler.refuse_outside(self.frame, predicate, self.subject)
+            return self.handler.reject_outside(self.frame, predicate, self.subject)
         return self.frame
 
     def audit(self, tx: Transaction, predicate: SlicePredicate | None) -> list[AuditResult]:
@@ -212,7 +212,7 @@ class TableOutput:
         """
         writers, rows = table_writers(table, self.address), slice_bounds(predicate)
         if self.settings.replaces_rows and not self.settings.shared:
-            writers.refuse_to_replace_rows_of_others(self.address, self.provenance.writer, rows)
+            writers.reject_to_replace_rows_of_others(self.address, self.provenance.writer, rows)
         known = writers.after(self.provenance.writer, rows, overwrites=self.settings.write_mode == "overwrite")
         return OutputCommit(
             address=self.address,
@@ -244,7 +244,7 @@ class TableOutput:
     ) -> WrittenOutput:
         """Write in a transaction, look at what it would leave behind, and commit only then.
 
-        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins anew.
+        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins again.
         """
         results: list[AuditResult] = []
 
@@ -281,9 +281,9 @@ def plan_output(
     handler = handler_for_frame(frame, subject)
     definition = plain_metadata(context.definition_metadata or {})
     run_time = plain_metadata(context.output_metadata)
-    refuse_other_names(run_time, definition, subject)
-    refuse_prefixed_settings(run_time, subject)
-    refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
+    reject_other_names(run_time, definition, subject)
+    reject_prefixed_settings(run_time, subject)
+    reject_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
     address = output_address(context, definition, default_schema)
     address = branch.address(address) if branch is not None else address
     keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
@@ -298,9 +298,9 @@ def plan_output(
         )
     settings = resolve_settings(defaults, definition, run_time, subject=subject)
     if boxes is None and settings.replaces_rows:
-        _refuse_no_partitions(context, subject)
+        _reject_no_partitions(context, subject)
     audits = audits_of(definition, subject)
-    refuse_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
+    reject_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
     return TableOutput(
         subject=subject,
         frame=handler.opened(frame),
@@ -330,8 +330,8 @@ def _with_keys(
     return tuple((dimension, dimension.all_keys(store)) for dimension in dimensions)
 
 
-def _refuse_no_partitions(context: dg.OutputContext, subject: str) -> None:
-    """Refuse to replace all of a partitioned asset's table because the run did not say which partitions it is about.
+def _reject_no_partitions(context: dg.OutputContext, subject: str) -> None:
+    """Reject to replace all of a partitioned asset's table because the run did not say which partitions it is about.
 
     Raises:
         UsageError: The asset is partitioned.

@@ -25,7 +25,7 @@ SNAPSHOT = "ducklake/snapshot_id"
 BRANCH = "ducklake/branch"
 _LAKE = "ducklake/lake"
 _READ = "ducklake/read/"
-_MOST_EVENTS = 200
+_MAX_EVENTS = 200
 
 _FEED = ("snapshot_id", "rowid", "change_type")
 
@@ -138,7 +138,7 @@ def last_read(context: dg.InputContext, reader_branch: str | None = None) -> Rea
         return None
     key, partition = _reader(context, step)
     records = step.instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None), limit=_MOST_EVENTS
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None), limit=_MAX_EVENTS
     ).records
     for record in records:
         materialization = record.asset_materialization
@@ -297,9 +297,9 @@ def changed_rows(
     names = list(columns) if columns is not None else [column.name for column in table.schema]
     if since is None:
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], where))
-    anew = "materialise the asset once with ducklake_input(changes='beginning') on its input"
+    again = "materialise the asset once with ducklake_input(changes='beginning') on its input"
     if since.table_id != table.state.id:
-        raise UsageError(f"input {subject}: {table.name} was dropped and made anew since it was read last; {anew}", table=table.name)
+        raise UsageError(f"input {subject}: {table.name} was dropped and made again since it was read last; {again}", table=table.name)
     if since.snapshot >= table.snapshot_id:
         # Nobody has committed anything since, and the feed has no snapshot to begin with.
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], "FALSE"))
@@ -309,7 +309,7 @@ def changed_rows(
     except NotFoundError as error:
         raise NotFoundError(
             f"input {subject}: {table.name} was read last at snapshot {since.snapshot}, and later ones were expired: "
-            f"{error.message}; {anew}",
+            f"{error.message}; {again}",
             table=table.name,
             snapshot_id=since.snapshot,
         ) from error

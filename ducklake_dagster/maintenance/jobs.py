@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list
-from ducklake_dagster.config.values import age_of, is_count, is_number, refuse_no_text
+from ducklake_dagster.config.values import age_of, is_count, is_number, reject_no_text
 from ducklake_dagster.maintenance.steps import VERBS, Assets, MaintenanceVerb, outcome_op, step_op
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _STATE = "ducklake/table_state"
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LONGEST_PAUSE = timedelta(days=1)
 # The planner, which knows whether small files can be merged, is asked about so many tables in one evaluation.
-_MOST_PLANNED = 5
+_MAX_PLANNED = 5
 _ANY_SIZE = 1 << 62
 
 
@@ -172,9 +172,9 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about on
     Raises:
         UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
     """
-    refuse_no_text("name", name)
-    _refuse_others("limits", limits, MaintenanceLimits)
-    _refuse_others("triggers", triggers, Triggers)
+    reject_no_text("name", name)
+    _reject_others("limits", limits, MaintenanceLimits)
+    _reject_others("triggers", triggers, Triggers)
     ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than, "orphans_older_than": orphans_older_than}
     plan = _plan(
         steps,
@@ -277,7 +277,7 @@ def fixed_minute(cron_schedule: str, name: str) -> str:
 
 
 def _schedule(job: dg.JobDefinition, cron_schedule: str, execution_timezone: str | None, minute_of: str) -> dg.ScheduleDefinition:
-    _refuse_zone(execution_timezone)
+    _reject_zone(execution_timezone)
     try:
         return dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
@@ -332,7 +332,7 @@ def _job(
 
 
 def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: Mapping[str, timedelta | str], **others: Any) -> _Plan:
-    """A plan of what a user gave, refused where it cannot be."""
+    """A plan of what a user gave, rejected where it cannot be."""
     spans: dict[str, Any] = {name: age_of(value, name) for name, value in ages.items()}
     return _Plan(steps=_checked_steps(steps), tables=name_list("tables", tables), **spans, **others)
 
@@ -351,12 +351,12 @@ def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, .
     return tuple(steps)
 
 
-def _refuse_others(name: str, value: object, kind: type) -> None:
+def _reject_others(name: str, value: object, kind: type) -> None:
     if value is not None and not isinstance(value, kind):
         raise UsageError(f"{name} must be {kind.__name__}(...), not {value!r}", parameter=name)
 
 
-def _refuse_zone(zone: object) -> None:
+def _reject_zone(zone: object) -> None:
     try:
         if zone is not None:
             ZoneInfo(zone)  # type: ignore[arg-type]
@@ -510,7 +510,7 @@ def _of_tables(lake: DuckLake, tables: Sequence[TableHealth], triggers: Triggers
         state, steps = _state(one), set(_steps_of(one, triggers))
         if triggers.small_files is not None and one.small_file_count >= triggers.small_files:
             settled = cursor.settled.get(str(one.table_id)) == state
-            if not settled and planned < _MOST_PLANNED:
+            if not settled and planned < _MAX_PLANNED:
                 planned += 1
                 mergeable = lake.merge_adjacent_files(one.table, max_file_size=triggers.small_file_bytes, dry_run=True).files_merged
                 if mergeable >= triggers.small_files:

@@ -32,7 +32,7 @@ MaintenanceVerb: TypeAlias = Literal[
 ]
 """A step of maintenance, called as the verb of the lake."""
 Assets: TypeAlias = Iterable[dg.AssetsDefinition | dg.AssetSpec]
-_MOST_LINES = 100
+_MAX_LINES = 100
 _FAILURES = "failures"
 _TABLE_FACTS = ("files_merged", "files_rewritten", "files_created", "bytes_read", "rows", "deletes", "bytes_written")
 _SECONDS = "Seconds after which nothing further is begun; no limit when null."
@@ -70,7 +70,7 @@ class MergeConfig(_FilesConfig):
 
 
 class RewriteConfig(_FilesConfig):
-    """The tables to write anew without deleted rows."""
+    """The tables to write again without deleted rows."""
 
     delete_threshold: float | None = Field(
         default=None, ge=0, le=1, description="Part of a file's rows that must be deleted; the lake's option when null."
@@ -186,7 +186,7 @@ def _expire(work: Work, config: ExpireConfig) -> "MaintenanceResult":
     work.facts["held"] = len(result.held)
     work.facts["kept_for_runs"] = len(spared)
     if spared:
-        work.facts["kept_snapshots"] = dg.MetadataValue.json({str(number): reason for number, reason in list(spared.items())[:_MOST_LINES]})
+        work.facts["kept_snapshots"] = dg.MetadataValue.json({str(number): reason for number, reason in list(spared.items())[:_MAX_LINES]})
     return result
 
 
@@ -245,7 +245,7 @@ VERBS: Mapping[MaintenanceVerb, _Verb] = {
     "merge_adjacent_files": _Verb(
         config=MergeConfig, run=_merge, text="Merges small files into larger ones; small tables share a snapshot."
     ),
-    "rewrite_data_files": _Verb(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows anew, a snapshot a table."),
+    "rewrite_data_files": _Verb(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows again, a snapshot a table."),
     "cleanup_old_files": _Verb(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
     "delete_orphaned_files": _Verb(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),
 }
@@ -351,7 +351,7 @@ def _finish(work: Work, results: "Sequence[MaintenanceResult]", *, dry_run: bool
 
 def _report(results: "Sequence[MaintenanceResult]") -> str:
     lines = [line for result in results for line in result.lines()]
-    return "\n".join([*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else lines)
+    return "\n".join([*lines[:_MAX_LINES], f"... and {len(lines) - _MAX_LINES} lines more"] if len(lines) > _MAX_LINES else lines)
 
 
 def table_observations(lake: "DuckLake", tables: "Sequence[AssetTable]", did: str) -> Iterator[dg.AssetObservation]:

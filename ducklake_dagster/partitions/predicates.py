@@ -22,14 +22,14 @@ Dialect: TypeAlias = Literal["duckdb", "spark"]
 Value: TypeAlias = str | int | date | datetime
 _NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
 # More alternatives than this are not written beside each other in SQL.
-_MOST_PARTS = 50
-_MOST_SHOWN = 1000
+_MAX_PARTS = 50
+_MAX_SHOWN = 1000
 _INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
 
 Bound: TypeAlias = str | int
 Interval: TypeAlias = tuple[str, str]
 # Intervals beyond these become the one that spans them, and of a column with more values nothing is said.
-_MOST = 50
+_MAX_INTERVALS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class SlicePredicate:
     def shown(self) -> str:
         """SQL text for people, with the middle left out where it is long."""
         text = self.to_sql()
-        return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 100]} ... {text[-50:]}"
+        return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 100]} ... {text[-50:]}"
 
     def to_condition(self) -> Condition:
         """The same by values, for DuckLake."""
@@ -152,13 +152,13 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
     if type_name == "date":
         days = [(_local_date(w, "start", column, table_slice), _local_date(w, "end", column, table_slice)) for w in constraint.windows]
         return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(days))
-    raise _refused("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
+    raise _rejection("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
 
 
 def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
-    """Refuse units that cannot tell the partitions apart: then the expression would not say what the filter on the column says."""
+    """Reject units that cannot tell the partitions apart: then the expression would not say what the filter on the column says."""
     if type_name not in (*_NAIVE, "timestamptz", "date"):
-        raise _refused(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
+        raise _rejection(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
     for window in constraint.windows:
         for bound in (window.start, window.end):
             if not is_start(bound, unit):
@@ -173,7 +173,7 @@ def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: 
 def _units_constraint(constraint: KeyConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
     """Keys that are days, of a column that has times."""
     if unit != "day" or type_name not in (*_NAIVE, "date"):
-        raise _refused(
+        raise _rejection(
             f"keys of static or dynamic partitions by the {unit}", "date or timestamp, by the day,", column, type_name, table_slice
         )
     try:
@@ -198,7 +198,7 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
     parse = _parser(type_name)
     if parse is None:
-        raise _refused("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
+        raise _rejection("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
     try:
         values = tuple(parse(key) for key in constraint.keys)
     except ValueError:
@@ -254,7 +254,7 @@ def _parser(type_name: str) -> Callable[[str], Value] | None:
     return date.fromisoformat if type_name == "date" else None
 
 
-def _refused(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
+def _rejection(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
     return UsageError(
         f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: "
         f"use a column of type {wanted}",
@@ -317,14 +317,14 @@ def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect, prefix: str)
 
 def _any_of(parts: list[str]) -> str:
     """Parts in groups of groups where they are many: engines make of a plain chain a tree as deep as it is long."""
-    while len(parts) > _MOST_PARTS:
-        parts = [f"({' OR '.join(parts[start : start + _MOST_PARTS])})" for start in range(0, len(parts), _MOST_PARTS)]
+    while len(parts) > _MAX_PARTS:
+        parts = [f"({' OR '.join(parts[start : start + _MAX_PARTS])})" for start in range(0, len(parts), _MAX_PARTS)]
     return " OR ".join(parts)
 
 
 def _intervals_sql(column: str, intervals: list[tuple[str, str]]) -> str:
     """One of the intervals, which ascend; of many, a search that halves them at every step."""
-    if len(intervals) <= _MOST_PARTS:
+    if len(intervals) <= _MAX_PARTS:
         parts = [f"({column} >= {low} AND {column} < {high})" for low, high in intervals]
         return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
     middle = len(intervals) // 2
@@ -367,7 +367,7 @@ def _compared_column(values: pa.ChunkedArray, arrow_type: Any) -> pa.ChunkedArra
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns" and pa.types.is_timestamp(arrow_type):
-        # Bounds are whole microseconds, so the microsecond that a moment is in lies where the moment lies. A cast would refuse it.
+        # Bounds are whole microseconds, so the microsecond that a moment is in lies where the moment lies. A cast would reject it.
         values = pc.floor_temporal(values, unit="microsecond")
     return values.cast(arrow_type)
 
@@ -397,7 +397,7 @@ class ColumnSet:
     values: tuple[Bound, ...] = ()
 
     def meets(self, other: ColumnSet) -> bool:
-        """Whether a value may be in both."""
+        """Return whether a value may be in both."""
         if self.type_name != other.type_name:
             # The column had another type then.
             return True
@@ -431,7 +431,7 @@ class ColumnSet:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no value left."""
+        """Return whether there is no value left."""
         return not self.intervals and not self.values
 
 
@@ -448,7 +448,7 @@ class SliceBounds:
     exact: bool = False
 
     def meets(self, other: SliceBounds) -> bool:
-        """Whether a row may lie in both."""
+        """Return whether a row may lie in both."""
         return all(found.meets(other.columns[name]) for name, found in self.columns.items() if name in other.columns)
 
     def union(self, other: SliceBounds) -> SliceBounds:
@@ -513,7 +513,7 @@ def _bounds(columns: Mapping[str, ColumnSet | None]) -> SliceBounds:
 
 
 def _box_bounds(box: Sequence[ColumnConstraint]) -> SliceBounds:
-    exact = all(max(len(one.intervals), len(one.values)) <= _MOST for one in box)
+    exact = all(max(len(one.intervals), len(one.values)) <= _MAX_INTERVALS for one in box)
     return replace(_bounds({folded(one.column): _constraint_set(one) for one in box}), exact=exact)
 
 
@@ -529,10 +529,10 @@ def _column_set(type_name: str, intervals: Iterable[Interval], values: Iterable[
             joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
         else:
             joined.append((low, high))
-    if len(joined) > _MOST:
+    if len(joined) > _MAX_INTERVALS:
         joined = [(joined[0][0], joined[-1][1])]
     known = sorted(set(values), key=lambda value: (isinstance(value, str), value))
-    return ColumnSet(type_name=type_name, intervals=tuple(joined), values=tuple(known)) if len(known) <= _MOST else None
+    return ColumnSet(type_name=type_name, intervals=tuple(joined), values=tuple(known)) if len(known) <= _MAX_INTERVALS else None
 
 
 def _slice_bound(value: Value) -> Bound:

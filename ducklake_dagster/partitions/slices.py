@@ -64,7 +64,7 @@ def parse_partition_expression(text: str) -> PartitionExpression:
 
 
 def is_start(moment: datetime, unit: Unit) -> bool:
-    """Whether a unit begins at a wall time.
+    """Return whether a unit begins at a wall time.
 
     >>> is_start(datetime(2026, 3, 1), "month"), is_start(datetime(2026, 3, 1, 6), "day"), is_start(datetime(2026, 3, 2), "week")
     (True, False, True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # Rows are counted by reading their partition columns where a file has those of several partitions, but not without end.
-_MOST_READ = 200_000
+_MAX_READ = 200_000
 
 
 def commit_metadata(
@@ -204,7 +204,7 @@ def _of_rows(
     found: dict[str, PartitionNumbers], columns: Sequence[str], partitions: TouchedPartitions, table: Table, result: WriteResult
 ) -> bool:
     """Count rows by the values in their partition columns; false when that would be too many, or one belongs to no partition."""
-    if result.rows_added > _MOST_READ:
+    if result.rows_added > _MAX_READ:
         return False
     for numbers in found.values():
         numbers.rows, numbers.bytes = 0, None

@@ -29,9 +29,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Box: TypeAlias = tuple[tuple[int, int], ...]
 _WINDOWS: dict[tuple[dg.PartitionsDefinition[str], str], dict[str, tuple[int, int]]] = {}
 """Windows of keys in columns of a type, remembered over the ticks of a sensor: what Dagster makes of a key costs a lot."""
-_MOST_WINDOWS = 500_000
-_MOST_ROWS = 20_000
-_MOST_FILES = 100
+_MAX_WINDOWS = 500_000
+_MAX_ROWS = 20_000
+_MAX_FILES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the newest snapshot shows rows of which only the files can tell that they belong to it."""
+        """Return whether the newest snapshot shows rows of which only the files can tell that they belong to it."""
         return any(one.is_visible_at(self.stored.now) for one in self.mixed)
 
     def row_count(self) -> int:
@@ -454,7 +454,7 @@ class _Index:
         return self._places.get(key)
 
     def holds(self, place: int, found: ValueRange) -> bool:
-        """Whether all values of a range belong to the key at a position."""
+        """Return whether all values of a range belong to the key at a position."""
         low: Any = found.low
         high: Any = found.high
         if low is None or high is None:
@@ -491,7 +491,7 @@ class _Typed:
         self._lookup = lookup
         self._windows = _remembered(definition, self.type_name)
         if found is None or self.type_name != "varchar":
-            # Refuses a column that is not there, and a type that cannot tell partitions apart, before it is looked at.
+            # Rejects a column that is not there, and a type that cannot tell partitions apart, before it is looked at.
             self._check(definition)
 
     def _check(self, definition: dg.PartitionsDefinition[str]) -> None:
@@ -528,7 +528,7 @@ def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: 
 
 
 def _remembered(definition: dg.PartitionsDefinition[str], type_name: str) -> dict[str, tuple[int, int]]:
-    if sum(map(len, _WINDOWS.values())) > _MOST_WINDOWS:
+    if sum(map(len, _WINDOWS.values())) > _MAX_WINDOWS:
         _WINDOWS.clear()
     return _WINDOWS.setdefault((definition, type_name), {})
 
@@ -578,7 +578,7 @@ def changed_values(
     """
     known = all(rows.snapshots for rows in changed.rows)
     rows = sum(one.row_count for one in changed.rows)
-    if changed.change != "changed" or not known or rows > _MOST_ROWS or len(changed.rows) > _MOST_FILES:
+    if changed.change != "changed" or not known or rows > _MAX_ROWS or len(changed.rows) > _MAX_FILES:
         return None
     try:
         # Rows that came and went may leave nothing to read.

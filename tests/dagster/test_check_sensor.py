@@ -98,7 +98,7 @@ def test_dagster_keeps_what_is_reported(lake_resource: DuckLakeResource, instanc
     assert evaluation.metadata["ducklake/inlined_rows"].value == 6
 
 
-def test_it_ships_stopped_and_refuses_what_reads_rows() -> None:
+def test_it_ships_stopped_and_rejects_what_reads_rows() -> None:
     make: Callable[..., dg.SensorDefinition] = lambda checks: build_check_sensor(assets=ASSETS, checks=checks)  # noqa: E731
     assert make([Freshness(max_age="1 day")]).default_status is dg.DefaultSensorStatus.STOPPED
     with pytest.raises(UsageError, match="cannot make checks that read rows: unique_key"):

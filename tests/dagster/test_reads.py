@@ -244,7 +244,7 @@ def test_changes_that_cannot_be_told(run: Run, lake_resource: DuckLakeResource) 
     run([SOURCE, read])
     lake.drop_table("source")
     lake.write("source", ints(9))
-    with pytest.raises(dg.Failure, match=r"main\.source was dropped and made anew since it was read last; .*changes='beginning'"):
+    with pytest.raises(dg.Failure, match=r"main\.source was dropped and made again since it was read last; .*changes='beginning'"):
         run([SOURCE, read])
     run([SOURCE, reader(seen, changes="beginning")])
     for _ in range(3):

@@ -82,7 +82,7 @@ def test_many_rows_and_files_that_are_gone_are_told_by_bounds(
     lake = lake_resource.connect()
     table = lake.table("daily")
     with monkeypatch.context() as patched:
-        patched.setattr(partitions, "_MOST_ROWS", 0)
+        patched.setattr(partitions, "_MAX_ROWS", 0)
         table.delete("day = DATE '2026-03-09'")
         assert tick() == every_day
     table.delete("day = DATE '2026-03-10'")
