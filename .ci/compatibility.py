@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md: DuckDB's functions and options of lakes with all of their parameters, and what stands for each here.
+"""Writes docs/reference/compatibility.md: DuckDB's functions and options of lakes with all of their parameters, and what stands for each here.
 
 Every name on our side is looked up in the code, every test in its file; what is not there any more is an error. ``--check`` compares the
 page with what would be written. tests/project/test_compatibility.py also compares the rows with the installed extension.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import ducklake_core
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 FIRST = {
     "DuckLake.snapshots",
     "DuckLake.snapshot",
@@ -119,7 +119,7 @@ FUNCTIONS: dict[str, list[Row]] = {
     "ducklake_commit": [
         _CATALOG,
         Row("snapshot", "not offered: a transaction commits when its block ends"),
-        Row("max_retry_count", "no parameter: conflicts are planned again, see docs/row-changes.md"),
+        Row("max_retry_count", "no parameter: conflicts are planned again, see docs/how-to/row-changes.md"),
         Row("retry_wait_ms", "as above"),
         Row("retry_backoff", "as above"),
     ],
@@ -255,7 +255,7 @@ def page() -> str:
         "",
         "Written by `.ci/compatibility.py` from the code: every name of ours is looked up in it, every test exists, and the functions and their",
         "parameters are those of the installed extension. Tests are below `tests`. Behaviour that is not the same is in [differences](differences.md),",
-        "what works on which table in [verdicts](verdicts.md).",
+        "what works on which table in [supported operations](supported-operations.md).",
         "",
     ]
     for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
@@ -307,5 +307,5 @@ def _tests_of(file: str) -> frozenset[str]:
 if __name__ == "__main__":
     text = page()
     if "--check" in sys.argv and PAGE.read_text() != text:
-        sys.exit("docs/compatibility.md is not what the code says: run python .ci/compatibility.py")
+        sys.exit("docs/reference/compatibility.md is not what the code says: run python .ci/compatibility.py")
     PAGE.write_text(text)

@@ -16,24 +16,33 @@ from api_reference import write_reference
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / ".ci" / "mkdocs.yml"
-# Documents at the root, and what they are called among the pages.
-ROOT_PAGES = {"README.md": "project.md", "CHANGELOG.md": "changelog.md"}
+# Documents at the root, and their paths among the pages.
+ROOT_PAGES = {"CHANGELOG.md": "project/changelog.md"}
 LINK = re.compile(r"\]\(([^)#\s]*)")
 
 
 def gather(source: Path) -> None:
-    """Put all pages into one folder, with links as they are there."""
+    """Put all pages into one folder, with links between them adapted to it."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source)
-    write_reference(source / "api")
+    write_reference(source / "reference" / "api")
+    for name, target in ROOT_PAGES.items():
+        shutil.copyfile(ROOT / name, source / target)
+    originals = {source / target: ROOT / name for name, target in ROOT_PAGES.items()}
     for page in source.rglob("*.md"):
-        for name, moved in ROOT_PAGES.items():
-            outside = "../" * len(page.relative_to(source).parts) + name
-            inside = "../" * len(page.relative_to(source).parts[1:]) + moved
-            page.write_text(LINK.sub(lambda link, a=outside, b=inside: f"]({b}" if link[1] == a else link[0], page.read_text()))
-    for name, moved in ROOT_PAGES.items():
-        text = (ROOT / name).read_text()
-        (source / moved).write_text(LINK.sub(lambda link: f"]({ROOT_PAGES.get(link[1], link[1].removeprefix('docs/'))}", text))
+        original = originals.get(page, ROOT / "docs" / page.relative_to(source))
+        page.write_text(LINK.sub(lambda link, p=page, o=original: f"]({relocated(link[1], o, p, source)}", page.read_text()))
+
+
+def relocated(link: str, original: Path, page: Path, source: Path) -> str:
+    """Return a link of a document of the project as a link of the page that shows it."""
+    if not link or "://" in link:
+        return link
+    target = (original.parent / link).resolve()
+    name = target.relative_to(ROOT).as_posix() if target.is_relative_to(ROOT) else link
+    if original.parent == ROOT or name in ROOT_PAGES:
+        return os.path.relpath(source / ROOT_PAGES.get(name, name.removeprefix("docs/")), page.parent)
+    return link
 
 
 def listed(entries: object) -> Iterator[str]:
@@ -71,13 +80,22 @@ def add_plain_text(source: Path, site: Path) -> int:
     return len(pages)
 
 
+def build(source: Path, site: Path) -> None:
+    """Build the site, or exit with the warnings of mkdocs."""
+    # Without --quiet, which would also hide the warnings that --strict counts.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(CONFIGURATION), "--site-dir", str(site)]
+    # The theme would advertise its successor otherwise.
+    settings = {"DOCS_SOURCE": str(source), "NO_MKDOCS_2_WARNING": "true"}
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        output = (done.stdout + done.stderr).splitlines()
+        sys.exit("\n".join(line for line in output if not line.startswith("INFO")))
+
+
 def main(site: Path) -> None:
     source = site.with_name(f"{site.name}-source")
     gather(source)
-    build = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict", "--config-file", str(CONFIGURATION), "--site-dir", str(site)]
-    # The theme would advertise its successor otherwise.
-    settings = {"DOCS_SOURCE": str(source), "NO_MKDOCS_2_WARNING": "true"}
-    subprocess.run(build, check=True, env={**os.environ, **settings})
+    build(source, site)
     print(f"{add_plain_text(source, site)} pages in {site}, all of them as Markdown in llms-full.txt")
 
 

@@ -22,7 +22,7 @@
        |- CommitRetriesExhaustedError  retriable
        `- CommitOutcomeUnknownError    whether it did cannot be learnt
 
-``code`` is stable and documented in docs/errors.md; ``retriable`` says whether the same call may succeed later;
+``code`` is stable and documented in docs/reference/errors.md; ``retriable`` says whether the same call may succeed later;
 ``details`` holds the objects that the error is about.  No message ever contains a password or a key.
 """
 
@@ -35,7 +35,7 @@ class DuckLakeError(Exception):
     """Base of all errors of this library.
 
     Attributes:
-        code: Stable identifier, for programs and for docs/errors.md.
+        code: Stable identifier, for programs and for docs/reference/errors.md.
         retriable: Whether the same call may succeed when repeated unchanged.
         details: The objects the error is about, by name (table, snapshot_id, path, ...).
     """

@@ -127,7 +127,7 @@ class DuckLake:
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
             allowed_paths: As in :meth:`connect`; it holds for this object only.
-            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 refuses them (docs/versions.md).
+            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 refuses them (docs/how-to/versions.md).
 
         Raises:
             AlreadyExistsError: There is a lake already.
@@ -360,7 +360,7 @@ class DuckLake:
                 RecordBatchReader, is read once, and whole only for an upsert. Without rows its columns do not matter: nothing is added,
                 an overwrite deletes what it would replace, and a missing table is created only when all columns have types, as those of
                 Arrow, polars and Spark have and those of pandas have not. Up to ``data_inlining_row_limit`` rows of this process are
-                kept in the catalog itself (docs/inlining.md).
+                kept in the catalog itself (docs/concepts/inlining.md).
             mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
                 the rows whose ``on`` columns equal those of a new row.
             where: For overwrite only. Every new row must match it too; a row outside is an error before anything is committed.
@@ -369,12 +369,12 @@ class DuckLake:
             create: Whether a missing table is created, with ``partition_by`` and ``comment``. A table that is there must have these
                 partition keys and this comment, where they are given.
             schema_evolution: ``strict`` refuses columns and types the table does not have, but takes integers of any width whose values
-                fit the column (docs/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
+                fit the column (docs/reference/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
                 dropped or narrowed.
             missing_columns: What happens when ``data`` lacks columns of the table, or fields of its structs, that have no default:
                 ``error`` raises :class:`SchemaError`, ``null`` writes NULL to new rows. Default: ``error`` under ``strict``, ``null`` under
                 ``additive``. Columns with a default get it. Rows that an upsert matches keep their values of columns that are missing.
-            inline: Whether few rows are kept in the catalog (docs/inlining.md): of Arrow data only when None, of a Spark DataFrame
+            inline: Whether few rows are kept in the catalog (docs/concepts/inlining.md): of Arrow data only when None, of a Spark DataFrame
                 too when True, of nothing when False.
             concurrent_appends: For overwrite only: whether rows that another writer commits to the replaced slice meanwhile ``fail`` the
                 write, which is the default, or are ``replace``d too; see :meth:`Table.overwrite`.
@@ -981,7 +981,7 @@ class DuckLake:
     def sql(
         self, sql: str, *, spark: SparkSession | None = None, at: At = None, timezone: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Query | TransactionResult:
-        """Run one statement of SQL in DuckDB's dialect; docs/sql.md lists what is understood.
+        """Run one statement of SQL in DuckDB's dialect; docs/reference/sql.md lists what is understood.
 
         A query gives its rows when they are asked for (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream), all tables
         read at one snapshot, which is fixed now. Any other statement is carried out now, by the verb that does the same, as one commit.

@@ -178,7 +178,7 @@ class Scan(Readable):
 
         Args:
             session: The session to read with.
-            exact: Whether columns must have types that hold every value (docs/types.md); as the session's
+            exact: Whether columns must have types that hold every value (docs/reference/types.md); as the session's
                 ``spark.ducklake.read.types`` says when None.
         """
         from ducklake_core.engines.spark.read import read_plan

@@ -230,7 +230,7 @@ class Table(Scanned):
         Lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. Columns are
         ``snapshot_id``, ``rowid``, ``change_type``, then the table's as they are at ``end``. ``change_type`` is ``insert``, ``delete``,
         or for a row that one snapshot deleted and added under the same row id ``update_preimage`` and ``update_postimage``.
-        Merging, flushing and rewriting files are no changes. See docs/change-feed.md.
+        Merging, flushing and rewriting files are no changes. See docs/how-to/change-feed.md.
 
         Args:
             start: The first snapshot: its id, or a time with a zone, which means the first snapshot at or after it.
@@ -430,7 +430,7 @@ class Table(Scanned):
                 ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a text as a constant.
             where: SQL text, or a condition built with :func:`ducklake_core.col`.
             spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
-                docs/row-changes.md). Without it the work is done in this process.
+                docs/how-to/row-changes.md). Without it the work is done in this process.
 
         Raises:
             UnsupportedFeatureError: An expression that only a SQL engine can evaluate, and no session.

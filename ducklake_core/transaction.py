@@ -1084,7 +1084,7 @@ class Transaction:
     def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
 
-        Allowed is what DuckDB's extension allows (docs/definitions.md).
+        Allowed is what DuckDB's extension allows (docs/how-to/definitions.md).
 
         Raises:
             SchemaError: The type cannot hold the column's values.
@@ -1100,7 +1100,7 @@ class Transaction:
             column: The column.
             value: The value, None for none.
             expression: Instead of a value, SQL that is computed when rows lack the column, such as ``now()`` or ``uuid()``
-                (docs/definitions.md).
+                (docs/how-to/definitions.md).
 
         Raises:
             UsageError: A value of another type, or an expression that DuckDB rejects.
@@ -1146,7 +1146,7 @@ class Transaction:
     def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
         """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Files that are there stay.
 
-        DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/definitions.md).
+        DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/how-to/definitions.md).
 
         Raises:
             NotFoundError: No such column.

@@ -137,7 +137,7 @@ class View(Readable):
         """The rows as a lazy DataFrame of a session, classic or Connect.
 
         The query runs as Spark SQL over scans of its tables at :attr:`snapshot_id`, with the columns, types and rows that
-        DuckDB gives it; docs/views.md lists what is translated.
+        DuckDB gives it; docs/reference/views.md lists what is translated.
 
         Raises:
             UnsupportedFeatureError: Something in the query is not translated; the message names it.

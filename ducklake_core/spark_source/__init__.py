@@ -2,7 +2,7 @@
 
 ``source`` is the class that Spark loads, ``options`` reads its options. On the driver, ``readers`` plan scans and change feeds,
 ``writers`` and ``committing`` commit what executors have written. On executors, ``reading`` and ``writing`` read tasks and write files;
-they never receive the address of the catalog. ``docs/spark.md`` states which process sees what.
+they never receive the address of the catalog. ``docs/reference/spark.md`` states which process sees what.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(session: SparkSession) -> None:
-    """Make ``format("ducklake")`` known to a session, classic or Connect. Options are listed in docs/spark.md.
+    """Make ``format("ducklake")`` known to a session, classic or Connect. Options are listed in docs/reference/spark.md.
 
     The driver (with Connect: the server) must be able to import ``ducklake_core`` with its libraries, executors likewise. A classic
     session becomes the active one of the thread, where Spark looks for the data source of a write; so register again after another

@@ -63,7 +63,9 @@ def refuse(what: str, instead: str | None = None) -> NoReturn:
 
 def unsupported(what: str, instead: str | None = None) -> UnsupportedFeatureError:
     """The error for what no verb does."""
-    return UnsupportedFeatureError(f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/sql.md lists what is")
+    return UnsupportedFeatureError(
+        f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/reference/sql.md lists what is"
+    )
 
 
 def only(node: exp.Expression, *keys: str) -> None:

@@ -95,7 +95,7 @@ class Query(Readable):
         return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
-        """The rows as a lazy DataFrame, classic or Connect; docs/views.md lists what is translated to Spark.
+        """The rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
 
         Args:
             session: The session to read with, that of the query when None.

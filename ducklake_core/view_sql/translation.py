@@ -87,7 +87,9 @@ def translate(
         if twice is not None:
             raise Refused(f"it has two columns {twice!r}")
     except Refused as problem:
-        raise UnsupportedFeatureError(f"cannot read {name}: {problem}; docs/views.md lists what is understood", view=name) from problem
+        raise UnsupportedFeatureError(
+            f"cannot read {name}: {problem}; docs/reference/views.md lists what is understood", view=name
+        ) from problem
     except RecursionError as problem:
         raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deep", view=name) from problem
     return Translation(

@@ -58,7 +58,7 @@ def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
     metadata: dict[str, dg.MetadataValue] = {
         kind: dg.MetadataValue.text(about),
         "error_code": dg.MetadataValue.text(error.code),
-        "documentation": documentation("dagster/troubleshooting.md"),
+        "documentation": documentation("how-to/dagster/troubleshooting.md"),
     }
     for name in ("sqlstate", "mysql_error", "store_error"):
         if error.details.get(name):

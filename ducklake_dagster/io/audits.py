@@ -200,7 +200,7 @@ def reject_failed(context: dg.OutputContext, results: Sequence[AuditResult], tab
     raise dg.Failure(
         f"asset {subject}: the rows for {table} did not pass {', '.join(result.text for result in failed)}. Nothing was committed: the "
         "table is as it was",
-        metadata={"table": table, RESULTS: audit_metadata(results), "documentation": documentation("dagster/checks.md")},
+        metadata={"table": table, RESULTS: audit_metadata(results), "documentation": documentation("how-to/dagster/checks.md")},
         allow_retries=False,
     )
 

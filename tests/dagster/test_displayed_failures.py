@@ -52,7 +52,7 @@ def shown(lake: DuckLakeResource, *, retries: int = 1, frame: Callable[[], Any] 
     assert failure is not None
     assert failure.description
     metadata = {key: value.value for key, value in failure.metadata.items()}
-    assert metadata.get("documentation") == "docs/dagster/troubleshooting.md" or "error_type" in metadata
+    assert metadata.get("documentation") == "docs/how-to/dagster/troubleshooting.md" or "error_type" in metadata
     return failure.description.splitlines()[0], metadata, len(computed)
 
 

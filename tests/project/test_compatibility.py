@@ -1,4 +1,4 @@
-"""docs/compatibility.md is what the code and the installed extension say."""
+"""docs/reference/compatibility.md is what the code and the installed extension say."""
 
 from __future__ import annotations
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ducklake_core import errors
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / ".github").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+DOCS = ROOT / "docs"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / ".github").glob("*.md"), *DOCS.rglob("*.md")])
+DECISIONS = sorted((DOCS / "project" / "decisions").glob("0*.md"))
 
 
 def error_classes(base: type[errors.DuckLakeError] = errors.DuckLakeError) -> Iterator[type[errors.DuckLakeError]]:
@@ -22,7 +24,7 @@ def error_classes(base: type[errors.DuckLakeError] = errors.DuckLakeError) -> It
 
 
 def documented() -> dict[str, str]:
-    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)`(.*?)\|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)`(.*?)\|", (DOCS / "reference" / "errors.md").read_text(), re.MULTILINE)
     return {code: name + rest for code, name, rest in rows}
 
 
@@ -40,11 +42,27 @@ def test_codes_are_unique() -> None:
     assert len(set(codes)) == len(codes)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
         if "://" not in target:
             assert (document.parent / target).exists(), target
+
+
+def pages_by_group() -> dict[str, list[str]]:
+    text = (ROOT / ".ci" / "mkdocs.yml").read_text()
+    (_, *groups) = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    return {name: re.findall(r"'([\w./-]+\.md)'", str(entries)) for group in groups for name, entries in group.items()}
+
+
+def test_folders_equal_the_navigation() -> None:
+    groups = pages_by_group()
+    for name, pages in groups.items():
+        assert {page.split("/")[0] for page in pages} == {name.lower()}
+    # The build of the site writes these.
+    generated = {"project/changelog.md", "reference/api/README.md"}
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page not in DECISIONS}
+    assert pages | generated == {"README.md"} | {page for pages in groups.values() for page in pages}
 
 
 def test_python_examples_of_the_readme_are_python() -> None:
@@ -62,7 +80,7 @@ def test_decisions_are_numbered_without_gaps() -> None:
 
 
 def test_every_decision_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    index = (DOCS / "project" / "decisions" / "README.md").read_text()
     listed = re.findall(r"^- \[(\d+)\. (.*)\]\((\S+)\)$", index, re.MULTILINE)
     titles = [(path.read_text().splitlines()[0].removeprefix("# "), path.name) for path in DECISIONS]
     assert sorted((f"{number}. {title}", name) for number, title, name in listed) == sorted(titles)

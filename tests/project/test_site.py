@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -34,7 +33,7 @@ def test_every_page_is_there_as_html_and_as_markdown(site: Path) -> None:
         # Links to the root are those of the site.
         assert plain.read_text().splitlines()[0] == page.read_text().splitlines()[0]
         assert plain.read_text().strip() in whole
-    assert (site / "api" / "ducklake_core" / "DuckLake.md").read_text() in whole
+    assert (site / "reference" / "api" / "ducklake_core" / "DuckLake.md").read_text() in whole
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
@@ -44,14 +43,16 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "types.md#nowhere"])
-def test_a_link_that_leads_nowhere_ends_it(link: str, site: Path, tmp_path: Path) -> None:
+def test_broken_links_stop_the_build(link: str, site: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(site.with_name("docs-source"), source)
-    with (source / "types.md").open("a") as page:
+    with (source / "reference" / "types.md").open("a") as page:
         page.write(f"\n[away]({link})\n")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(ROOT / ".ci" / "mkdocs.yml"), "-d", str(tmp_path / "made")]
-    done = subprocess.run(build, env={**os.environ, "DOCS_SOURCE": str(source)}, capture_output=True, text=True, check=False)
+    program = (
+        "import pathlib, runpy, sys; sys.path.insert(0, '.ci'); runpy.run_path('.ci/site.py')['build'](*map(pathlib.Path, sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, str(source), str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert link.partition("#")[2] in done.stderr
-    # click decides where it says so.
-    assert "strict mode" in done.stdout + done.stderr
+    assert "strict mode" in done.stderr

@@ -1,4 +1,4 @@
-"""docs/verdicts.md says what works on which table, and is true."""
+"""docs/reference/supported-operations.md says what works on which table, and is true."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_rows_and_files_come_over(tmp_path: Path, spark: SparkSession, monkeypat
         'format("iceberg").load("sales.trips")': f'option("recursiveFileLookup", True).parquet("{old.trips.path}")',
         "/data/delta/orders": str(old.orders.path),
     }
-    run_python(DOCS / "from-delta-and-iceberg.md", {"lake": old.lake, "spark": spark}, from_files)
+    run_python(DOCS / "how-to/from-delta-and-iceberg.md", {"lake": old.lake, "spark": spark}, from_files)
     for name, place in (("orders", "region"), ("trips", "city")):
         wanted = rows(place)
         for schema in ("sales", "copied", "added"):

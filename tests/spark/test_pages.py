@@ -15,11 +15,11 @@ from tests.support.pages import DOCS, run_python
 def setup_of(page: str, spark: SparkSession) -> Setup:
     if page.startswith("tutorials/"):
         return Setup()
-    if page in ("types.md", "object-stores.md"):
+    if page in ("reference/types.md", "how-to/object-stores.md"):
         return Setup({"spark": spark})
     lake = lake_with_flights(12)
     names = {"lake": lake, "table": lake.table("flights"), "spark": spark, "datetime": dt.datetime, "UTC": dt.UTC}
-    if page == "spark.md":
+    if page == "reference/spark.md":
         lake.create_schema("raw")
         lake.write("raw.flights", flights())
         address = {
@@ -31,7 +31,14 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
     return Setup(names)
 
 
-@pytest.mark.slow_on("tutorials/streaming.md", "spark.md", "types.md", "object-stores.md", "virtual-columns.md", "change-feed.md")
+@pytest.mark.slow_on(
+    "tutorials/streaming.md",
+    "reference/spark.md",
+    "reference/types.md",
+    "how-to/object-stores.md",
+    "reference/virtual-columns.md",
+    "how-to/change-feed.md",
+)
 @pytest.mark.parametrize("page", PAGES_OF_SPARK)
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

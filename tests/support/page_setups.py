@@ -160,25 +160,25 @@ def _foreign_files() -> Setup:
 
 
 SETUPS: dict[str, Callable[[], Setup]] = {
-    "adding-files.md": _adding_files,
-    "dagster.md": _dagster,
-    "definitions.md": _definitions,
-    "filters.md": _flights_table,
-    "foreign-files.md": _foreign_files,
-    "health.md": lambda: Setup({"lake": lake_with_flights()}),
-    "maintenance.md": _maintenance,
-    "opening.md": _opening,
-    "reading.md": _reading,
-    "row-changes.md": _row_changes,
-    "views.md": _views,
+    "how-to/adding-files.md": _adding_files,
+    "how-to/dagster/assets.md": _dagster,
+    "how-to/definitions.md": _definitions,
+    "reference/filters.md": _flights_table,
+    "concepts/foreign-files.md": _foreign_files,
+    "operations/health.md": lambda: Setup({"lake": lake_with_flights()}),
+    "how-to/maintenance.md": _maintenance,
+    "how-to/opening.md": _opening,
+    "how-to/reading.md": _reading,
+    "how-to/row-changes.md": _row_changes,
+    "reference/views.md": _views,
 }
 
 PAGES_OF_SPARK = (
     "tutorials/spark-job.md",
     "tutorials/streaming.md",
-    "spark.md",
-    "change-feed.md",
-    "virtual-columns.md",
-    "types.md",
-    "object-stores.md",
+    "reference/spark.md",
+    "how-to/change-feed.md",
+    "reference/virtual-columns.md",
+    "reference/types.md",
+    "how-to/object-stores.md",
 )

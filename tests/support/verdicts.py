@@ -1,7 +1,7 @@
 """Every operation on every layout of a table, on every catalog and engine: done rightly, or refused by which error.
 
 ``python -m tests.support.verdicts SECTION ...`` (process, catalogs, spark, connect) runs them and writes these sections of the page
-docs/verdicts.md; tests/project/test_verdicts.py compares them.
+docs/reference/supported-operations.md; tests/project/test_verdicts.py compares them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "verdicts.md"
+PAGE = ROOT / "docs" / "reference" / "supported-operations.md"
 DAY = dt.date(2026, 1, 31)
 YES = "yes"
 _FOLDER = re.compile(r"/\S*/")

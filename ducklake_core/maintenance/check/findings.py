@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning", "notice"]
 _BACKUP = "restore the catalog from a backup, or mend the row by hand"
 _REPAIR = "a check with repair mends it"
-_LOST = "put the file back from a backup, or delete its rows (docs/faults.md)"
+_LOST = "put the file back from a backup, or delete its rows (docs/operations/recovery.md)"
 _REWRITE = "write the rows of the file again"
 
 CheckLevel: TypeAlias = Literal["catalog", "footers", "rows"]
@@ -27,7 +27,7 @@ class Finding:
     """One thing that is not as it must be.
 
     Attributes:
-        code: Stable name of what it is (docs/health.md lists all of them).
+        code: Stable name of what it is (docs/operations/health.md lists all of them).
         what: What is there, and what was expected.
         table: ``schema.table`` that it is about, None for the lake or an unknown table.
         path: The file that it is about.
@@ -207,7 +207,7 @@ CODES: dict[str, Code] = {
     "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
     "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
     "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
-    "path-forbidden": Code("error", "a file is at a place that the lake has no business to name", "see allowed_paths in docs/opening.md"),
+    "path-forbidden": Code("error", "a file is outside of the paths that the lake may name", "see allowed_paths in docs/how-to/opening.md"),
     "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
     "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
     "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),

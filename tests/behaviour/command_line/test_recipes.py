@@ -24,7 +24,7 @@ from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "command-line.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "command-line.md").read_text()
 
 
 @dataclass
@@ -149,7 +149,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     for count in range(1, len(parts) + 1):
         monkeypatch.setitem(sys.modules, ".".join(parts[:count]), types.ModuleType(".".join(parts[:count])))
     sys.modules[".".join(parts)].BashOperator = BashOperator  # type: ignore[attr-defined]
-    exec(compile(block("Airflow's BashOperator", "python"), "command-line.md", "exec"), {})
+    exec(compile(block("Airflow's BashOperator", "python"), "reference/command-line.md", "exec"), {})
     return made
 
 

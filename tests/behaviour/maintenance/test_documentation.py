@@ -1,4 +1,4 @@
-"""The examples of docs/maintenance.md and docs/health.md, on a lake of the tables that they name."""
+"""The examples of docs/how-to/maintenance.md and docs/operations/health.md, on a lake of the tables that they name."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def names(sqlite_address: LakeAddress) -> Any:
 def test_examples_of_maintenance(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     lake = names["lake"]
     before = {name: lake.table(name).scan().count() for name in ("orders", "sales.orders")}
-    first, night, holds, pins, budget, groups, clustering, progress = _examples("maintenance.md")
+    first, night, holds, pins, budget, groups, clustering, progress = _examples("how-to/maintenance.md")
 
     def run(example: str) -> str:
-        exec(compile(example, "maintenance.md", "exec"), names)
+        exec(compile(example, "how-to/maintenance.md", "exec"), names)
         return capsys.readouterr().out
 
     assert re.fullmatch(r"a range of customer or day touches .* files, and .*\n", run(clustering))
@@ -57,11 +57,11 @@ def test_examples_of_maintenance(names: dict[str, Any], capsys: pytest.CaptureFi
 
 
 def test_examples_of_health(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    health, check, *repair = _examples("health.md")
-    exec(compile(health, "health.md", "exec"), names)
+    health, check, *repair = _examples("operations/health.md")
+    exec(compile(health, "operations/health.md", "exec"), names)
     assert names["health"].table("sales.orders").delete_ratio == pytest.approx(4 / 80)
-    exec(compile(check, "health.md", "exec"), names)
+    exec(compile(check, "operations/health.md", "exec"), names)
     assert "nothing found" in capsys.readouterr().out
     assert names["result"].level == "rows"
     for example in repair:
-        exec(compile(example, "health.md", "exec"), names)
+        exec(compile(example, "operations/health.md", "exec"), names)

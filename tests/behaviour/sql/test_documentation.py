@@ -1,11 +1,11 @@
-"""The examples of docs/sql.md."""
+"""The examples of docs/reference/sql.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "sql.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"
 
 
 def test_examples_run(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def tpcds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
             "INSERT INTO web_sales SELECT * REPLACE (ws_order_number + 100000 AS ws_order_number) FROM web_sales WHERE ws_item_sk % 7 = 0",
             "ALTER TABLE customer ADD COLUMN c_note VARCHAR DEFAULT 'none'",
         )
-        # DuckDB would leave out files from before the table was partitioned by buckets (docs/differences.md).
+        # DuckDB would leave out files from before the table was partitioned by buckets (docs/reference/differences.md).
         duck.run("SET disabled_optimizers = 'join_filter_pushdown'")
         texts = dict(own.execute("SELECT query_nr, query FROM tpcds_queries()").fetchall())
         with closing(DuckLake.connect(address.url)) as lake:

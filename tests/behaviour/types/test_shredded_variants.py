@@ -227,7 +227,7 @@ def test_queries_in_process_read_variants(sqlite_address: LakeAddress, inside: s
 
 
 def test_fields_whose_names_differ_in_letters_alone(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    """DuckDB loses one of them where it shreds; what it says here is in docs/differences.md."""
+    """DuckDB loses one of them where it shreds; what it says here is in docs/reference/differences.md."""
     rows = "SELECT 1 AS i, {'a': 1}::VARIANT AS v UNION ALL SELECT 2, {'A': 2}::VARIANT UNION ALL SELECT 3, {'a': 3}::VARIANT"
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE theirs AS {rows}", "CREATE TABLE ours (i INTEGER, v VARIANT)")

@@ -108,5 +108,5 @@ def next_in_transaction(draw: Random, duck: Oracle) -> list[Action]:
     # DuckDB writes the columns of a table twice when one transaction alters and renames it, and can never load the lake again.
     kind = _pick(draw, {**_ROWS, **_COLUMNS, **{kind: n for kind, n in _TABLES.items() if kind is not definitions.rename_table}})
     actions = rows.as_actions(kind(draw, lake) if kind in _TABLES else kind(draw, draw.choice(lake.tables)))
-    # DuckDB's instance is lost when a transaction resets partition keys and writes rows afterwards (docs/differences.md).
+    # DuckDB's instance is lost when a transaction resets partition keys and writes rows afterwards (docs/reference/differences.md).
     return [action for action in actions if not (isinstance(action, Sql) and action.text.endswith("RESET PARTITIONED BY"))]

@@ -115,7 +115,7 @@ class LakeMachine(RuleBasedStateMachine):
             self.peer.maintain(verb, self._can_be_flushed)
 
     def _can_be_flushed(self) -> bool:
-        """Whether DuckDB's flush does not bring back deleted rows that it has inlined itself (docs/differences.md)."""
+        """Whether DuckDB's flush does not bring back deleted rows that it has inlined itself (docs/reference/differences.md)."""
         if self.server is None or not self.was_partitioned or self.version not in READS:
             return True
         tables = (table for model in self.history.values() for table in model.tables.values())

@@ -88,7 +88,7 @@ class DuckDBPeer:
         try:
             self.duck.run(f"CALL ducklake_{verb}('lake')")
         except duckdb.TransactionException as error:
-            # DuckDB cannot rewrite files while rows are inlined that lack a column of today (docs/differences.md).
+            # DuckDB cannot rewrite files while rows are inlined that lack a column of today (docs/reference/differences.md).
             if "inlined-data aggregates" not in str(error):
                 raise
             if can_be_flushed():

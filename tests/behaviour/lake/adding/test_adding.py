@@ -277,7 +277,7 @@ def test_the_same_step_run_twice(lake: DuckLake, folder: Path) -> None:
 
 
 def test_where_the_reference_loses_rows(sqlite_address: LakeAddress, tmp_path: Path, folder: Path) -> None:
-    """What docs/differences.md says of it, so that it is told when it changes."""
+    """What docs/reference/differences.md says of it, so that it is told when it changes."""
     (tmp_path / "theirs").mkdir()
     theirs = sqlite_lake(tmp_path / "theirs")
     narrow = put(folder / "narrow.parquet", pa.table({"f": pa.array([0.1, 0.05], pa.float32())}))

@@ -78,7 +78,7 @@ NUMBERS = [
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
-    # Its rewriting of date_trunc forgets NULLs and dates (see docs/differences.md).
+    # Its rewriting of date_trunc forgets NULLs and dates (see docs/reference/differences.md).
     connection.execute("SET disabled_optimizers = 'expression_rewriter'")
     yield connection
     connection.close()
