@@ -110,7 +110,7 @@ VERSIONS = {version.name: version for version in (*_EARLIER, V1_0, _V1_1_DEV1, V
 WRITABLE = {name: version for name, version in VERSIONS.items() if version.is_writable}
 """Every version that can be written, and created."""
 DEFAULT_VERSION = V1_0
-"""The version of a new lake, unless another one is asked for (decision 0073)."""
+"""The version of a new lake, unless another one is asked for (decision 73)."""
 NEWEST = V1_1
 
 

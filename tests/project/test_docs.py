@@ -72,11 +72,19 @@ def test_python_examples_of_the_readme_are_python() -> None:
         compile(example, "README.md", "exec")
 
 
-def test_decisions_are_numbered_without_gaps() -> None:
-    numbers = [int(path.name[:4]) for path in DECISIONS]
-    assert numbers == list(range(1, len(DECISIONS) + 1))
-    for path, number in zip(DECISIONS, numbers, strict=True):
-        assert path.read_text().startswith(f"# {number}. ")
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_decisions_are_short_and_have_the_same_sections(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(f"# {int(path.name[:4])}. ")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+    assert re.search(r"^Status: (proposed|accepted)$", text, re.MULTILINE)
+    assert len(text.split()) <= 300
+
+
+def test_decisions_that_code_names_exist() -> None:
+    files = [path for folder in ("ducklake_core", "ducklake_dagster", "tests") for path in (ROOT / folder).rglob("*.py")]
+    named = {int(number) for path in [*files, *DOCUMENTS] for number in re.findall(r"\bdecision (\d+)", path.read_text())}
+    assert named <= {int(path.name[:4]) for path in DECISIONS}
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -21,7 +21,7 @@ class Abilities:
         uuid_as_text: UUID columns are VARCHAR with lower-case dashed text.
         timestamp_as_text: TIMESTAMPTZ columns are VARCHAR with UTC text; comparing them as text is wrong.
         concurrent_writers: Several transactions may write at the same time.
-        commits_at_ddl: Whatever makes, changes or drops a table ends the transaction before, and cannot be taken back (decision 0079).
+        commits_at_ddl: Whatever makes, changes or drops a table ends the transaction before, and cannot be taken back (decision 79).
         is_file: The database is one file on this machine; nothing but opening it may create it.
         default_schema: Database schema of the metadata tables when none is chosen; None where there are no schemas.
         has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
@@ -140,7 +140,7 @@ MYSQL = Abilities(
     folds_names=False,
     inlined_cast_to_text=frozenset(),
     inlined_as_is=False,
-    # DuckDB has no layout of its own for MySQL: it is that of SQLite, which keeps every value (decision 0079).
+    # DuckDB has no layout of its own for MySQL: it is that of SQLite, which keeps every value (decision 79).
     inlined_as_text=True,
     duckdb_flushes=False,
     commits_at_ddl=True,
