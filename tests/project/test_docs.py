@@ -65,6 +65,12 @@ def test_folders_equal_the_navigation() -> None:
     assert pages | generated == {"README.md"} | {page for pages in groups.values() for page in pages}
 
 
+def test_the_index_links_to_every_page() -> None:
+    linked = re.findall(r"\]\(([\w./-]+\.md)\)", (DOCS / "README.md").read_text())
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page not in DECISIONS}
+    assert {"README.md", *linked} == pages | {"../CHANGELOG.md"}
+
+
 def test_python_examples_of_the_readme_are_python() -> None:
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert examples
