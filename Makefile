@@ -32,7 +32,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
-.PHONY: help install demo ui test test-fast test-all durations pictures bench docs release-check lint types format browser clean
+.PHONY: help install demo ui test test-fast test-all durations coverage pictures bench docs release-check lint types format browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ durations: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does,
 test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 	@"$(BIN)/python" -m pytest -m "not slow" --fast --lake-version 1.1 $(PYTEST_FLAGS) $(PYTEST_MORE) $(ON_NEXT_VERSION)
+
+coverage: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does, and print the lines and branches that they do not reach
+	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --cov --cov-report=term $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into build/pictures
 	@$(JAVA) "$(BIN)/python" -m pytest -m slow -p no:xdist tests/dagster/deployment/test_pages.py

@@ -17,21 +17,6 @@ import ducklake_core
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-FIRST = {
-    "DuckLake.snapshots",
-    "DuckLake.snapshot",
-    "DuckLake.tables",
-    "DuckLake.table",
-    "DuckLake.transaction",
-    "DuckLake.connect",
-    "DuckLake.create",
-    "DuckLake.set_option",
-    "DuckLake.expire_snapshots",
-    "DuckLake.cleanup_old_files",
-    "DuckLake.merge_adjacent_files",
-    "TransactionResult.snapshot",
-}
-"""What release 0.1.0 had."""
 
 
 class Row(NamedTuple):
@@ -41,13 +26,11 @@ class Row(NamedTuple):
         theirs: The parameter's name in DuckDB; parameters by place have the names of the documentation.
         ours: ``Class.method`` or ``Class.method(parameter)`` of :mod:`ducklake_core`, or words.
         test: ``folder/file::test`` below tests, empty where words say why there is none.
-        is_new: Whether it is younger than the method itself.
     """
 
     theirs: str
     ours: str
     test: str = ""
-    is_new: bool = False
 
 
 _CATALOG = Row("catalog", "the object `lake` itself")
@@ -210,12 +193,7 @@ CATALOGS: list[Row] = [
     Row("ducklake:file.ducklake", "DuckLake.connect(catalog)", _URL),
     Row("ducklake:sqlite:", "DuckLake.connect(catalog)", _URL),
     Row("ducklake:postgres:", "DuckLake.connect(catalog)", _URL),
-    Row(
-        "ducklake:mysql:",
-        "DuckLake.connect(catalog)",
-        "behaviour/lake/test_mysql.py::test_duckdb_reads_it_by_its_own_extension",
-        is_new=True,
-    ),
+    Row("ducklake:mysql:", "DuckLake.connect(catalog)", "behaviour/lake/test_mysql.py::test_duckdb_reads_it_by_its_own_extension"),
     Row(
         "ducklake:md:",
         "not offered: only DuckDB reaches MotherDuck",
@@ -238,8 +216,8 @@ STATEMENTS: list[Row] = [
         "behaviour/types/test_shredded_variants.py::test_catalogs_say_what_they_say_with_duckdb",
     ),
     Row("a VARIANT in a query", "DuckLake.sql(sql)", f"{_IN_SQL}::test_answers"),
-    Row("v.a = 100 of a VARIANT", "Table.scan(where)", _SHREDDED, is_new=True),
-    Row("geometry && box", "Table.scan(where)", _SHREDDED, is_new=True),
+    Row("v.a = 100 of a VARIANT", "Table.scan(where)", _SHREDDED),
+    Row("geometry && box", "Table.scan(where)", _SHREDDED),
     Row("st_intersects(geometry, constant)", "Table.scan(where)", f"{_IN_SQL}::test_relations_are_those_of_duckdb"),
 ]
 
@@ -251,25 +229,26 @@ def page() -> str:
         LookupError: A name on our side, or a test, that is not there.
     """
     lines = [
-        "# Functions of DuckDB and ours",
+        "# DuckDB functions",
         "",
-        "Written by `.ci/compatibility.py` from the code: every name of ours is looked up in it, every test exists, and the functions and their",
-        "parameters are those of the installed extension. Tests are below `tests`. Behaviour that is not the same is in [differences](differences.md),",
-        "what works on which table in [supported operations](supported-operations.md).",
+        "This page lists each function, parameter and `ATTACH` option of DuckDB's `ducklake` extension next to the call of `ducklake_core` that does the",
+        "same. [Differences](differences.md) describes calls that behave differently, and [supported operations](supported-operations.md) which",
+        "operations work on which table.",
+        "",
+        "`.ci/compatibility.py` generates the page, and checks that all names, parameters and tests of the rows exist.",
         "",
     ]
     for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
-        lines += [f"## {title}", "", "| DuckDB | here | since | tested by |", "|---|---|---|---|"]
+        lines += [f"## {title}", "", "| DuckDB | `ducklake_core` |", "|---|---|"]
         lines += [_line(row) for row in rows] + [""]
     return "\n".join(lines)
 
 
 def _line(row: Row) -> str:
-    known = _is_known(row.ours)
-    here = f"`{row.ours}`" if known else row.ours
-    since = "" if not known else "0.1.0" if _split(row.ours)[0] in FIRST and not row.is_new else "unreleased"
-    test = f"`{_checked_test(row.test)}`" if row.test else ""
-    return f"| {f'`{row.theirs}`' if row.theirs else 'what it returns'} | {here} | {since} | {test} |"
+    if row.test:
+        _check_test(row.test)
+    here = f"`{row.ours}`" if _is_known(row.ours) else row.ours
+    return f"| {f'`{row.theirs}`' if row.theirs else 'result'} | {here} |"
 
 
 def _is_known(text: str) -> bool:
@@ -291,11 +270,10 @@ def _split(text: str) -> tuple[str, str]:
     return name, parameter
 
 
-def _checked_test(test: str) -> str:
+def _check_test(test: str) -> None:
     file, _, name = test.partition("::")
     if name not in _tests_of(file):
         raise LookupError(f"tests/{file} has no test {name}")
-    return test
 
 
 @cache

@@ -2,8 +2,8 @@
 
 python .ci/release_check.py [FOLDER [PART ...]]
 
-Parts: changelog, build, executors, users, lowest, newest; all when none is named. They are made in the folder, which must be outside of
-the project; without one in a new folder for temporary files.
+Parts: changelog, fragments, build, executors, users, lowest, newest; all when none is named. They are made in the folder, which must be
+outside of the project; without one in a new folder for temporary files.
 """
 
 import os
@@ -84,6 +84,12 @@ def check_changelog() -> None:
         assert re.fullmatch(r" - \d{4}-\d{2}-\d{2}", date), f"the section {version} of CHANGELOG.md has no date"
 
 
+def check_fragments(folder: Path) -> None:
+    """Build a draft of the next section of the changelog from the fragments in ``.changes``."""
+    python = environment(folder / "fragments", "towncrier")
+    run(python, "-m", "towncrier", "build", "--draft", "--version", "next")
+
+
 def build(folder: Path) -> Path:
     """The wheel, after both packages were built and looked into."""
     python = environment(folder / "tools", "build")
@@ -133,9 +139,11 @@ def check_lowest(folder: Path) -> None:
 
 
 def main(folder: Path, parts: list[str]) -> None:
-    asked = parts or ["changelog", "build", "executors", "users", "lowest", "newest"]
+    asked = parts or ["changelog", "fragments", "build", "executors", "users", "lowest", "newest"]
     if "changelog" in asked:
         check_changelog()
+    if "fragments" in asked:
+        check_fragments(folder)
     if {"build", "executors", "users"} & set(asked):
         wheel = build(folder)
         if "executors" in asked:
