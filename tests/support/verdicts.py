@@ -34,11 +34,13 @@ YES = "yes"
 _FOLDER = re.compile(r"/\S*/")
 _SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("d", pa.date32()), ("x", pa.float64())])
 INTRODUCTION = """\
-# What works on which table
+# Supported operations
 
-Written by `tests/support/verdicts.py`, which does every operation on every kind of table, compares the rows with those of the
-same operation on plain files, and writes down what is refused; `tests/project/test_verdicts.py` fails when this page is not true. *yes*:
-done, with the same rows. A number: refused by the error below the table. What differs from DuckDB is in [differences](differences.md).
+This page lists which operations work on which kinds of tables: layouts, catalog databases and engines. A number in a table stands for the
+error below it. [Differences](differences.md) describes where results differ from DuckDB's.
+
+`tests/support/verdicts.py` generates the page. It runs every operation on every kind of table and compares the rows with those of the same
+operation on plain files; `tests/project/test_verdicts.py` fails if the page is wrong.
 """
 
 
@@ -255,14 +257,31 @@ def _reason(message: str) -> str:
 
 
 def section(title: str, table: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
-    """A table of verdicts, with the errors below it."""
+    """Return a section of the page: operations that always work, and a table of the others with the errors below it."""
+    always = [operation for operation, verdicts in table.items() if set(verdicts) == {YES}]
+    lines = [f"## {title}", "", f"Kinds of tables: {', '.join(columns)}.", "", f"{_ALWAYS}{', '.join(f'`{one}`' for one in always)}."]
     notes: dict[str, int] = {}
-    lines = [f"## {title}", "", f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    for operation, verdicts in table.items():
-        cells = [one if one == YES else f"[{notes.setdefault(one, len(notes) + 1)}]" for one in verdicts]
-        lines.append(f"| {operation} | {' | '.join(cells)} |")
-    lines += ["", *(f"{number}. {note}" for note, number in notes.items())] if notes else []
+    rows_of_others = []
+    for operation in (one for one in table if one not in always):
+        cells = [one if one == YES else f"[{notes.setdefault(one, len(notes) + 1)}]" for one in table[operation]]
+        rows_of_others.append(f"| {operation} | {' | '.join(cells)} |")
+    if rows_of_others:
+        lines += ["", f"| | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}", *rows_of_others, ""]
+        lines += [f"{number}. {note}" for note, number in notes.items()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+_ALWAYS = "Supported on all of them: "
+
+
+def read_section(text: str) -> dict[str, list[bool]]:
+    """Return which operations of a section are supported, one value for each kind of table."""
+    (kinds,) = re.findall(r"^Kinds of tables: (.+)\.$", text, re.MULTILINE)
+    (always,) = re.findall(rf"^{_ALWAYS}(.+)\.$", text, re.MULTILINE)
+    found = {operation: [True] * len(kinds.split(", ")) for operation in re.findall(r"`([^`]+)`", always)}
+    for operation, cells in re.findall(r"^\| (\w.*?) \| (.+) \|$", text, re.MULTILINE):
+        found[operation] = [cell == YES for cell in cells.split(" | ")]
+    return found
 
 
 def in_process(place: Callable[[], LakeAddress], operations: Sequence[str] = (), layouts: Sequence[str] = ()) -> dict[str, list[str]]:

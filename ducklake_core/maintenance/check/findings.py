@@ -27,7 +27,7 @@ class Finding:
     """One thing that is not as it must be.
 
     Attributes:
-        code: Stable name of what it is (docs/operations/health.md lists all of them).
+        code: Stable name of what it is (docs/reference/check-findings.md lists all of them).
         what: What is there, and what was expected.
         table: ``schema.table`` that it is about, None for the lake or an unknown table.
         path: The file that it is about.

@@ -112,7 +112,7 @@ def test_every_code_is_planted() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "operations" / "health.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "check-findings.md").read_text()
     for code, one in CODES.items():
         assert f"| `{code}` | {one.severity} | {one.meaning} |" in page
 
