@@ -20,11 +20,12 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import checked_commit_id
 from ducklake_core.errors import AlreadyExistsError, CatalogVersionError, CommitConflictError, NotFoundError, UsageError
-from ducklake_core.format.arguments import checked, given_text
+from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import check_allowed, printable
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.text import storable
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.format.versions import migration_target, writable_version
 from ducklake_core.maintenance import lake_options
@@ -55,13 +56,14 @@ from ducklake_core.staging.arguments import (
     SchemaEvolution,
     Where,
     WriteMode,
+    WriteRequest,
     resolve_at,
 )
 from ducklake_core.staging.context import LakeContext, TableStateCache
 from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
-from ducklake_core.transaction import Transaction, write
+from ducklake_core.transaction import Transaction, autocommit, write
 from ducklake_core.view import View
 
 if TYPE_CHECKING:
@@ -89,7 +91,6 @@ if TYPE_CHECKING:
     from ducklake_core.staging.adding import Paths
 
 
-@checked
 class DuckLake:
     """A DuckLake: one catalog database and the data path it points to.
 
@@ -134,8 +135,10 @@ class DuckLake:
             CatalogUnavailableError: The database cannot be reached.
             CatalogVersionError: There is no such version to write.
         """
+        arguments.check_flags(relative_data_path=relative_data_path, encrypted=encrypted, indexes=indexes)
+        data_path = arguments.optional(storable, "data_path", data_path)
         database = Database(parse_catalog_url(catalog, metadata_schema))
-        allowed = check_allowed(allowed_paths)
+        allowed, options = check_allowed(allowed_paths), _storage_options(storage_options)
         info = create_catalog(
             database,
             data_path,
@@ -144,7 +147,7 @@ class DuckLake:
             indexes=indexes,
             version=writable_version(version),
         )
-        return cls(database, replace(info, allowed_paths=allowed), Storage(options=StorageOptions(by_protocol=storage_options or {})))
+        return cls(database, replace(info, allowed_paths=allowed), Storage(options=options))
 
     @classmethod
     def connect(
@@ -172,9 +175,12 @@ class DuckLake:
             CatalogVersionError: The catalog's format version is one that this library does not know.
             UsageError: ``data_path`` is not the stored one.
         """
+        arguments.check_flags(override_data_path=override_data_path, read_only=read_only)
+        data_path = arguments.optional(storable, "data_path", data_path)
         database = Database(parse_catalog_url(catalog, metadata_schema), read_only=read_only)
-        info = replace(open_catalog(database, data_path, override_data_path), allowed_paths=check_allowed(allowed_paths))
-        return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
+        allowed, options = check_allowed(allowed_paths), _storage_options(storage_options)
+        info = replace(open_catalog(database, data_path, override_data_path), allowed_paths=allowed)
+        return cls(database, info, Storage(options=options))
 
     @classmethod
     def open(
@@ -209,6 +215,7 @@ class DuckLake:
                 and only read.
             CatalogVersionError: The lake that is there has another ``version``, or there is no such version to write.
         """
+        arguments.check_flags(create=create, encrypted=encrypted, indexes=indexes)
         if create and read_only:
             raise UsageError("a lake cannot be created with read_only=True: leave one of create and read_only out")
         if not create:
@@ -279,6 +286,8 @@ class DuckLake:
             NotALakeError: There is no lake any more.
             UsageError: ``data_path`` is not the stored one.
         """
+        arguments.check_flags(override_data_path=override_data_path)
+        data_path = arguments.optional(storable, "data_path", data_path)
         info = replace(open_catalog(self._database, data_path, override_data_path), allowed_paths=self._info.allowed_paths)
         return DuckLake(self._database, info, self._storage)
 
@@ -391,10 +400,8 @@ class DuckLake:
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
         """
-        return write(
-            self._context,
-            name,
-            data,
+        request = WriteRequest(
+            name=name,
             mode=mode,
             where=where,
             partitions=partitions,
@@ -407,11 +414,9 @@ class DuckLake:
             inline=inline,
             concurrent_appends=concurrent_appends,
             read_at=read_at,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-            commit_id=commit_id,
         )
+        commit = {"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id}
+        return write(self._context, data, request, commit)
 
     def add_data_files(
         self,
@@ -495,7 +500,8 @@ class DuckLake:
         Raises:
             CommitOutcomeUnknownError: No snapshot carries the id, but the one that did may have been expired.
         """
-        return Committer(self._database).look_for(checked_commit_id(commit_id), snapshot_id)
+        only = arguments.optional(arguments.whole_number, "snapshot_id", snapshot_id)
+        return Committer(self._database).look_for(checked_commit_id(commit_id), only)
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""
@@ -530,8 +536,11 @@ class DuckLake:
         """
         from ducklake_core.planning.lake_changes import plan_lake_changes
 
+        first, last = arguments.whole_number("after", after), arguments.optional(arguments.whole_number, "until", until)
+        wanted = arguments.optional(arguments.names_by_key, "tables", tables)
+        most = arguments.optional(arguments.whole_number, "most_snapshots", most_snapshots)
         with self.reader() as reader:
-            return plan_lake_changes(reader, after, until, tables=tables, most=most_snapshots)
+            return plan_lake_changes(reader, first, last, tables=wanted, most=most)
 
     def statistics(self, tables: Mapping[str, Sequence[str]]) -> LakeStatistics:
         """Get what the catalog knows of the rows of tables, at the newest snapshot and at every earlier one that is kept.
@@ -544,8 +553,9 @@ class DuckLake:
         """
         from ducklake_core.planning.table_info import read_statistics
 
+        wanted = arguments.names_by_key("tables", tables)
         with self.reader() as reader:
-            return read_statistics(reader, tables)
+            return read_statistics(reader, wanted)
 
     def at(self, at: At) -> LakeAtSnapshot:
         """The whole lake as it was at one snapshot, to be read only: its tables, views and listings all show the same moment.
@@ -664,7 +674,7 @@ class DuckLake:
             AlreadyExistsError: It exists.
         """
         try:
-            with self.transaction(**commit) as tx:
+            with autocommit(self._context, commit) as tx:
                 tx.create_schema(name, if_not_exists=if_not_exists)
             return tx.result.snapshot
         except AlreadyExistsError:
@@ -680,7 +690,7 @@ class DuckLake:
             NotFoundError: No such schema.
             UsageError: It is not empty.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.drop_schema(name, cascade=cascade, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -711,7 +721,7 @@ class DuckLake:
         """
         if not (if_not_exists and self.has_table(name)):
             try:
-                with self.transaction(**commit) as tx:
+                with autocommit(self._context, commit) as tx:
                     tx.create_table(name, schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
             except AlreadyExistsError:
                 # It may also be a view that has the name.
@@ -741,7 +751,7 @@ class DuckLake:
             AlreadyExistsError: It exists, or a view has the name.
             NotFoundError: Its schema does not.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.create_table_as(name, data, schema=schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
         return single_result(tx.result, name, 0)
 
@@ -752,7 +762,7 @@ class DuckLake:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.rename_table(name, new_name)
         return tx.result.snapshot
 
@@ -762,7 +772,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such table.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.drop_table(name, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -790,7 +800,7 @@ class DuckLake:
             NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
             AlreadyExistsError: A table or view has the name, or the table was not dropped.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.undrop_table(name, at=at, new_name=new_name, spark=spark)
         return self.table(name if new_name is None else join_name(split_name(name)[0], new_name))
 
@@ -814,7 +824,7 @@ class DuckLake:
         """
         for last in (False, False, False, True):
             try:
-                with self.transaction(**commit) as tx:
+                with autocommit(self._context, commit) as tx:
                     tx.restore_lake(at=at, spark=spark)
                 return tx.result.snapshot
             except CommitConflictError:
@@ -840,7 +850,7 @@ class DuckLake:
             NotFoundError: Its schema does not exist, or something that it reads.
             UsageError: Not one SELECT.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.create_view(name, sql, columns=columns, comment=comment, or_replace=or_replace, if_not_exists=if_not_exists)
         return self.view(name)
 
@@ -863,7 +873,7 @@ class DuckLake:
             NotFoundError: Its schema does not exist.
             UsageError: Parameters or SQL that DuckDB would not take.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.create_macro(name, definitions, kind=kind, or_replace=or_replace, if_not_exists=if_not_exists)
         return tx.result.snapshot
 
@@ -875,7 +885,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such macro of that kind.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.drop_macro(name, kind=kind, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -886,7 +896,7 @@ class DuckLake:
             NotFoundError: No such view.
             AlreadyExistsError: A view or table has the new name.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.rename_view(name, new_name)
         return tx.result.snapshot
 
@@ -896,7 +906,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such view.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.drop_view(name, if_exists=if_exists)
         return tx.result.snapshot
 
@@ -908,7 +918,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such table, view or column.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.set_comment(name, text, column=column)
         return tx.result.snapshot
 
@@ -923,7 +933,7 @@ class DuckLake:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.set_tag(name, key, value, column=column)
         return tx.result.snapshot
 
@@ -933,7 +943,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such schema.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.set_schema_comment(name, text)
         return tx.result.snapshot
 
@@ -943,7 +953,7 @@ class DuckLake:
         Raises:
             NotFoundError: No such schema.
         """
-        with self.transaction(**commit) as tx:
+        with autocommit(self._context, commit) as tx:
             tx.set_schema_tag(name, key, value)
         return tx.result.snapshot
 
@@ -1004,6 +1014,8 @@ class DuckLake:
         from ducklake_core.sql.query import Query, statement_zone
         from ducklake_core.sql.time_travel import is_query
 
+        storable("sql", sql, nul=True)
+        arguments.check_commit(commit)
         zone = statement_zone(timezone, spark)
         if is_query(sql):
             if commit:
@@ -1020,7 +1032,7 @@ class DuckLake:
         attempt = 1
         while True:
             try:
-                with self.transaction(**commit) as tx:
+                with autocommit(self._context, commit) as tx:
                     tx.sql(sql, spark=spark)
                 return tx.result
             except CommitConflictError:
@@ -1052,8 +1064,9 @@ class DuckLake:
         """
         from ducklake_core.sql.query import register, statement_zone
 
+        wanted = arguments.optional(arguments.names, "tables", tables)
         with in_zone(statement_zone(None, spark)):
-            return register(self._context, spark, schema, tables, at)
+            return register(self._context, spark, schema, wanted, at)
 
     # Maintain: files
 
@@ -1118,6 +1131,7 @@ class DuckLake:
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.merge import MergeLimits, merge_adjacent_files
 
+        arguments.check_flags(partial_progress=partial_progress, dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         limits = MergeLimits(
             max_compacted_files=max_compacted_files,
@@ -1171,6 +1185,7 @@ class DuckLake:
         from ducklake_core.maintenance.flush import flush_inlined_data
         from ducklake_core.maintenance.groups import Execution
 
+        arguments.check_flags(dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         request = _request(table, schema, tables, commit, progress, dry_run, max_rows=max_rows, max_seconds=max_seconds)
         execution = Execution(spark=spark, max_concurrency=max_concurrency)
@@ -1233,6 +1248,7 @@ class DuckLake:
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.rewrite import RewriteLimits, rewrite_data_files
 
+        arguments.check_flags(partial_progress=partial_progress, dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         columns = _columns(cluster_by, table, tables)
         limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
@@ -1288,12 +1304,21 @@ class DuckLake:
         from ducklake_core.maintenance.checkpoint import checkpoint
         from ducklake_core.maintenance.groups import Execution
 
+        arguments.check_flags(partial_progress=partial_progress, dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         request = _request(
             None, None, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
         execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
-        return checkpoint(self._database, self._info, self._storage, request, keep_last=keep_last, min_age=min_age, execution=execution)
+        return checkpoint(
+            self._database,
+            self._info,
+            self._storage,
+            request,
+            keep_last=arguments.optional(arguments.whole_number, "keep_last", keep_last),
+            min_age=arguments.age("min_age", min_age),
+            execution=execution,
+        )
 
     # Maintain: expire and delete
 
@@ -1329,14 +1354,15 @@ class DuckLake:
         from ducklake_core.maintenance.expire import expire_snapshots
         from ducklake_core.maintenance.request import ProgressMeter
 
+        arguments.check_flags(dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         return expire_snapshots(
             self._database,
             self._info,
-            older_than=older_than,
-            versions=versions,
-            keep_last=keep_last,
-            min_age=min_age,
+            older_than=arguments.optional(arguments.age_or_time, "older_than", older_than),
+            versions=arguments.optional(arguments.whole_numbers, "versions", versions),
+            keep_last=arguments.optional(arguments.whole_number, "keep_last", keep_last),
+            min_age=arguments.age("min_age", min_age),
             dry_run=dry_run,
             progress=ProgressMeter(progress),
         )
@@ -1376,14 +1402,15 @@ class DuckLake:
         from ducklake_core.maintenance.cleanup import cleanup_old_files
         from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
 
+        arguments.check_flags(cleanup_all=cleanup_all, dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         return cleanup_old_files(
             self._database,
             self._info,
             self._storage,
-            older_than=older_than,
+            older_than=arguments.optional(arguments.age_or_time, "older_than", older_than),
             cleanup_all=cleanup_all,
-            min_age=min_age,
+            min_age=arguments.age("min_age", min_age),
             dry_run=dry_run,
             progress=ProgressMeter(progress),
             budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
@@ -1431,14 +1458,15 @@ class DuckLake:
         from ducklake_core.maintenance.orphans import delete_orphaned_files
         from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
 
+        arguments.check_flags(cleanup_all=cleanup_all, every_parquet=every_parquet, dry_run=dry_run)
         self._database.check_writable(dry_run=dry_run)
         return delete_orphaned_files(
             self._database,
             self._info,
             self._storage,
-            older_than=older_than,
+            older_than=arguments.optional(arguments.age_or_time, "older_than", older_than),
             cleanup_all=cleanup_all,
-            min_age=min_age,
+            min_age=arguments.age("min_age", min_age),
             every_parquet=every_parquet,
             dry_run=dry_run,
             progress=ProgressMeter(progress),
@@ -1497,6 +1525,7 @@ class DuckLake:
         """
         from ducklake_core.maintenance.migrate import migrate
 
+        arguments.check_flags(allow_history_loss=allow_history_loss, dry_run=dry_run)
         if not dry_run:
             self._database.check_not_read_only()
         target = migration_target(self._database.version) if to is None else writable_version(to)
@@ -1524,7 +1553,7 @@ class DuckLake:
         """
         from ducklake_core.maintenance.health import measure_health
 
-        return measure_health(self._database, small_file_size=small_file_size)
+        return measure_health(self._database, small_file_size=arguments.whole_number("small_file_size", small_file_size))
 
     def check(
         self,
@@ -1555,6 +1584,8 @@ class DuckLake:
         from ducklake_core.maintenance.check.run import check_lake
         from ducklake_core.maintenance.request import ProgressMeter
 
+        arguments.check_flags(repair=repair)
+        arguments.check_commit(commit, arguments.COMMIT_MESSAGE)
         meter = ProgressMeter(progress)
         return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)
 
@@ -1571,7 +1602,7 @@ def load_lake(name: str) -> DuckLake:
         NotFoundError: Nothing speaks of the lake.
         UsageError: A file that cannot be read, or a setting that does not exist; no message repeats a value.
     """
-    spec = find_lake(given_text("name", name))
+    spec = find_lake(arguments.filled("name", name))
     return DuckLake.connect(
         spec.catalog,
         data_path=spec.data_path,
@@ -1583,10 +1614,15 @@ def load_lake(name: str) -> DuckLake:
     )
 
 
+def _storage_options(given: Mapping[str, Mapping[str, object]] | None) -> StorageOptions:
+    return StorageOptions() if given is None else StorageOptions(by_protocol=given)
+
+
 def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:
-    if cluster_by and table is None and tables is None:
+    columns = arguments.names("cluster_by", cluster_by)
+    if columns and table is None and tables is None:
         raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
-    return tuple(cluster_by)
+    return columns
 
 
 def _request(
@@ -1604,10 +1640,10 @@ def _request(
 ) -> TableRequest:
     from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter, TableRequest, TableScope
 
+    arguments.check_commit(commit, arguments.COMMIT_MESSAGE)
     budget = Budget(max_input_bytes=max_input_bytes, max_files=max_files, max_rows=max_rows, max_seconds=max_seconds)
     return TableRequest(
-        # One text is one name, and DuckLake's public methods have made a tuple of it.
-        scope=TableScope(table=table, schema=schema, tables=None if tables is None else tuple(tables)),
+        scope=TableScope(table=table, schema=schema, tables=arguments.optional(arguments.names, "tables", tables)),
         meter=BudgetMeter(budget),
         commit=commit,
         progress=ProgressMeter(progress),
@@ -1615,7 +1651,6 @@ def _request(
     )
 
 
-@checked
 class LakeAtSnapshot:
     """A lake at one snapshot. Made by :meth:`DuckLake.at`; nothing of it can be written, and what is committed later never shows."""
 
@@ -1691,7 +1726,6 @@ class LakeAtSnapshot:
         return self._lake.macros(at=self._snapshot.id)
 
 
-@checked
 class Inspection:
     """What the catalog says of a lake, as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from ducklake_core.engines.arrow.merge import Action, When
 from ducklake_core.errors import UsageError
-from ducklake_core.format.arguments import checked
+from ducklake_core.format import arguments
 from ducklake_core.format.types.text import visible
 
 MergeClause: TypeAlias = tuple[When, Action, Any, str | None]
@@ -18,7 +18,6 @@ Values: TypeAlias = Mapping[str, Any] | Literal["all"]
 Result = TypeVar("Result")
 
 
-@checked
 class Merge(Generic[Result]):
     """A merge that is being built. Made by :meth:`Table.merge` and :meth:`Transaction.merge`; nothing happens before :meth:`execute`.
 
@@ -48,23 +47,23 @@ class Merge(Generic[Result]):
                 column of that name, and columns that the source does not have keep theirs.
             where: Further condition.
         """
-        return self._add(("matched", "update", values, where))
+        return self._add("matched", "update", values, where)
 
     def when_matched_delete(self, *, where: str | None = None) -> Self:
         """Delete a row that a row of the source matches."""
-        return self._add(("matched", "delete", None, where))
+        return self._add("matched", "delete", None, where)
 
     def when_not_matched_insert(self, values: Values = "all", *, where: str | None = None) -> Self:
         """Add a row for a row of the source that matches none; columns that are not named get their default."""
-        return self._add(("not matched", "insert", values, where))
+        return self._add("not matched", "insert", values, where)
 
     def when_not_matched_by_source_update(self, values: Mapping[str, object], *, where: str | None = None) -> Self:
         """Change a row that no row of the source matches."""
-        return self._add(("not matched by source", "update", values, where))
+        return self._add("not matched by source", "update", values, where)
 
     def when_not_matched_by_source_delete(self, *, where: str | None = None) -> Self:
         """Delete a row that no row of the source matches."""
-        return self._add(("not matched by source", "delete", None, where))
+        return self._add("not matched by source", "delete", None, where)
 
     def execute(self) -> Result:
         """Run the merge.
@@ -79,6 +78,8 @@ class Merge(Generic[Result]):
         self._done = True
         return self._carry_out(tuple(self._clauses))
 
-    def _add(self, clause: MergeClause) -> Self:
-        self._clauses.append(clause)
+    def _add(self, when: When, action: Action, values: Values | None, where: str | None) -> Self:
+        is_all = isinstance(values, str) and values == "all"
+        plain = values if values is None or is_all else arguments.mapping("values", values)
+        self._clauses.append((when, action, plain, arguments.optional(arguments.sql_condition, "where", where)))
         return self

@@ -14,7 +14,7 @@ from ducklake_core.catalog.feed import Bound
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.readable import Readable, first_rows
 from ducklake_core.errors import UsageError
-from ducklake_core.format.arguments import checked
+from ducklake_core.format.arguments import row_count
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.conditions import Column, Condition
 
 
-@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan(Readable):
     """Rows of a table at one snapshot; nothing is read before one of the ``to_`` methods runs.
@@ -101,7 +100,8 @@ class Scan(Readable):
 
     def limit(self, n: int) -> Scan:
         """The same scan of ``n`` rows at most, whichever come first: files that are not needed for them are not opened."""
-        return replace(self, row_limit=n if self.row_limit is None else min(n, self.row_limit))
+        most = row_count("n", n)
+        return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def head(self, n: int = 5) -> pa.Table:
         """Any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
@@ -252,7 +252,6 @@ class PlannedScan:
     __repr__ = __str__
 
 
-@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFeed(Readable):
     """A lazy feed of the changes in a table; nothing is read before one of the ``to_`` methods runs.
@@ -294,7 +293,8 @@ class ChangeFeed(Readable):
 
     def limit(self, n: int) -> ChangeFeed:
         """The same feed of ``n`` changes at most, whichever come first: reading ends with the file that has the last of them."""
-        return replace(self, row_limit=n if self.row_limit is None else min(n, self.row_limit))
+        most = row_count("n", n)
+        return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def count(self) -> int:
         """Number of changes; of the files only what tells changes apart is read, and what ``where`` asks for."""

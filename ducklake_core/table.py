@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.feed import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.reader import column_tags, object_tags
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format.arguments import checked
+from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.format.types.names import join_name
-from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.text import storable, visible
 from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
@@ -29,11 +28,12 @@ from ducklake_core.staging.arguments import (
     Partitions,
     SchemaEvolution,
     Where,
+    WriteRequest,
     resolve_at,
 )
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.scanned import Scanned
-from ducklake_core.transaction import Transaction, write
+from ducklake_core.transaction import Transaction, autocommit, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import RestoredColumns
 
 
-@checked
 class Table(Scanned):
     """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one.
 
@@ -179,6 +178,7 @@ class Table(Scanned):
         Args:
             author: Only commits of this author.
         """
+        arguments.optional(storable, "author", author)
         with self._lake.reader() as reader:
             return last_row_change(reader, self._state.id, resolve_at(reader, self._at).id, author)
 
@@ -192,6 +192,8 @@ class Table(Scanned):
             author: Only commits of this author.
             limit: How many at most.
         """
+        arguments.optional(storable, "author", author)
+        after, limit = arguments.whole_number("after", after), arguments.optional(arguments.row_count, "limit", limit)
         with self._lake.reader() as reader:
             return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)
 
@@ -206,7 +208,14 @@ class Table(Scanned):
         """
         from ducklake_core.scan import Scan
 
-        return Scan(table=self._state, columns=columns, where=where, row_limit=limit, reader=self._lake.reader, storage=self._lake.storage)
+        return Scan(
+            table=self._state,
+            columns=arguments.optional(arguments.names, "columns", columns),
+            where=arguments.optional(arguments.condition, "where", where),
+            row_limit=arguments.optional(arguments.row_count, "limit", limit),
+            reader=self._lake.reader,
+            storage=self._lake.storage,
+        )
 
     def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
         """The rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
@@ -250,7 +259,13 @@ class Table(Scanned):
 
         state = self._state if end is None else self._state_at(end)
         return ChangeFeed(
-            table=state, kind=kind, start=start, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage
+            table=state,
+            kind=kind,
+            start=arguments.snapshot("start", start),
+            columns=arguments.optional(arguments.names, "columns", columns),
+            where=arguments.optional(arguments.condition, "where", where),
+            reader=self._lake.reader,
+            storage=self._lake.storage,
         )
 
     def _state_at(self, at: At) -> TableState:
@@ -267,8 +282,8 @@ class Table(Scanned):
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
-        how = {"schema_evolution": schema_evolution, "missing_columns": missing_columns, "inline": inline}
-        return self._write(data, mode="append", **how, **commit)
+        request = WriteRequest(name=self.name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
+        return self._write(data, request, commit)
 
     def overwrite(
         self,
@@ -301,16 +316,18 @@ class Table(Scanned):
         Raises:
             CommitConflictError: Another writer has added rows to the slice meanwhile, or changed the table's columns.
         """
-        how: dict[str, Any] = {
-            "where": where,
-            "partitions": partitions,
-            "schema_evolution": schema_evolution,
-            "missing_columns": missing_columns,
-            "inline": inline,
-            "concurrent_appends": concurrent_appends,
-            "read_at": read_at,
-        }
-        return self._write(data, mode="overwrite", **how, **commit)
+        request = WriteRequest(
+            name=self.name,
+            mode="overwrite",
+            where=where,
+            partitions=partitions,
+            schema_evolution=schema_evolution,
+            missing_columns=missing_columns,
+            inline=inline,
+            concurrent_appends=concurrent_appends,
+            read_at=read_at,
+        )
+        return self._write(data, request, commit)
 
     def upsert(
         self,
@@ -333,8 +350,15 @@ class Table(Scanned):
             on: Name of the key column, or names of several.
             schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
         """
-        how: dict[str, Any] = {"on": on, "schema_evolution": schema_evolution, "missing_columns": missing_columns, "inline": inline}
-        return self._write(data, mode="upsert", **how, **commit)
+        request = WriteRequest(
+            name=self.name,
+            mode="upsert",
+            on=on,
+            schema_evolution=schema_evolution,
+            missing_columns=missing_columns,
+            inline=inline,
+        )
+        return self._write(data, request, commit)
 
     def add_data_files(
         self,
@@ -376,8 +400,7 @@ class Table(Scanned):
             AlreadyExistsError: A file belongs to the lake already, or is scheduled for deletion.
             UnsupportedFeatureError: A place that the lake may not name, an encrypted lake, or a column that only DuckDB adds.
         """
-        self._check_writable()
-        with Transaction(self._lake, **commit) as tx:
+        with self._transaction(commit) as tx:
             tx.add_data_files(
                 self.name,
                 paths,
@@ -389,16 +412,14 @@ class Table(Scanned):
             )
         return single_result(tx.result, self.name, self._state.id)
 
-    def _write(self, data: FrameLike, **how: Any) -> WriteResult:
+    def _write(self, data: FrameLike, request: WriteRequest, commit: Mapping[str, Any]) -> WriteResult:
         self._check_writable()
-        return write(self._lake, self.name, data, create=False, **how)
+        return write(self._lake, data, request, commit)
 
-    @contextmanager
-    def _transaction(self, commit: Mapping[str, Any]) -> Iterator[Transaction]:
-        """Open a transaction for one change of the table."""
+    def _transaction(self, commit: Mapping[str, Any]) -> Transaction:
+        """Return a transaction for one change of the table."""
         self._check_writable()
-        with Transaction(self._lake, **commit) as tx:
-            yield tx
+        return autocommit(self._lake, commit)
 
     def _check_writable(self) -> None:
         self._lake.database.check_not_read_only()
@@ -460,6 +481,7 @@ class Table(Scanned):
             :meth:`append`.
         """
         self._check_writable()
+        arguments.check_commit(commit)
 
         def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
             with self._transaction(commit) as tx:

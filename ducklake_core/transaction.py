@@ -32,7 +32,7 @@ from ducklake_core.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from ducklake_core.format.arguments import checked
+from ducklake_core.format import arguments
 from ducklake_core.format.evolution.defaults import checked_defaults
 from ducklake_core.format.evolution.reconciliation import may_not_fit
 from ducklake_core.format.evolution.schema_edits import column_path, find_node
@@ -46,7 +46,7 @@ from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.text import storable, visible
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.merge_builder import Merge, MergeClause
@@ -63,8 +63,8 @@ from ducklake_core.staging.arguments import (
     SchemaEvolution,
     Where,
     WriteMode,
+    WriteRequest,
     check_keys,
-    check_mode,
     missing_columns_of,
     resolve_at,
 )
@@ -83,7 +83,7 @@ from ducklake_core.staging.staged_table import (
     DeleteWhere,
     RestoreRows,
     StagedTable,
-    Target,
+    check_existing,
     check_not_lacking,
     check_replaceable,
     check_whole_structs,
@@ -115,7 +115,6 @@ if TYPE_CHECKING:
 Given = TypeVar("Given")
 
 
-@checked
 class Transaction:
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
@@ -137,6 +136,7 @@ class Transaction:
         base: Base | None = None,
         tries: int = 0,
     ) -> None:
+        arguments.check_commit({"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id})
         self._lake = lake
         self._coordinator = CommitCoordinator(
             lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id, recent=base, tries=tries
@@ -251,7 +251,8 @@ class Transaction:
         inline: bool | None = None,
     ) -> None:
         """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
-        self.write(name, data, create=False, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
+        request = WriteRequest(name=name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
+        self.write_frame(frame_of(data), request)
 
     def overwrite(
         self,
@@ -266,18 +267,17 @@ class Transaction:
         read_at: int | None = None,
     ) -> None:
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
-        self.write(
-            name,
-            data,
+        request = WriteRequest(
+            name=name,
             mode="overwrite",
             where=where,
             partitions=partitions,
-            create=False,
             schema_evolution=schema_evolution,
             missing_columns=missing_columns,
             concurrent_appends=concurrent_appends,
             read_at=read_at,
         )
+        self.write_frame(frame_of(data), request)
 
     def upsert(
         self,
@@ -289,7 +289,8 @@ class Transaction:
         missing_columns: MissingColumns | None = None,
     ) -> None:
         """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
-        self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution, missing_columns=missing_columns)
+        request = WriteRequest(name=name, mode="upsert", on=on, schema_evolution=schema_evolution, missing_columns=missing_columns)
+        self.write_frame(frame_of(data), request)
 
     def write(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
@@ -310,9 +311,8 @@ class Transaction:
         read_at: int | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
-        self.write_frame(
-            name,
-            frame_of(data),
+        request = WriteRequest(
+            name=name,
             mode=mode,
             where=where,
             partitions=partitions,
@@ -326,36 +326,17 @@ class Transaction:
             concurrent_appends=concurrent_appends,
             read_at=read_at,
         )
+        self.write_frame(frame_of(data), request)
 
-    def write_frame(  # noqa: PLR0913 - the arguments of DuckLake.write
-        self,
-        name: str,
-        frame: Frame,
-        *,
-        mode: WriteMode = "append",
-        where: Where = None,
-        partitions: Partitions | None = None,
-        on: Sequence[str] = (),
-        create: bool = True,
-        partition_by: Sequence[str] = (),
-        schema_evolution: SchemaEvolution = "strict",
-        missing_columns: MissingColumns | None = None,
-        comment: str | None = None,
-        inline: bool | None = None,
-        concurrent_appends: ConcurrentAppends | None = None,
-        read_at: int | None = None,
-    ) -> None:
-        """Write what a verb was given as rows: see :meth:`write`."""
-        if self._is_done(mode, name, where, partitions, tuple(on) or None):
+    def write_frame(self, frame: Frame, request: WriteRequest) -> None:
+        """Write what an operation was given as rows: see :meth:`write`."""
+        name, mode, where, on, inline = request.name, request.mode, request.where, request.on, request.inline
+        if self._is_done(mode, name, where, request.partitions, on or None):
             return
-        check_mode(mode, where, on, partitions, concurrent_appends, read_at)
-        rejects_unseen = concurrent_appends != "replace"
         if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
-        lacking = missing_columns_of(missing_columns, schema_evolution)
-        target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing(), in_session_zone(frame.session):
-            staged, frame, is_empty = self._target(target, frame, schema_evolution, lacking, only_append=mode == "append")
+            staged, frame, is_empty = self._target(request, frame)
             if staged is None:
                 return
             if mode == "upsert":
@@ -363,19 +344,19 @@ class Transaction:
                 check_whole_structs(staged.state, frame.schema)
                 frame = frame.replayable()
             predicate = None if where is None else bind(where, staged.state.schema)
-            in_data = partitions == "in_data"
+            in_data = request.replaces_in_data
             if in_data:
                 check_replaceable(staged.state, inline)
                 inline = False
-            elif partitions is not None and not isinstance(partitions, str):
-                predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
+            elif request.partitions is not None and not isinstance(request.partitions, str):
+                predicate = partition_predicate(request.partitions, staged.state.partition_spec, staged.state.schema, staged.name)
             elif mode == "overwrite" and predicate is None and staged.create is None:
                 frame.check_overwrites_all(staged.state)
             staged.written = True
+            deletes = DeleteWhere(where=predicate, session=frame.session, rejects_unseen=request.concurrent_appends != "replace")
             if is_empty:
                 if mode == "overwrite" and not in_data:
-                    deletes = DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen)
-                    self._stage_overwrite(staged, deletes, read_at)
+                    self._stage_overwrite(staged, deletes, request.read_at)
                 return
             if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
                 self._update_by_keys(staged, frame, on, inline=inline)
@@ -385,9 +366,9 @@ class Transaction:
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
             elif in_data:
-                self._replace_partitions(staged, written.files, frame.session, rejects_unseen=rejects_unseen, read_at=read_at)
+                self._replace_partitions(staged, written.files, deletes, request.read_at)
             elif mode == "overwrite":
-                self._stage_overwrite(staged, DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen), read_at)
+                self._stage_overwrite(staged, deletes, request.read_at)
             self._stage(staged, written)
 
     @contextmanager
@@ -403,9 +384,7 @@ class Transaction:
             return AddRows(inlined=rows)
         return AddRows(files=self._coordinator.write_rows(staged, frame, state))
 
-    def _target(
-        self, target: Target, frame: Frame, mode: SchemaEvolution, missing: MissingColumns, *, only_append: bool
-    ) -> tuple[StagedTable | None, Frame, bool]:
+    def _target(self, request: WriteRequest, frame: Frame) -> tuple[StagedTable | None, Frame, bool]:
         """Find the table of a write, or create it, and fit its columns to the frame.
 
         A frame without rows changes no columns, whatever its own are, and creates a table only when all of its columns have types.
@@ -413,10 +392,10 @@ class Transaction:
         Returns:
             The table, None when it does not exist and is not created; the frame; and whether it is known to have no rows.
         """
-        name = target.name
-        staged = self._catalog.find_table(name, only_append=only_append)
+        name, missing = request.name, missing_columns_of(request.missing_columns, request.schema_evolution)
+        staged = self._catalog.find_table(name, only_append=request.mode == "append")
         if staged is None:
-            if not target.create:
+            if not request.create:
                 return self._catalog.table(name), frame, False
             if not frame.is_typed:
                 is_empty, frame = frame.checked_empty()
@@ -427,12 +406,12 @@ class Transaction:
                 raise no_columns(frame.kind)
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
-            created = self._catalog.create_table(owner, table_name, frame.schema, target.partition_by, target.comment, or_existing=True)
+            created = self._catalog.create_table(owner, table_name, frame.schema, request.partition_by, request.comment, or_existing=True)
             return created, frame, False
         is_empty = frame.is_surely_empty
         if not is_empty:
-            is_empty, frame = self._fit(staged, frame, mode, missing)
-        target.check_existing(staged.state)
+            is_empty, frame = self._fit(staged, frame, request.schema_evolution, missing)
+        check_existing(staged.state, request)
         return staged, frame, is_empty
 
     def _fit(self, staged: StagedTable, frame: Frame, mode: SchemaEvolution, missing: MissingColumns) -> tuple[bool, Frame]:
@@ -522,19 +501,21 @@ class Transaction:
 
     def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
         """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        where = arguments.optional(arguments.condition, "where", where)
         if self._is_done("delete", name, where):
             return
         with self._whole_or_nothing(), in_session_zone(spark):
             staged = self._catalog.table(name)
-            condition = self._without_macros(where)
-            predicate = None if condition is None else bind(condition, with_virtual(staged.state.schema))
+            plain = self._without_macros(where)
+            predicate = None if plain is None else bind(plain, with_virtual(staged.state.schema))
             self._stage(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
         """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
         from ducklake_core.engines.arrow.merge import update_request
 
-        if self._is_done("update", name, dict(values), where):
+        values, where = arguments.mapping("values", values), arguments.optional(arguments.condition, "where", where)
+        if self._is_done("update", name, values, where):
             return
         with self._whole_or_nothing(), in_session_zone(spark):
             staged = self._catalog.table(name)
@@ -633,10 +614,10 @@ class Transaction:
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
         """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        at = arguments.optional(arguments.snapshot, "at", at)
+        arguments.optional(partial(arguments.choice, choices=("now", "then")), "columns", columns)
         if self._is_done("restore", name, at, columns):
             return
-        if columns not in (None, "now", "then"):
-            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}", parameter="columns")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             if staged.committed is None:
@@ -670,7 +651,9 @@ class Transaction:
         spark: SparkSession | None = None,
     ) -> None:
         """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
-        if self._is_done("add files", name, paths):
+        arguments.check_flags(allow_missing=allow_missing, ignore_extra_columns=ignore_extra_columns, allow_duplicates=allow_duplicates)
+        files = arguments.paths("paths", paths)
+        if self._is_done("add files", name, files):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
@@ -687,7 +670,7 @@ class Transaction:
                 hive_partitioning=hive_partitioning,
             )
             self._coordinator.guard.begin()
-            found = find_files(self._lake.storage, paths)
+            found = find_files(self._lake.storage, files)
             for path in found:
                 self._lake.info.checked_location(path, "the file to add", table=staged.name)
             if not allow_duplicates:
@@ -733,6 +716,7 @@ class Transaction:
             NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
             AlreadyExistsError: A table or view has the name.
         """
+        at, new_name = arguments.optional(arguments.snapshot, "at", at), arguments.optional(arguments.filled, "new_name", new_name)
         if self._is_done("undrop", name, at, new_name):
             return
         with self._whole_or_nothing(), self._lake.reader() as reader:
@@ -744,6 +728,7 @@ class Transaction:
 
     def restore_lake(self, *, at: At, spark: SparkSession | None = None) -> None:
         """Make the whole lake what it was at an earlier snapshot; see :meth:`DuckLake.restore`. Nothing else may be staged before it."""
+        at = arguments.optional(arguments.snapshot, "at", at)
         if self._is_done("restore lake", "main", at, is_schema=True):
             return
         catalog = self._catalog
@@ -855,27 +840,22 @@ class Transaction:
                     table=state.table,
                 )
             staged.written = True
+            deletes = DeleteWhere(where=None, rejects_unseen=True)
             if replaces == "all":
-                self._stage(staged, DeleteWhere(where=None, rejects_unseen=True))
+                self._stage(staged, deletes)
             elif replaces == "partitions":
-                self._replace_partitions(staged, files, None)
+                self._replace_partitions(staged, files, deletes)
             self._stage(staged, AddRows(files=tuple(files), replaces=replaces is not None))
 
     def _replace_partitions(
-        self,
-        staged: StagedTable,
-        files: Sequence[WrittenFile],
-        session: SparkSession | None,
-        *,
-        rejects_unseen: bool = True,
-        read_at: int | None = None,
+        self, staged: StagedTable, files: Sequence[WrittenFile], deletes: DeleteWhere, read_at: int | None = None
     ) -> None:
         """Delete what the partitions that rows were written to have, if there are any."""
         spec = staged.state.partition_spec
         assert spec is not None
         found = written_partitions((file.partition_values for file in files), spec, staged.state.schema)
         if found is not None:
-            self._stage_overwrite(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen), read_at)
+            self._stage_overwrite(staged, replace(deletes, where=found), read_at)
 
     def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
         """Stage the deletes of an overwrite, after rows that came since ``read_at`` were looked for."""
@@ -913,6 +893,7 @@ class Transaction:
             NotFoundError: No such schema.
             UsageError: It is not empty.
         """
+        arguments.check_flags(cascade=cascade)
         if self._is_done("drop schema", name, is_schema=True):
             return
         state = self._catalog.schema_called(name, if_exists=if_exists)
@@ -946,6 +927,8 @@ class Transaction:
             UsageError: A partition key or default that no table can have.
             UnsupportedFeatureError: A default of a nested, variant or geometry column.
         """
+        arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
+        keys, comment = arguments.names("partition_by", partition_by), arguments.optional(storable, "comment", comment)
         if self._is_done("create", name):
             return
         schema_name, table_name = split_name(name)
@@ -959,12 +942,12 @@ class Transaction:
             with self._catalog.whole_or_nothing():
                 self._check_computed(name, columns)
                 self._catalog.drop_table(name)
-                self._catalog.create_table(owner, table_name, columns, partition_by, comment)
+                self._catalog.create_table(owner, table_name, columns, keys, comment)
             return
         if if_not_exists and self._catalog.find_view(name) is not None:
             return
         self._check_computed(name, columns)
-        self._catalog.create_table(owner, table_name, columns, partition_by, comment)
+        self._catalog.create_table(owner, table_name, columns, keys, comment)
 
     def _check_computed(self, table: str, columns: Schema) -> None:
         """Let DuckDB bind defaults that are expressions."""
@@ -1002,7 +985,7 @@ class Transaction:
                 raise no_columns(frame.kind)
             columns = frame.schema if schema is None else schema
             self.create_table(name, columns, partition_by=partition_by, comment=comment, or_replace=or_replace)
-            self.write_frame(name, frame, create=False)
+            self.write_frame(frame, WriteRequest(name=name))
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
@@ -1011,6 +994,7 @@ class Transaction:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
         """
+        storable("new_name", new_name)
         if self._is_done("rename", name, new_name):
             return
         with self._whole_or_nothing():
@@ -1079,7 +1063,7 @@ class Transaction:
             NotFoundError: It does not exist.
             AlreadyExistsError: The name is taken.
         """
-        self._alter(table, partial(alterations.rename_column, path=column_path(column), name=new_name))
+        self._alter(table, partial(alterations.rename_column, path=column_path(column), name=storable("new_name", new_name)))
 
     def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
@@ -1106,7 +1090,7 @@ class Transaction:
             UsageError: A value of another type, or an expression that DuckDB rejects.
             UnsupportedFeatureError: A nested, variant or geometry column.
         """
-        path = column_path(column)
+        path, expression = column_path(column), arguments.optional(storable, "expression", expression)
         if expression is None:
             self._alter(table, partial(alterations.set_default, path=path, value=value))
             return
@@ -1152,9 +1136,10 @@ class Transaction:
             NotFoundError: No such column.
             UsageError: No keys, or a transform that the column's type does not have.
         """
-        if not keys:
+        chosen = arguments.names("keys", keys)
+        if not chosen:
             raise UsageError(f"give the partition keys of {table}, or call reset_partitioned_by", table=table)
-        self._alter(table, partial(alterations.set_partitioned_by, keys=_listed(keys)))
+        self._alter(table, partial(alterations.set_partitioned_by, keys=chosen))
 
     def reset_partitioned_by(self, table: str) -> None:
         """No longer partition new files."""
@@ -1167,10 +1152,11 @@ class Transaction:
             NotFoundError: A key names a column that the table does not have.
             UsageError: No keys, text that is not a key, or a key that DuckDB rejects.
         """
-        if not keys:
+        chosen = arguments.names("keys", keys)
+        if not chosen:
             raise UsageError(f"give the sort keys of {table}, or call reset_sorted_by", table=table)
         with self._whole_or_nothing():
-            self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)))
+            self._alter(table, partial(alterations.set_sorted_by, keys=chosen))
             if not self.repeated:
                 state = self._catalog.table(table).state
                 for key in state.sort_keys:
@@ -1217,14 +1203,15 @@ class Transaction:
             UsageError: Not one SELECT, a name that could be two tables, or two columns of one name.
             UnsupportedFeatureError: The query cannot be parsed.
         """
-        if self._is_done("create view", name, sql, tuple(columns) or None):
+        arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
+        sql, aliases, comment = storable("sql", sql), arguments.names("columns", columns), arguments.optional(storable, "comment", comment)
+        if self._is_done("create view", name, sql, aliases or None):
             return
         catalog = self._catalog
         schema_name, view_name = split_name(name)
         owner = catalog.schema(schema_name)
-        names = tuple(columns) if not isinstance(columns, str) else (columns,)
-        if any(not column for column in names) or len({folded(column) for column in names}) < len(names):
-            raise UsageError(f"view {name} needs columns of different names, not {list(names)}", view=name)
+        if not all(aliases) or len({folded(column) for column in aliases}) < len(aliases):
+            raise UsageError(f"view {name} needs columns of different names, not {list(aliases)}", view=name)
         existing = catalog.find_view(name)
         if if_not_exists and (existing is not None or catalog.find_table(name) is not None):
             return
@@ -1232,7 +1219,7 @@ class Transaction:
         if existing is not None and or_replace:
             catalog.drop_view(name)
         catalog.check_free(owner.name, view_name)
-        catalog.create_view(owner, view_name, text, names, comment)
+        catalog.create_view(owner, view_name, text, aliases, comment)
 
     def rename_view(self, name: str, new_name: str) -> None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
@@ -1241,10 +1228,9 @@ class Transaction:
             NotFoundError: No such view.
             AlreadyExistsError: A view or table has the new name.
         """
+        arguments.filled("new_name", new_name)
         if self._is_done("rename", name, new_name):
             return
-        if not new_name:
-            raise UsageError(f"view {name} needs a name", view=name)
         self._catalog.rename_view(self._catalog.view(name), new_name)
 
     def drop_view(self, name: str, *, if_exists: bool = False) -> None:
@@ -1301,13 +1287,15 @@ class Transaction:
         """
         from ducklake_core.format.macros import implementations
 
-        if self._is_done("create macro", name, kind, dict(definitions)):
+        arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
+        given = {key: storable(f"definitions[{key!r}]", text) for key, text in arguments.mapping("definitions", definitions).items()}
+        if self._is_done("create macro", name, kind, given):
             return
         schema_name, macro_name = split_name(name)
         if not macro_name:
             raise UsageError("a macro needs a name")
         owner = self._catalog.schema(schema_name)
-        made = implementations(macro_name, definitions, kind)
+        made = implementations(macro_name, given, kind)
         found = self._catalog.find_macro(name, kind)
         if found is not None:
             if if_not_exists:
@@ -1340,6 +1328,7 @@ class Transaction:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: A column of a view, and the lake is of version 1.0, which has no place for it.
         """
+        arguments.optional(storable, "text", text)
         if not self._is_done("comment", name, text, column):
             self._tag(name, COMMENT, text, column)
 
@@ -1352,6 +1341,8 @@ class Transaction:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
         """
+        arguments.filled("key", key)
+        arguments.optional(storable, "value", value)
         if column is not None and key != COMMENT:
             raise UnsupportedFeatureError(
                 f"a column of {name} cannot have the tag {key!r}: DuckDB cannot attach a lake in which a column has another tag than its "
@@ -1368,6 +1359,7 @@ class Transaction:
         Raises:
             NotFoundError: No such schema.
         """
+        arguments.optional(storable, "text", text)
         if not self._is_done("comment schema", name, text, is_schema=True):
             self._tag_schema(name, COMMENT, text)
 
@@ -1377,6 +1369,8 @@ class Transaction:
         Raises:
             NotFoundError: No such schema.
         """
+        arguments.filled("key", key)
+        arguments.optional(storable, "value", value)
         if not self._is_done("tag schema", name, key, value, is_schema=True):
             self._tag_schema(name, key, value)
 
@@ -1443,6 +1437,7 @@ class Transaction:
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
 
+        storable("sql", sql, nul=True)
         zone = statement_zone(timezone, spark)
         if is_query(sql):
             if spark is not None:
@@ -1483,36 +1478,36 @@ class Transaction:
             self._stage(staged, ChangeRows(request=computed.request, source=computed.source))
 
 
-def write(
-    lake: LakeContext,
-    name: str,
-    data: FrameLike,
-    *,
-    author: str | None = None,
-    message: str | None = None,
-    extra_info: str | Mapping[str, object] | None = None,
-    commit_id: str | None = None,
-    mode: WriteMode = "append",
-    **how: Any,
-) -> WriteResult:
-    """Write a frame as one snapshot; the arguments are those of :meth:`DuckLake.write`."""
+def autocommit(lake: LakeContext, commit: Mapping[str, Any]) -> Transaction:
+    """Return the transaction of a method that makes one change, with the commit options that the method was given.
+
+    Raises:
+        UsageError: The lake was opened to be read only, or an option does not exist.
+    """
+    lake.database.check_not_read_only()
+    arguments.check_commit(commit)
+    return Transaction(lake, **commit)
+
+
+def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Mapping[str, Any]) -> WriteResult:
+    """Write a frame as one snapshot; see :meth:`DuckLake.write`."""
+    arguments.check_commit(commit)
+    name, frame = request.name, frame_of(data)
 
     def write_in(tx: Transaction) -> TransactionResult:
         with tx:
-            tx.write_frame(name, frame, mode=mode, **how)
+            tx.write_frame(frame, request)
         return tx.result
 
-    frame = frame_of(data)
-    new = partial(Transaction, lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
-    again = mode == "append" and commit_id is None and frame.is_small
-    first = new(base=lake.table_cache.recent(*split_name(name)) if again else None)
+    again = request.mode == "append" and commit.get("commit_id") is None and frame.is_small
+    first = Transaction(lake, **commit, base=lake.table_cache.recent(*split_name(name)) if again else None)
     try:
         result = write_in(first)
     except (CommitConflictError, SchemaError, UsageError):
         if not first.is_on_recent_base:
             raise
         # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
-        result = write_in(new(tries=first.tries))
+        result = write_in(Transaction(lake, **commit, tries=first.tries))
     if result.repeated:
         return single_result(result, *_written_then(lake, name, result.snapshot))
     return single_result(result, name, 0)
@@ -1560,15 +1555,12 @@ def frame_in_types_of(table: Schema, frame: Frame, clauses: Sequence[MergeClause
 def _columns(given: Any) -> Schema:
     # Schemas of polars are mappings too, to types of their own.
     if isinstance(given, Mapping) and not hasattr(given, "__arrow_c_schema__"):
-        return Schema(columns=tuple(Field(name=name, type=data_type_of(data_type)) for name, data_type in given.items()))
+        return Schema(
+            columns=tuple(Field(name=storable("a column's name", name), type=data_type_of(data_type)) for name, data_type in given.items())
+        )
     return frame_columns(given)
 
 
 def _told(alteration: Alteration) -> tuple[object, ...]:
     """Which alteration it is, as a value that is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()
-
-
-def _listed(keys: Sequence[str]) -> Sequence[str]:
-    # A text is left as it is, to be refused by what reads the keys.
-    return keys if isinstance(keys, str) else tuple(keys)

@@ -8,7 +8,6 @@ from ducklake_core.catalog.reading.definitions import ViewState
 from ducklake_core.catalog.reading.reader import object_tags
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.arguments import checked
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import visible
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ducklake_core.staging.context import LakeContext
 
 
-@checked
 class View(Readable):
     """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the snapshot that they were asked for."""
 

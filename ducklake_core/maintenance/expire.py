@@ -23,11 +23,11 @@ from ducklake_core.catalog.writing.expiry import (
     unneeded,
 )
 from ducklake_core.errors import AlreadyExistsError, CatalogError, DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format.arguments import checked
+from ducklake_core.format import arguments
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.text import END, in_utc, parse_age
+from ducklake_core.format.types.text import END, storable
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes
@@ -299,7 +299,6 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
     return ExpiryResult(dry_run=dry_run, snapshots=tuple(snapshots), files=found.files, tables=found.tables, held=tuple(held))
 
 
-@checked
 class Holds:
     """Names on snapshots of a lake that must not expire. Made by :attr:`DuckLake.holds`.
 
@@ -337,9 +336,9 @@ class Holds:
             UsageError: No name, or an end that is over already.
         """
         self._database.check_writable()
-        if not name:
-            raise UsageError("a hold needs a name", parameter="name")
-        end = None if until is None else in_utc(until)
+        arguments.filled("name", name)
+        arguments.check_flags(replace=replace)
+        end = arguments.optional(arguments.time, "until", until)
 
         def attempt() -> Hold:
             with self._database.write() as connection:
@@ -366,6 +365,7 @@ class Holds:
             NotFoundError: There is no hold of that name.
         """
         self._database.check_writable()
+        storable("name", name)
         removed: set[str] = set()
 
         def attempt() -> None:
@@ -398,7 +398,8 @@ class Holds:
             NotFoundError: There is no such snapshot, or it was expired.
             UsageError: ``at_most`` is no span of time, or none above zero.
         """
-        span = parse_age(at_most) if isinstance(at_most, str) else at_most
+        span = arguments.age("at_most", at_most)
+        storable("reader", reader)
         if span <= timedelta(0):
             raise UsageError(f"at_most must be above zero, not {span}", parameter="at_most")
         return self._pinned(snapshot, reader, span)
@@ -426,7 +427,8 @@ class Holds:
         if wanted is None:
             number = reader.latest_snapshot().id
         else:
-            number = (reader.snapshot(timestamp=wanted) if isinstance(wanted, datetime) else reader.snapshot(version=wanted)).id
+            at = arguments.snapshot("snapshot", wanted)
+            number = (reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)).id
         # An expiry that was faster has deleted the row by the time that it can be locked.
         if not lock_snapshots(reader.connection, self._database, [number]):
             raise NotFoundError(f"snapshot {number} was expired just now", snapshot_id=number)

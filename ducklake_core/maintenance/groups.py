@@ -31,8 +31,8 @@ from ducklake_core.errors import (
     DuckLakeError,
     NotFoundError,
     StorageError,
-    UsageError,
 )
+from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.request import BudgetMeter, TableRequest
@@ -67,8 +67,7 @@ class Execution:
     partial_progress: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_concurrency is not None and self.max_concurrency < 1:
-            raise UsageError(f"max_concurrency must be at least 1, not {self.max_concurrency}", parameter="max_concurrency")
+        optional(partial(whole_number, least=1), "max_concurrency", self.max_concurrency)
 
     def outcomes(self, work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
         """Carry out tasks.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.compaction import MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.arguments import optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, WrittenFile
 from ducklake_core.format.options import Options
@@ -407,12 +409,9 @@ class MergeLimits:
     cluster_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.max_compacted_files is not None and self.max_compacted_files < 1:
-            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}", parameter="max_compacted_files")
+        optional(partial(whole_number, least=1), "max_compacted_files", self.max_compacted_files)
         for name in ("min_file_size", "max_file_size"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise UsageError(f"{name} must not be negative, not {value}")
+            optional(partial(whole_number, least=0), name, getattr(self, name))
         if self.min_file_size is not None and self.max_file_size is not None and self.min_file_size >= self.max_file_size:
             raise UsageError(f"min_file_size ({self.min_file_size}) must be less than max_file_size ({self.max_file_size})")
 

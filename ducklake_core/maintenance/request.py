@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Literal, NoReturn, TypeAlias, TypeVar, get_args
 
@@ -14,9 +15,10 @@ from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.arguments import optional, seconds, whole_number
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.names import TablePattern, join_name, schema_path, schemas_meant, split_name
-from ducklake_core.format.types.text import short_repr
+from ducklake_core.format.types.text import short_repr, shown
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.storage.uploads import StoredFile
 
@@ -192,9 +194,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name in ("max_input_bytes", "max_files", "max_rows"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}", parameter=name)
+            optional(partial(whole_number, least=1), name, getattr(self, name))
+        optional(seconds, "max_seconds", self.max_seconds)
 
 
 class BudgetMeter:
@@ -358,6 +359,9 @@ class ProgressMeter:
     """Counts what a call of a verb has done, and tells a callback. The clock runs from the beginning on."""
 
     def __init__(self, callback: ProgressCallback | None = None) -> None:
+        # A class can be called too, but does not report anything.
+        if callback is not None and (not callable(callback) or isinstance(callback, type)):
+            raise UsageError(f"progress must be a function, not {shown(callback)}.", parameter="progress")
         self._callback = callback
         self._started = time.monotonic()
         self._now = Progress(verb="", phase="", unit="files", done=0)

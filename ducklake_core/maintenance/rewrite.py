@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.file_rows import name_mappings
@@ -21,7 +22,8 @@ from ducklake_core.commit.actions import RewriteFiles, RewrittenSource
 from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.compaction import RewriteTask, RewrittenFiles, rewrite_files
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError, UsageError
+from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
+from ducklake_core.format.arguments import fraction, optional, whole_number
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteHistory, deleted_count
 from ducklake_core.format.files.partitioning import PartitionSpec
@@ -416,8 +418,8 @@ class RewriteLimits:
     cluster_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.max_compacted_files is not None and self.max_compacted_files < 1:
-            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}", parameter="max_compacted_files")
+        optional(partial(whole_number, least=1), "max_compacted_files", self.max_compacted_files)
+        optional(fraction, "delete_threshold", self.delete_threshold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from ducklake_core.catalog.reading.definitions import ViewState, views
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.engines.duckdb.query import Sources, Target, run
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.arguments import checked
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
@@ -41,7 +40,6 @@ _ALL_COLUMNS = (exp.Columns, exp.Pivot, exp.Summarize, exp.Describe, exp.Command
 _SUBJECT = "the query"
 
 
-@checked
 class Query(Readable):
     """Rows of a query at one snapshot. Made by :meth:`DuckLake.sql`; every run computes them anew, at that snapshot.
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import UsageError
+from ducklake_core.format import arguments
 from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
+from ducklake_core.format.types.text import shown, storable
 
 if TYPE_CHECKING:
     from pyspark.pandas import DataFrame as PandasFrame
@@ -73,41 +77,78 @@ class CommitOptions(CommitMessage, total=False):
 
 
 def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
-    """The snapshot that ``at`` means: the newest for None, else by id or time."""
-    if at is None:
-        return reader.latest_snapshot()
-    return reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)
-
-
-def check_mode(
-    mode: WriteMode,
-    where: Where,
-    on: Sequence[str],
-    partitions: Partitions | None = None,
-    concurrent_appends: ConcurrentAppends | None = None,
-    read_at: int | None = None,
-) -> None:
-    """Refuse a mode that does not exist, and arguments that belong to another one.
+    """The snapshot that ``at`` means: the newest for None, else by id or time.
 
     Raises:
-        UsageError: What is wrong with them.
+        UsageError: ``at`` is neither an id nor a time with a zone.
+        NotFoundError: There is no such snapshot, or it was expired.
     """
-    if mode not in ("append", "overwrite", "upsert"):
-        raise UsageError(f"unknown write mode {mode!r}: append, overwrite or upsert")
-    if where is not None and mode != "overwrite":
-        raise UsageError(f"where belongs to overwrite, not to {mode}")
-    if partitions is not None and mode != "overwrite":
-        raise UsageError(f"partitions belong to overwrite, not to {mode}")
-    if partitions is not None and where is not None:
-        raise UsageError("an overwrite takes where or partitions, not both")
-    if concurrent_appends is not None and mode != "overwrite":
-        raise UsageError(f"concurrent_appends belongs to overwrite, not to {mode}")
-    if read_at is not None and mode != "overwrite":
-        raise UsageError(f"read_at belongs to overwrite, not to {mode}")
-    if concurrent_appends not in (None, "fail", "replace"):
-        raise UsageError(f"concurrent_appends must be 'fail' or 'replace', not {concurrent_appends!r}", parameter="concurrent_appends")
-    if on and mode != "upsert":
-        raise UsageError(f"on belongs to upsert, not to {mode}")
+    if at is None:
+        return reader.latest_snapshot()
+    wanted = arguments.snapshot("at", at)
+    return reader.snapshot(timestamp=wanted) if isinstance(wanted, datetime) else reader.snapshot(version=wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """Arguments of a write, as :meth:`DuckLake.write` documents them, checked. Public methods build it from their parameters.
+
+    Raises:
+        UsageError: An argument has a wrong value, or belongs to another mode.
+    """
+
+    name: str
+    mode: WriteMode = "append"
+    where: Where = None
+    partitions: Partitions | None = None
+    on: Sequence[str] = ()
+    create: bool = False
+    partition_by: Sequence[str] = ()
+    schema_evolution: SchemaEvolution = "strict"
+    missing_columns: MissingColumns | None = None
+    comment: str | None = None
+    inline: bool | None = None
+    concurrent_appends: ConcurrentAppends | None = None
+    read_at: int | None = None
+
+    def __post_init__(self) -> None:
+        arguments.check_flags(create=self.create)
+        if self.inline is not None:
+            arguments.check_flags(inline=self.inline)
+        checked = {
+            "where": arguments.optional(arguments.condition, "where", self.where),
+            "partitions": self.partitions if self.partitions is None or self.replaces_in_data else _partitions(self.partitions),
+            "on": arguments.names("on", self.on),
+            "partition_by": arguments.names("partition_by", self.partition_by),
+            "comment": arguments.optional(storable, "comment", self.comment),
+            "read_at": arguments.optional(arguments.whole_number, "read_at", self.read_at),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        self._check_mode()
+
+    @property
+    def replaces_in_data(self) -> bool:
+        """Whether the partitions that rows of the frame are in are replaced."""
+        return isinstance(self.partitions, str) and self.partitions == "in_data"
+
+    def _check_mode(self) -> None:
+        if self.mode not in ("append", "overwrite", "upsert"):
+            raise UsageError(f"unknown write mode {shown(self.mode)}: append, overwrite or upsert", parameter="mode")
+        for name in ("where", "partitions", "concurrent_appends", "read_at"):
+            if getattr(self, name) is not None and self.mode != "overwrite":
+                raise UsageError(f"{name} belong{'' if name.endswith('s') else 's'} to overwrite, not to {self.mode}", parameter=name)
+        if self.partitions is not None and self.where is not None:
+            raise UsageError("an overwrite takes where or partitions, not both", parameter="partitions")
+        arguments.optional(partial(arguments.choice, choices=("fail", "replace")), "concurrent_appends", self.concurrent_appends)
+        if self.on and self.mode != "upsert":
+            raise UsageError(f"on belongs to upsert, not to {self.mode}", parameter="on")
+
+
+def _partitions(given: object) -> tuple[Mapping[str, object], ...]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise UsageError(f"partitions must be 'in_data' or a list of mappings, not {shown(given)}.", parameter="partitions")
+    return tuple(arguments.mapping("each of partitions", one) for one in given)
 
 
 def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution) -> MissingColumns:
@@ -117,11 +158,11 @@ def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution)
         UsageError: The value or the schema evolution does not exist.
     """
     if evolution not in ("strict", "additive"):
-        raise UsageError(f"unknown schema_evolution {evolution!r}: strict or additive", parameter="schema_evolution")
+        raise UsageError(f"unknown schema_evolution {shown(evolution)}: strict or additive", parameter="schema_evolution")
     if given is None:
         return "error" if evolution == "strict" else "null"
     if given not in ("error", "null"):
-        raise UsageError(f"unknown missing_columns {given!r}: error or null", parameter="missing_columns")
+        raise UsageError(f"unknown missing_columns {shown(given)}: error or null", parameter="missing_columns")
     return given
 
 

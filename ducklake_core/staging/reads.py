@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.arguments import checked
+from ducklake_core.format import arguments
 from ducklake_core.format.types.text import visible
 from ducklake_core.scan import Scan
 from ducklake_core.staging.execute import readable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ducklake_core.staging.staged_table import StagedTable
 
 
-@checked
 class TransactionTable(Scanned):
     """Reads of a table inside a transaction. Made by :meth:`Transaction.table`.
 
@@ -68,9 +67,9 @@ class TransactionTable(Scanned):
 
         return Scan(
             table=readable(staged, base),
-            columns=columns,
-            where=where,
-            row_limit=limit,
+            columns=arguments.optional(arguments.names, "columns", columns),
+            where=arguments.optional(arguments.condition, "where", where),
+            row_limit=arguments.optional(arguments.row_count, "limit", limit),
             reader=self._lake.reader,
             storage=self._lake.storage,
             overlay=overlay,

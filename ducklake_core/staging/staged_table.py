@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.expressions.conditions import Column, Condition
     from ducklake_core.format.expressions.predicates import Predicate, Scalar
     from ducklake_core.format.files.partitioning import PartitionSpec
-    from ducklake_core.staging.arguments import MissingColumns, SchemaEvolution
+    from ducklake_core.staging.arguments import MissingColumns, SchemaEvolution, WriteRequest
     from ducklake_core.storage.filesystems import Storage
 
 
@@ -561,36 +561,27 @@ def _same_columns(table: Schema, frame: Schema) -> bool:
     return [shape(column) for column in table] == [shape(column) for column in frame]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table that a write goes to, and how it is made when it is missing."""
+def check_existing(table: TableState, request: WriteRequest) -> None:
+    """Refuse what was said for a new table, when the table is there and is not so.
 
-    name: str
-    create: bool
-    partition_by: tuple[str, ...]
-    comment: str | None
-
-    def check_existing(self, table: TableState) -> None:
-        """Refuse what was said for a new table, when the table is there and is not so.
-
-        Raises:
-            UsageError: Other partition keys than the table's, or another comment.
-            SchemaError: Partition keys that the table cannot have.
-        """
-        name = table.qualified_name
-        if self.partition_by:
-            wanted, present = partition_spec(self.partition_by, table.schema, table.format_version), table.partition_spec
-            if wanted is None or present is None or wanted.fields != present.fields:
-                keys = ", ".join(key_expression(key) for key in present.fields) if present is not None else "nothing"
-                raise UsageError(
-                    f"table {name} is partitioned by {keys}, not by {', '.join(self.partition_by)}: leave partition_by out, or change the "
-                    "keys with set_partitioned_by",
-                    table=name,
-                )
-        if self.comment is not None and self.comment != table.comment:
+    Raises:
+        UsageError: Other partition keys than the table's, or another comment.
+        SchemaError: Partition keys that the table cannot have.
+    """
+    name = table.qualified_name
+    if request.partition_by:
+        wanted, present = partition_spec(request.partition_by, table.schema, table.format_version), table.partition_spec
+        if wanted is None or present is None or wanted.fields != present.fields:
+            keys = ", ".join(key_expression(key) for key in present.fields) if present is not None else "nothing"
             raise UsageError(
-                f"table {name} has another comment than the given one: leave comment out, or change it with set_comment", table=name
+                f"table {name} is partitioned by {keys}, not by {', '.join(request.partition_by)}: leave partition_by out, or change the "
+                "keys with set_partitioned_by",
+                table=name,
             )
+    if request.comment is not None and request.comment != table.comment:
+        raise UsageError(
+            f"table {name} has another comment than the given one: leave comment out, or change it with set_comment", table=name
+        )
 
 
 def check_replaceable(table: TableState, inline: bool | None) -> None:

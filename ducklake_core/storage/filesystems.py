@@ -16,7 +16,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, StoreUnavailableError, UnsupportedFeatureError
+from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, StoreUnavailableError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.paths import azure_path, canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
 from ducklake_core.storage.stores import (
     check_account,
@@ -55,6 +55,12 @@ class StorageOptions:
     """
 
     by_protocol: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        # Values may be secrets, so no message repeats them.
+        given = self.by_protocol
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) and isinstance(one, Mapping) for key, one in given.items()):
+            raise UsageError("storage_options must be a mapping from protocols to mappings of options.", parameter="storage_options")
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
         """Arguments for one protocol, empty when there are none."""

@@ -35,7 +35,6 @@ from ducklake_core.catalog.database.url import CatalogAddress, file_exists
 from ducklake_core.catalog.database.versions import Layout, check_same_version, earlier_tables, stored_version
 from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
 from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
-from ducklake_core.format.types.text import read_only_message
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
 
 __all__ = ["Database", "Failure", "classify"]
@@ -97,7 +96,10 @@ class Database:
             UsageError: It was.
         """
         if self.read_only:
-            raise UsageError(read_only_message("this call", str(self.address)), read_only=str(self.address))
+            raise UsageError(
+                f"The lake {self.address} was opened with read_only=True, so nothing was changed. Open it without read_only to write.",
+                read_only=str(self.address),
+            )
 
     def check_writable(self, *, dry_run: bool = False) -> None:
         """Refuse a catalog of an earlier version, and one that was opened to be read only, unless nothing is written (``dry_run``).

@@ -16,6 +16,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ducklake_core.errors import CatalogError, NotALakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.arguments import optional
+from ducklake_core.format.types.text import storable
 
 _SPELLINGS = (
     "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, mysql+pymysql://user@host/database, "
@@ -109,6 +111,12 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
         UsageError: The text names no catalog.
         UnsupportedFeatureError: A database that this library does not keep catalogs in.
     """
+    if not isinstance(text, str):
+        # The value may contain a password.
+        raise UsageError(f"catalog must be a string, not a value of type {type(text).__name__}.", parameter="catalog")
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError("catalog contains a NUL character or half of a surrogate pair.", parameter="catalog")
+    optional(storable, "metadata_schema", metadata_schema)
     spelled = text.strip()
     kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")
     if not separator or rest.startswith("//") or "+" in kind:

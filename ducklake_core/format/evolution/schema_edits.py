@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, UsageError
+from ducklake_core.format.arguments import names
 from ducklake_core.format.evolution.defaults import canonical_default
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS, DataType, Field, ListType, MapType, StructType
@@ -30,11 +31,12 @@ def column_path(name: ColumnName) -> tuple[str, ...]:
     Raises:
         UsageError: Text that cannot be read, or no parts.
     """
-    if not isinstance(name, str):
-        if not name or not all(name):
-            raise UsageError(f"a column is named by its text or its parts, not by {name!r}")
-        return tuple(name)
-    return split_path(name)
+    if isinstance(name, str):
+        return split_path(name)
+    parts = names("column", name)
+    if not parts or not all(parts):
+        raise UsageError(f"a column is named by its text or its parts, not by {parts!r}", parameter="column")
+    return parts
 
 
 def find_node(schema: Schema, path: Sequence[str]) -> Field:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.text import storable
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -385,13 +386,12 @@ def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
     """The user's further places as a tuple.
 
     Raises:
-        UsageError: One text instead of several, or an empty one, which would allow everything.
+        UsageError: An empty one, which would allow everything, or one that is not a string.
     """
-    if isinstance(places, str):
-        raise UsageError(f"allowed_paths must be a list of prefixes, not the text {places!r}")
-    if not all(places):
-        raise UsageError("allowed_paths holds an empty prefix")
-    return tuple(places)
+    prefixes = (places,) if isinstance(places, str) else tuple(places)
+    if not all(storable("a prefix of allowed_paths", prefix) for prefix in prefixes):
+        raise UsageError("allowed_paths holds an empty prefix", parameter="allowed_paths")
+    return prefixes
 
 
 def _obstacle(path: str, data_path: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.types.text import storable
 
 DEFAULT_SCHEMA = "main"
 _PART = r'"(?:[^"]|"")+"|[^".]+'
@@ -32,7 +33,7 @@ def split_name(name: str) -> tuple[str, str]:
     Raises:
         UsageError: Anything else.
     """
-    parts = split_name_parts(name)
+    parts = split_name_parts(storable("the name of a table, view or macro", name))
     if parts is None:
         raise UsageError(
             f"cannot read the table name {name!r}: write table or schema.table, with double quotes around odd parts", name=name
@@ -66,6 +67,7 @@ def schema_path(text: str) -> str:
     >>> schema_path("sales.europe"), schema_path('"sales.europe"'), schema_path('"raw"'), schema_path('na"me')
     ('sales.europe', '"sales.europe"', 'raw', '"na""me"')
     """
+    storable("the name of a schema", text)
     return dotted(split_path(text)) if _PATH.fullmatch(text) else dotted((text,))
 
 
@@ -97,6 +99,7 @@ def split_path(name: str) -> tuple[str, ...]:
     Raises:
         UsageError: Text that cannot be read.
     """
+    storable("the name of a column or schema", name)
     if name and "." not in name and '"' not in name:
         return (name,)
     if not _PATH.fullmatch(name):

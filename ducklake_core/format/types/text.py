@@ -174,6 +174,32 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def storable(name: str, value: object, *, nul: bool = False) -> str:
+    """Return a string that a catalog can store. No database stores half of a surrogate pair, and PostgreSQL no NUL.
+
+    >>> storable("name", "flights")
+    'flights'
+
+    Args:
+        name: What the string is, for messages.
+        value: What was given.
+        nul: Whether it may contain NUL.
+
+    Raises:
+        UsageError: Something else.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be a string, not {shown(value)}.", parameter=name)
+    if not nul and "\0" in value:
+        raise UsageError(f"{name} is {shown(value)}, which contains a NUL character.", parameter=name)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{name} is {shown(value)}, which contains half of a surrogate pair.", parameter=name) from None
+    return value
+
+
 def short_repr(value: Any) -> str:
     """A dataclass value by those of its fields that have other values than by default; of many items only how many there are.
 
@@ -245,11 +271,6 @@ def similar_in_brackets(name: str, candidates: Iterable[str]) -> str:
     """
     found = similar(name, candidates)
     return f" ({found})" if found else ""
-
-
-def read_only_message(call: str, lake: str) -> str:
-    """What a call that would change a lake says of one that was opened to be read only."""
-    return f"{call} would change the lake {lake}, which was opened as read_only; nothing was changed. Open it again without it to write"
 
 
 BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
