@@ -24,8 +24,7 @@ from ducklake_core.format import arguments
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.paths import check_allowed, printable
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
-from ducklake_core.format.types.names import join_name, split_name
-from ducklake_core.format.types.text import storable
+from ducklake_core.format.types.names import join_name, split_name, storable
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.format.versions import migration_target, writable_version
 from ducklake_core.maintenance import lake_options

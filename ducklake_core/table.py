@@ -14,8 +14,8 @@ from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.format.types.names import join_name
-from ducklake_core.format.types.text import storable, visible
+from ducklake_core.format.types.names import join_name, storable
+from ducklake_core.format.types.text import visible
 from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result

@@ -44,9 +44,9 @@ from ducklake_core.format.macros import view_text
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, schema_path, split_name, storable
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import storable, visible
+from ducklake_core.format.types.text import visible
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.merge_builder import Merge, MergeClause

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -72,18 +73,18 @@ def columns_of(data: Any) -> Schema:
     return frame.schema
 
 
-def delete_matching(plan: ScanPlan, target: DeleteTarget, storage: Storage, session: Any, named: NamedFiles | None = None) -> Deletions:
-    """Write delete files for the rows that match a plan's predicate.
+def position_finder(session: Any, named: NamedFiles) -> Callable[[ScanPlan, DeleteTarget, Storage], Deletions]:
+    """Return what writes delete files for the rows that match a plan's predicate, on the session's executors or in this process.
 
     Here and below, ``named`` tells which files the catalog names: they are never swept.
     """
-    if session is not None:
-        from ducklake_core.engines.spark.positions import find_positions as find_with_spark
+    if session is None:
+        from ducklake_core.engines.arrow.positions import find_positions
 
-        return find_with_spark(plan, target, storage, session, named)
-    from ducklake_core.engines.arrow.positions import find_positions
+        return find_positions
+    from ducklake_core.engines.spark.positions import find_positions as find_with_spark
 
-    return find_positions(plan, target, storage)
+    return partial(find_with_spark, session=session, named=named)
 
 
 def change_rows(

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.conditions import Combinable, Condition, foreign_kind
 from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.types.text import in_utc, parse_age, shown, storable
+from ducklake_core.format.types.names import storable
+from ducklake_core.format.types.text import in_utc, parse_age, shown
 
 COMMIT_MESSAGE = ("author", "message", "extra_info")
 COMMIT_OPTIONS = (*COMMIT_MESSAGE, "commit_id")

@@ -26,8 +26,8 @@ from ducklake_core.errors import AlreadyExistsError, CatalogError, DuckLakeError
 from ducklake_core.format import arguments
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.text import END, storable
+from ducklake_core.format.types.names import folded, storable
+from ducklake_core.format.types.text import END
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes

@@ -15,7 +15,8 @@ from ducklake_core.format import arguments
 from ducklake_core.format.expressions.conditions import Column, Condition
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import Snapshot, TableState
-from ducklake_core.format.types.text import shown, storable
+from ducklake_core.format.types.names import storable
+from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
     from pyspark.pandas import DataFrame as PandasFrame

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,7 @@ from ducklake_core.engines.arrow.changes import ChangedRows, write_updated
 from ducklake_core.engines.arrow.frame import ArrowFrame
 from ducklake_core.engines.arrow.positions import DeleteTarget
 from ducklake_core.engines.arrow.writer import write_table
-from ducklake_core.engines.frame import change_rows, delete_matching, restore_rows
+from ducklake_core.engines.frame import change_rows, position_finder, restore_rows
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import ROW_ID_COLUMN, WrittenFile
 from ducklake_core.format.files.inlined_rows import InlinedRows
@@ -42,7 +43,6 @@ from ducklake_core.staging.staged_table import (
     DeleteByKeys,
     DeleteWhere,
     RestoreRows,
-    Selection,
     StagedTable,
     Step,
     new_write_state,
@@ -96,8 +96,21 @@ class StepExecutor:
                 return []
             case Altered():
                 return self._alter(staged, step, base)
-            case DeleteWhere() | DeleteByKeys() | ChangeRows() | RestoreRows():
-                return self._select(staged, step, base)
+            case DeleteWhere(where=where, session=session):
+                find = position_finder(session, self.named)
+                with self._target(staged, base) as target:
+                    deletions = find(self.plan(staged, base, where=where), target, self._lake.storage)
+                    staged.rows = staged.rows.without(deletions)
+                return staged.paths(deletions.delete_files)
+            case DeleteByKeys(on=on, frame=frame, files=files):
+                with self._target(staged, base) as target:
+                    deletions = frame.delete_by_key(self.plan(staged, base, on), on, files, target, self._lake.storage, self.named)
+                    staged.rows = staged.rows.without(deletions)
+                return staged.paths(deletions.delete_files)
+            case ChangeRows() | RestoreRows():
+                with self._target(staged, base) as target:
+                    changed, staged.rows = self._change(staged, step, base, target)
+                return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
             case _:
                 assert_never(step)
 
@@ -129,33 +142,13 @@ class StepExecutor:
         staged.rows = staged.rows.with_files(files, staged.state, is_changed=part.is_changed, reads_base_rows=part.reads_base_rows)
         return staged.paths(files)
 
-    def _select(self, staged: StagedTable, step: Selection, base: Snapshot) -> list[str]:
-        target, storage = self._target(staged, base), self._lake.storage
-        self.targets[staged.state.id] = target
-        try:
-            match step:
-                case DeleteWhere(where=where, session=session):
-                    plan = self.plan(staged, base, where=where)
-                    changed = ChangedRows(deletions=delete_matching(plan, target, storage, session, self.named))
-                    staged.rows = staged.rows.without(changed.deletions)
-                case DeleteByKeys(on=on, frame=frame, files=files):
-                    plan = self.plan(staged, base, on)
-                    changed = ChangedRows(deletions=frame.delete_by_key(plan, on, files, target, storage, self.named))
-                    staged.rows = staged.rows.without(changed.deletions)
-                case ChangeRows() | RestoreRows():
-                    changed, staged.rows = self._change(staged, step, base, target)
-                case _:
-                    assert_never(step)
-        except BaseException:
-            sweep_after_error(self._lake.storage, target.directory, target.write_id, named=self.named)
-            raise
-        return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
-
-    def _target(self, staged: StagedTable, base: Snapshot) -> DeleteTarget:
+    @contextmanager
+    def _target(self, staged: StagedTable, base: Snapshot) -> Iterator[DeleteTarget]:
+        """Decide where delete files of a table are written; when the block fails, those that it has written are swept."""
         info, options = self._lake.info, Options.from_mapping(staged.state.options)
         write_id = paths.write_id()
         self._registration.add(write_id)
-        return DeleteTarget(
+        target = DeleteTarget(
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
             write_id=write_id,
@@ -164,6 +157,12 @@ class StepExecutor:
             inlined_rows=options.data_inlining_row_limit,
             vectors=DeletionVectors.by(options, info.format_version, encrypted=info.encrypted),
         )
+        self.targets[staged.state.id] = target
+        try:
+            yield target
+        except BaseException:
+            sweep_after_error(self._lake.storage, target.directory, target.write_id, named=self.named)
+            raise
 
     def _change(
         self, staged: StagedTable, step: ChangeRows | RestoreRows, base: Snapshot, target: DeleteTarget

@@ -58,7 +58,7 @@ class StorageOptions:
 
     def __post_init__(self) -> None:
         # Values may be secrets, so no message repeats them.
-        given = self.by_protocol
+        given: object = self.by_protocol
         if not isinstance(given, Mapping) or not all(isinstance(key, str) and isinstance(one, Mapping) for key, one in given.items()):
             raise UsageError("storage_options must be a mapping from protocols to mappings of options.", parameter="storage_options")
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from ducklake_core.errors import CatalogError, NotALakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arguments import optional
-from ducklake_core.format.types.text import storable
+from ducklake_core.format.types.names import storable
 
 _SPELLINGS = (
     "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, mysql+pymysql://user@host/database, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -159,8 +159,8 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys:
         StorageError: A file cannot be read or written; files written so far stay and are swept by the write id.
     """
     shape = position_shape(plan, keys)
-    found = [delete_in_file(task, shape, target, storage, keys) for task in plan.tasks]
-    return collect(found, matching_inlined(plan, keys))
+    found = map(partial(delete_in_file, shape=shape, target=target, storage=storage, keys=keys), plan.tasks)
+    return collect(list(found), matching_inlined(plan, keys))
 
 
 def position_shape(plan: ScanPlan, keys: KeySet | None = None) -> ScanProjection:
@@ -231,31 +231,55 @@ def write_position_deletes(
     if len(positions) <= target.inlined_rows and file.id >= 0:
         return InlinedDeletion(data_file_id=file.id, positions=tuple(positions.tolist()))
     old = _only_delete_file(file, shape.table)
-    if old is None:
-        return _write(file, positions, None, target, storage)
-    earlier = process_memory.read(storage, old, file)
-    if old.id < 0 and earlier.snapshots is None:
-        # The first delete file of the data file, grown before it is committed.
-        grown = _write(file, np.sort(np.concatenate([earlier.positions, positions])), None, target, storage)
-        return replace(grown, new_count=len(positions))
+    deletes, new_count, replaced = DeletedPositions(positions=positions), len(positions), dict[str, Any]()
+    if old is not None:
+        earlier = process_memory.read(storage, old, file)
+        if old.id < 0 and earlier.snapshots is None:
+            # The first delete file of the data file, grown before it is committed.
+            deletes = DeletedPositions(positions=np.sort(np.concatenate([earlier.positions, positions])))
+        else:
+            deletes, new_count, replaced = _cumulative(old, earlier, positions, target)
+    kind = target.vectors.format(deletes.snapshots)
+    name = paths.new_delete_file_name(target.write_id, kind)
+    key = EncryptionKey.random() if target.encrypted else None
+    written = write_delete_file(
+        storage, target.directory + name, file.path, deletes.positions, deletes.snapshots, key, as_vector=kind == "puffin"
+    )
+    return StagedDeleteFile(
+        data_file_id=file.id,
+        path=name,
+        delete_count=len(deletes.positions),
+        new_count=new_count,
+        encryption_key=key,
+        **replaced,
+        **asdict(written),
+    )
+
+
+def _cumulative(
+    old: DeleteFile, earlier: DeletedPositions, positions: np.ndarray, target: DeleteTarget
+) -> tuple[DeletedPositions, int, dict[str, Any]]:
+    """Add positions to those of a committed delete file, each with its snapshot.
+
+    Returns:
+        All positions, how many of them are new, and what the catalog has to know of the delete file that they replace.
+    """
     # A position that only the catalog hides stays out of the file, as with DuckDB: flushing moves it here.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
     # What a later snapshot than the base has deleted already is in the file as well: that snapshot makes the commit plan again.
-    positions = np.setdiff1d(positions, earlier.positions, assume_unique=True)
-    combined = np.concatenate([earlier.positions, positions])
+    added = np.setdiff1d(positions, earlier.positions, assume_unique=True)
+    combined = np.concatenate([earlier.positions, added])
     order = np.argsort(combined, kind="stable")
-    new = np.full(len(positions), target.assumed_snapshot, dtype=np.int64)
-    every = DeletedPositions(positions=combined[order], snapshots=np.concatenate([snapshots, new])[order])
+    new = np.full(len(added), target.assumed_snapshot, dtype=np.int64)
     path, is_relative = paths.relative_to(target.data_path, old.path)
-    return replace(
-        _write(file, every.positions, every.snapshots, target, storage),
-        new_count=len(positions),
-        min_snapshot=int(snapshots.min()) if len(snapshots) else None,
-        assumed_snapshot=target.assumed_snapshot,
-        replaces=old.id,
-        replaces_path=path,
-        replaces_path_is_relative=is_relative,
-    )
+    replaced = {
+        "min_snapshot": int(snapshots.min()) if len(snapshots) else None,
+        "assumed_snapshot": target.assumed_snapshot,
+        "replaces": old.id,
+        "replaces_path": path,
+        "replaces_path_is_relative": is_relative,
+    }
+    return DeletedPositions(positions=combined[order], snapshots=np.concatenate([snapshots, new])[order]), len(added), replaced
 
 
 def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
@@ -267,21 +291,6 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
             data_file_id=file.id,
         )
     return file.delete_files[0] if file.delete_files else None
-
-
-def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
-    kind = target.vectors.format(snapshots)
-    name = paths.new_delete_file_name(target.write_id, kind)
-    key = EncryptionKey.random() if target.encrypted else None
-    written = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key, as_vector=kind == "puffin")
-    return StagedDeleteFile(
-        data_file_id=file.id,
-        path=name,
-        delete_count=len(positions),
-        new_count=len(positions),
-        encryption_key=key,
-        **asdict(written),
-    )
 
 
 def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:

@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.partitioning import PartitionSpec
-from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.text import storable
+from ducklake_core.format.types.names import folded, storable
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.text import storable
+from ducklake_core.format.types.text import shown
 
 DEFAULT_SCHEMA = "main"
 _PART = r'"(?:[^"]|"")+"|[^".]+'
@@ -18,6 +18,32 @@ _NAME = re.compile(f"(?:(?P<schema>(?:{_PART})(?:\\.(?:{_PART}))*)\\.)?(?P<table
 _END = "\0"
 _WILDCARDS = {"*": f"[^{_END}]*", "?": f"[^{_END}]"}
 _ANY_DEPTH = f"(?:[^{_END}]+{_END})*"
+
+
+def storable(name: str, value: object, *, nul: bool = False) -> str:
+    """Return a string that a catalog can store. No database stores half of a surrogate pair, and PostgreSQL no NUL.
+
+    >>> storable("name", "flights")
+    'flights'
+
+    Args:
+        name: What the string is, for messages.
+        value: What was given.
+        nul: Whether it may contain NUL.
+
+    Raises:
+        UsageError: Something else.
+    """
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be a string, not {shown(value)}.", parameter=name)
+    if not nul and "\0" in value:
+        raise UsageError(f"{name} is {shown(value)}, which contains a NUL character.", parameter=name)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{name} is {shown(value)}, which contains half of a surrogate pair.", parameter=name) from None
+    return value
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -174,32 +174,6 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def storable(name: str, value: object, *, nul: bool = False) -> str:
-    """Return a string that a catalog can store. No database stores half of a surrogate pair, and PostgreSQL no NUL.
-
-    >>> storable("name", "flights")
-    'flights'
-
-    Args:
-        name: What the string is, for messages.
-        value: What was given.
-        nul: Whether it may contain NUL.
-
-    Raises:
-        UsageError: Something else.
-    """
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be a string, not {shown(value)}.", parameter=name)
-    if not nul and "\0" in value:
-        raise UsageError(f"{name} is {shown(value)}, which contains a NUL character.", parameter=name)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"{name} is {shown(value)}, which contains half of a surrogate pair.", parameter=name) from None
-    return value
-
-
 def short_repr(value: Any) -> str:
     """A dataclass value by those of its fields that have other values than by default; of many items only how many there are.
 
