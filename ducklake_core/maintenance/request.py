@@ -360,8 +360,9 @@ class ProgressMeter:
 
     def __init__(self, callback: ProgressCallback | None = None) -> None:
         # A class can be called too, but does not report anything.
-        if callback is not None and (not callable(callback) or isinstance(callback, type)):
-            raise UsageError(f"progress must be a function, not {shown(callback)}.", parameter="progress")
+        given: object = callback
+        if given is not None and (not callable(given) or isinstance(given, type)):
+            raise UsageError(f"progress must be a function, not {shown(given)}.", parameter="progress")
         self._callback = callback
         self._started = time.monotonic()
         self._now = Progress(verb="", phase="", unit="files", done=0)

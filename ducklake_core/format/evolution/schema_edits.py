@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, SchemaError, UsageError
-from ducklake_core.format.arguments import names
 from ducklake_core.format.evolution.defaults import canonical_default
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS, DataType, Field, ListType, MapType, StructType
-from ducklake_core.format.types.names import dotted, folded, split_path
+from ducklake_core.format.types.names import dotted, folded, split_path, storable
 from ducklake_core.format.types.schema import Schema, with_ids
-from ducklake_core.format.types.text import similar_in_brackets
+from ducklake_core.format.types.text import shown, similar_in_brackets
 
 ColumnName: TypeAlias = "str | Sequence[str]"
 
@@ -33,9 +32,9 @@ def column_path(name: ColumnName) -> tuple[str, ...]:
     """
     if isinstance(name, str):
         return split_path(name)
-    parts = names("column", name)
-    if not parts or not all(parts):
-        raise UsageError(f"a column is named by its text or its parts, not by {parts!r}", parameter="column")
+    parts = tuple(name) if isinstance(name, list | tuple) else ()
+    if not parts or not all(storable("a part of a column's name", part) for part in parts):
+        raise UsageError(f"a column is named by its text or its parts, not by {shown(name)}", parameter="column")
     return parts
 
 
