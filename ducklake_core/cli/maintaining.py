@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, cast
 
 import typer
@@ -13,19 +13,10 @@ from ducklake_core.cli.output import print_json, print_report, progress_bar, rea
 from ducklake_core.cli.session import (
     FOUND,
     Author,
-    CleanupAll,
     DryRun,
     ExtraInfo,
     Json,
-    MaxCompactedFiles,
-    MaxFiles,
-    MaxInputBytes,
-    MaxSeconds,
     Message,
-    MinAge,
-    OlderThan,
-    Schema,
-    Tables,
     column_names,
     exit_with,
     opened,
@@ -36,14 +27,39 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.types.text import parse_age
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance.check.findings import CheckLevel
-from ducklake_core.maintenance.request import MaintenanceResult, ProgressCallback
+from ducklake_core.maintenance.cleanup import age_text
+from ducklake_core.maintenance.request import MaintenanceResult
 
-_HOUR = "1 hour"
-MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
-ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
-KeepLast = Annotated[int | None, typer.Option("--keep-last", min=1, help="Number of newest snapshots that stay whatever their age.")]
-MaxDeletions = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
-PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
+OPTIONS: Mapping[str, Any] = {
+    "tables": Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE]...", help="table or schema.table, with * and ? for any letters and one; all tables without any"),
+    ],
+    "schema": Annotated[str | None, typer.Option("--schema", help="Only tables of a schema.")],
+    "older_than": Annotated[str | None, typer.Option("--older-than", help="An age ('7 days'), or a time with a zone.")],
+    "versions": Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")],
+    "keep_last": Annotated[int | None, typer.Option("--keep-last", min=1, help="Number of newest snapshots that stay whatever their age.")],
+    "min_age": Annotated[str, typer.Option("--min-age", help="Floor of all ages; lower it only when nothing runs.")],
+    "cleanup_all": Annotated[bool, typer.Option("--cleanup-all", help="Whatever their age; needs --min-age '0 seconds'.")],
+    "every_parquet": Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")],
+    "delete_threshold": Annotated[
+        float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
+    ],
+    "cluster_by": Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")],
+    "max_compacted_files": Annotated[int | None, typer.Option("--max-compacted-files", help="Most files to make for each table.")],
+    "min_file_size": Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are left alone.")],
+    "max_file_size": Annotated[int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")],
+    "max_input_bytes": Annotated[int | None, typer.Option("--max-input-bytes", help="Most bytes of files to read.")],
+    "max_files": Annotated[int | None, typer.Option("--max-files", help="Most files to read.")],
+    "max_rows": Annotated[int | None, typer.Option("--max-rows", help="Rows after which no further table is begun.")],
+    "max_seconds": Annotated[float | None, typer.Option("--max-seconds", help="Seconds after which nothing further is begun.")],
+    "max_concurrency": Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")],
+    "partial_progress": Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")],
+    "dry_run": DryRun,
+}
+"""Options by the parameters of the methods that commands call; the method has the default."""
+COMMIT_OPTIONS: Mapping[str, Any] = {"author": Author, "message": Message, "extra_info": ExtraInfo}
+MAX_DELETIONS = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
 
 
 def age(text: str | None) -> str | datetime | None:
@@ -66,261 +82,74 @@ def age(text: str | None) -> str | datetime | None:
     return text
 
 
-def carry_out(
-    context: typer.Context, verb: Callable[[DuckLake, ProgressCallback | None], MaintenanceResult], *, dry_run: bool, as_json: bool
-) -> None:
-    """Call a verb of the lake that the command is about, and print what came of it. The exit code is 1 when a step failed."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = verb(lake, progress)
-        with read_or_not():
-            print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed_steps)
+def command(name: str, method: Callable[..., MaintenanceResult], summary: str, **options: Any) -> Callable[..., None]:
+    """Return the command that calls a method of :class:`DuckLake`, with an option for each parameter that has one.
+
+    The exit code is 1 when a step failed.
+
+    Args:
+        name: Name of the command.
+        method: The method.
+        summary: What ``--help`` says.
+        **options: Options in place of those of ``OPTIONS``, by parameter.
+    """
+    known = {**OPTIONS, **options}
+
+    def call(context: typer.Context, *, as_json: bool, **given: Any) -> None:
+        if given.get("tables") and given.get("schema") is not None:
+            raise UsageError("give either TABLE or --schema; 'sales.t' is a table of a schema, 'sales.*' all of them")
+        arguments = {parameter: _READ.get(parameter, _unchanged)(value) for parameter, value in given.items() if value is not None}
+        with opened(context, read_only=given["dry_run"]) as lake:
+            with progress_bar(as_json=as_json) as progress:
+                result = method(lake, progress=progress, **arguments)
+            with read_or_not():
+                print_report(result, as_json=as_json)
+            exit_with(FOUND, not result.failed_steps)
+
+    parameters = [
+        _keyword(one.name, known[one.name], one.default) for one in inspect.signature(method).parameters.values() if one.name in known
+    ]
+    if "commit" in inspect.signature(method).parameters:
+        parameters += [_keyword(one, option, None) for one, option in COMMIT_OPTIONS.items()]
+    return _as_command(call, name, summary, [_CONTEXT, *parameters, _keyword("as_json", Json, default=False)])
 
 
-def expire(
-    context: typer.Context,
-    *,
-    older_than: OlderThan = None,
-    versions: Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")] = None,
-    keep_last: KeepLast = None,
-    min_age: MinAge = _HOUR,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet."""
-    wanted = None if versions is None else [_number(one) for one in versions.split(",")]
-    carry_out(
-        context,
-        lambda lake, progress: lake.expire_snapshots(
-            older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, progress=progress, dry_run=dry_run
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+_CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
 
-def cleanup(
-    context: typer.Context,
-    *,
-    older_than: OlderThan = None,
-    cleanup_all: CleanupAll = False,
-    min_age: MinAge = _HOUR,
-    max_files: MaxDeletions = None,
-    max_seconds: MaxSeconds = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Delete files that were scheduled for deletion long enough ago."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.cleanup_old_files(
-            older_than=age(older_than),
-            cleanup_all=cleanup_all,
-            min_age=min_age,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            progress=progress,
-            dry_run=dry_run,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+def _keyword(name: str, option: Any, default: object) -> inspect.Parameter:
+    """Return the parameter of an option. An empty default is None, and an age is a string."""
+    shown = age_text(default) if isinstance(default, timedelta) else None if default == () else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=option)
 
 
-def orphans(
-    context: typer.Context,
-    *,
-    older_than: OlderThan = None,
-    cleanup_all: CleanupAll = False,
-    min_age: MinAge = _HOUR,
-    every_parquet: Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")] = False,
-    max_files: MaxDeletions = None,
-    max_seconds: MaxSeconds = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Delete files below the data path that the catalog does not name: what killed writers left behind."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.delete_orphaned_files(
-            older_than=age(older_than),
-            cleanup_all=cleanup_all,
-            min_age=min_age,
-            every_parquet=every_parquet,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            progress=progress,
-            dry_run=dry_run,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+def _as_command(call: Callable[..., None], name: str, summary: str, parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Return the function with what typer reads of one."""
+    call.__name__ = name
+    call.__doc__ = summary
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
 
 
-def merge(  # noqa: PLR0913 - an option each
-    context: typer.Context,
-    *,
-    tables: Tables = None,
-    schema: Schema = None,
-    max_compacted_files: MaxCompactedFiles = None,
-    min_file_size: Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are left alone.")] = None,
-    max_file_size: Annotated[
-        int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")
-    ] = None,
-    cluster_by: ClusterBy = None,
-    max_input_bytes: MaxInputBytes = None,
-    max_files: MaxFiles = None,
-    max_seconds: MaxSeconds = None,
-    max_concurrency: MaxConcurrency = None,
-    partial_progress: PartialProgress = False,
-    author: Author = None,
-    message: Message = None,
-    extra_info: ExtraInfo = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.merge_adjacent_files(
-            **_scope(tables, schema),
-            max_compacted_files=max_compacted_files,
-            min_file_size=min_file_size,
-            max_file_size=max_file_size,
-            cluster_by=column_names(cluster_by) if cluster_by is not None else (),
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            max_concurrency=max_concurrency,
-            partial_progress=partial_progress,
-            progress=progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+def _unchanged(value: Any) -> Any:
+    return value
 
 
-def flush(
-    context: typer.Context,
-    *,
-    tables: Tables = None,
-    schema: Schema = None,
-    max_rows: Annotated[int | None, typer.Option("--max-rows", help="Rows after which no further table is begun.")] = None,
-    max_seconds: MaxSeconds = None,
-    max_concurrency: MaxConcurrency = None,
-    author: Author = None,
-    message: Message = None,
-    extra_info: ExtraInfo = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.flush_inlined_data(
-            **_scope(tables, schema),
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            max_concurrency=max_concurrency,
-            progress=progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--versions must be ids of snapshots, separated by commas, not {text!r}") from None
 
 
-def rewrite(  # noqa: PLR0913 - an option each
-    context: typer.Context,
-    *,
-    tables: Tables = None,
-    schema: Schema = None,
-    delete_threshold: Annotated[
-        float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
-    ] = None,
-    cluster_by: ClusterBy = None,
-    max_compacted_files: MaxCompactedFiles = None,
-    max_input_bytes: MaxInputBytes = None,
-    max_files: MaxFiles = None,
-    max_seconds: MaxSeconds = None,
-    max_concurrency: MaxConcurrency = None,
-    partial_progress: PartialProgress = False,
-    author: Author = None,
-    message: Message = None,
-    extra_info: ExtraInfo = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.rewrite_data_files(
-            **_scope(tables, schema),
-            delete_threshold=delete_threshold,
-            cluster_by=column_names(cluster_by) if cluster_by is not None else (),
-            max_compacted_files=max_compacted_files,
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            max_concurrency=max_concurrency,
-            partial_progress=partial_progress,
-            progress=progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
-
-
-def checkpoint(  # noqa: PLR0913 - an option each
-    context: typer.Context,
-    *,
-    tables: Tables = None,
-    max_input_bytes: MaxInputBytes = None,
-    max_files: MaxFiles = None,
-    max_seconds: MaxSeconds = None,
-    keep_last: KeepLast = None,
-    min_age: MinAge = _HOUR,
-    max_concurrency: MaxConcurrency = None,
-    partial_progress: PartialProgress = False,
-    author: Author = None,
-    message: Message = None,
-    extra_info: ExtraInfo = None,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
-    carry_out(
-        context,
-        lambda lake, progress: lake.checkpoint(
-            tables=tables or None,
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            keep_last=keep_last,
-            min_age=min_age,
-            max_concurrency=max_concurrency,
-            partial_progress=partial_progress,
-            progress=progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        ),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "tables": lambda given: given or None,
+    "older_than": age,
+    "versions": _numbers,
+    "cluster_by": column_names,
+}
+"""How the value of an option becomes that of the parameter."""
 
 
 def migrate(
@@ -364,19 +193,6 @@ def restore(
             print_json(result)
         else:
             write("nothing to change\n" if result is None else f"{result}\n")
-
-
-def _scope(tables: list[str] | None, schema: str | None) -> dict[str, Any]:
-    if tables and schema is not None:
-        raise UsageError("give either TABLE or --schema; 'sales.t' is a table of a schema, 'sales.*' all of them")
-    return {"schema": schema, "tables": tables or None}
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"--versions must be ids of snapshots, not {text!r}") from None
 
 
 def check(
@@ -446,27 +262,49 @@ def _labels(texts: Iterable[str]) -> dict[str, str]:
 
 
 PLANNED = (
-    expire,
-    cleanup,
-    orphans,
-    merge,
-    rewrite,
-    flush,
-    checkpoint,
+    command(
+        "expire",
+        DuckLake.expire_snapshots,
+        "Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.",
+    ),
+    command(
+        "cleanup", DuckLake.cleanup_old_files, "Delete files that were scheduled for deletion long enough ago.", max_files=MAX_DELETIONS
+    ),
+    command(
+        "orphans",
+        DuckLake.delete_orphaned_files,
+        "Delete files below the data path that the catalog does not name: what killed writers left behind.",
+        max_files=MAX_DELETIONS,
+    ),
+    command(
+        "merge",
+        DuckLake.merge_adjacent_files,
+        "Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1.",
+    ),
+    command(
+        "rewrite",
+        DuckLake.rewrite_data_files,
+        "Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1.",
+    ),
+    command(
+        "flush",
+        DuckLake.flush_inlined_data,
+        "Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1.",
+    ),
+    command(
+        "checkpoint",
+        DuckLake.checkpoint,
+        "Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1.",
+    ),
     migrate,
 )
 
 
-def planned(command: Callable[..., None]) -> Callable[..., None]:
-    """A command without its option ``--dry-run``, which is always on."""
+def planned(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command without its option ``--dry-run``, which is always on."""
 
     def plan(**options: Any) -> None:
-        command(**options, dry_run=True)
+        run(**options, dry_run=True)
 
-    signature = inspect.signature(command, eval_str=True)
-    parameters = [one for one in signature.parameters.values() if one.name != "dry_run"]
-    plan.__name__ = command.__name__
-    plan.__doc__ = f"What this would do: {command.__doc__}"
-    plan.__annotations__ = {one.name: one.annotation for one in parameters}
-    plan.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return plan
+    parameters = [one for one in inspect.signature(run, eval_str=True).parameters.values() if one.name != "dry_run"]
+    return _as_command(plan, run.__name__, f"What this would do: {run.__doc__}", parameters)
