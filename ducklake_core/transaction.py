@@ -652,6 +652,7 @@ class Transaction:
     ) -> None:
         """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
         arguments.check_flags(allow_missing=allow_missing, ignore_extra_columns=ignore_extra_columns, allow_duplicates=allow_duplicates)
+        arguments.optional(arguments.flag, "hive_partitioning", hive_partitioning)
         files = arguments.paths("paths", paths)
         if self._is_done("add files", name, files):
             return

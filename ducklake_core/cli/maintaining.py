@@ -62,7 +62,7 @@ COMMIT_OPTIONS: Mapping[str, Any] = {"author": Author, "message": Message, "extr
 MAX_DELETIONS = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
 
 
-def age(text: str | None) -> str | datetime | None:
+def age(text: str) -> str | datetime:
     """An age as the verbs take it, or a time with a zone.
 
     >>> age("7 days"), age("2026-01-01T00:00:00+00:00").year
@@ -71,8 +71,6 @@ def age(text: str | None) -> str | datetime | None:
     Raises:
         UsageError: Neither, or a number alone, which may be meant as days or as a date.
     """
-    if text is None:
-        return None
     if text.strip().replace(".", "", 1).isdecimal():
         raise UsageError(f"{text.strip()} has no unit: write an age as '7 days', and a time as '2026-01-31 12:00:00+00:00'")
     try:

@@ -21,7 +21,7 @@ Checked = TypeVar("Checked")
 
 
 def _wrong(name: str, expected: str, value: object) -> UsageError:
-    return UsageError(f"{name} must be {expected}, not {shown(value)}.", parameter=name)
+    return UsageError(f"{name} must be {expected}, not {shown(value)}", parameter=name)
 
 
 def optional(check: Callable[[str, Any], Checked], name: str, value: object) -> Checked | None:
@@ -33,21 +33,27 @@ def optional(check: Callable[[str, Any], Checked], name: str, value: object) -> 
     return None if value is None else check(name, value)
 
 
+def flag(name: str, value: object) -> bool:
+    """Return True or False; other values do not count as either, such as "false", which is true in Python."""
+    if not isinstance(value, bool):
+        raise _wrong(name, "True or False", value)
+    return value
+
+
 def check_flags(**flags: object) -> None:
-    """Raise unless each argument is True or False: ``dry_run="false"`` would otherwise count as true.
+    """Raise unless each argument is True or False.
 
     Raises:
         UsageError: An argument is something else.
     """
     for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise _wrong(name, "True or False", value)
+        flag(name, value)
 
 
 def filled(name: str, value: object) -> str:
     """Return a string that is not empty."""
     if not storable(name, value):
-        raise UsageError(f"{name} is empty.", parameter=name)
+        raise UsageError(f"{name} is empty", parameter=name)
     return str(value)
 
 
@@ -92,7 +98,7 @@ def whole_number(name: str, value: object, *, least: int | None = None) -> int:
     if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
         raise _wrong(name, "a whole number of 64 bits", value)
     if least is not None and number < least:
-        raise UsageError(f"{name} must be at least {least}, not {number}.", parameter=name)
+        raise UsageError(f"{name} must be at least {least}, not {number}", parameter=name)
     return number
 
 
@@ -173,7 +179,7 @@ def age(name: str, value: object) -> timedelta:
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
-            raise UsageError(f"{name} must not be negative, not {value}.", parameter=name)
+            raise UsageError(f"{name} must not be negative, not {value}", parameter=name)
         return value
     try:
         return parse_age(storable(name, value))

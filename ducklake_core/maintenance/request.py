@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Literal, NoReturn, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 from ducklake_core.catalog.reading.bulk_reader import SharedReading
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
@@ -360,9 +360,9 @@ class ProgressMeter:
 
     def __init__(self, callback: ProgressCallback | None = None) -> None:
         # A class can be called too, but does not report anything.
-        given: object = callback
+        given: Any = callback
         if given is not None and (not callable(given) or isinstance(given, type)):
-            raise UsageError(f"progress must be a function, not {shown(given)}.", parameter="progress")
+            raise UsageError(f"progress must be a function, not {shown(given)}", parameter="progress")
         self._callback = callback
         self._started = time.monotonic()
         self._now = Progress(verb="", phase="", unit="files", done=0)

@@ -113,9 +113,8 @@ class WriteRequest:
     read_at: int | None = None
 
     def __post_init__(self) -> None:
-        arguments.check_flags(create=self.create)
-        if self.inline is not None:
-            arguments.check_flags(inline=self.inline)
+        arguments.flag("create", self.create)
+        arguments.optional(arguments.flag, "inline", self.inline)
         checked = {
             "where": arguments.optional(arguments.condition, "where", self.where),
             "partitions": self.partitions if self.partitions is None or self.replaces_in_data else _partitions(self.partitions),
@@ -148,7 +147,7 @@ class WriteRequest:
 
 def _partitions(given: object) -> tuple[Mapping[str, object], ...]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise UsageError(f"partitions must be 'in_data' or a list of mappings, not {shown(given)}.", parameter="partitions")
+        raise UsageError(f"partitions must be 'in_data' or a list of mappings, not {shown(given)}", parameter="partitions")
     return tuple(arguments.mapping("each of partitions", one) for one in given)
 
 

@@ -60,7 +60,7 @@ class StorageOptions:
         # Values may be secrets, so no message repeats them.
         given: object = self.by_protocol
         if not isinstance(given, Mapping) or not all(isinstance(key, str) and isinstance(one, Mapping) for key, one in given.items()):
-            raise UsageError("storage_options must be a mapping from protocols to mappings of options.", parameter="storage_options")
+            raise UsageError("storage_options must be a mapping from protocols to mappings of options", parameter="storage_options")
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
         """Arguments for one protocol, empty when there are none."""

@@ -113,9 +113,9 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     """
     if not isinstance(text, str):
         # The value may contain a password.
-        raise UsageError(f"catalog must be a string, not a value of type {type(text).__name__}.", parameter="catalog")
+        raise UsageError(f"catalog must be a string, not a value of type {type(text).__name__}", parameter="catalog")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise UsageError("catalog contains a NUL character or half of a surrogate pair.", parameter="catalog")
+        raise UsageError("catalog contains a NUL character or half of a surrogate pair", parameter="catalog")
     optional(storable, "metadata_schema", metadata_schema)
     spelled = text.strip()
     kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.schema import ArrowType
+from ducklake_core.format.types.text import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,7 +237,7 @@ class NarrowStream:
 def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     """The rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
     if dtype_backend not in _BACKENDS:
-        raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {dtype_backend!r}", parameter="dtype_backend")
+        raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
     if dtype_backend == "numpy":
         _check_exact(table)
         return _converted(table, None)

@@ -35,14 +35,14 @@ def storable(name: str, value: object, *, nul: bool = False) -> str:
         UsageError: Something else.
     """
     if not isinstance(value, str):
-        raise UsageError(f"{name} must be a string, not {shown(value)}.", parameter=name)
+        raise UsageError(f"{name} must be a string, not {shown(value)}", parameter=name)
     if not nul and "\0" in value:
-        raise UsageError(f"{name} is {shown(value)}, which contains a NUL character.", parameter=name)
+        raise UsageError(f"{name} is {shown(value)}, which contains a NUL character", parameter=name)
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{name} is {shown(value)}, which contains half of a surrogate pair.", parameter=name) from None
+            raise UsageError(f"{name} is {shown(value)}, which contains half of a surrogate pair", parameter=name) from None
     return value
 
 

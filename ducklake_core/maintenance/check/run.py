@@ -9,6 +9,7 @@ from ducklake_core.catalog.reading.integrity_scan import EveryRow, registered_na
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, NotALakeError, UsageError
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.text import shown
 from ducklake_core.maintenance.check.contents import RowChecks
 from ducklake_core.maintenance.check.definitions import check_cells, check_definitions, check_keys, check_objects
 from ducklake_core.maintenance.check.facts import REQUIRED, Facts
@@ -37,7 +38,7 @@ def check_lake(
 ) -> CheckResult:
     """Check a lake, and mend it if asked. See ``DuckLake.check``."""
     if level not in get_args(CheckLevel):
-        raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {level!r}", parameter="level")
+        raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {shown(level)}", parameter="level")
     if repair:
         database.check_writable()
     meter, said = progress or ProgressMeter(), commit or CommitMessage()
