@@ -131,7 +131,7 @@ NESTED = {"parentheses": "(" * 3000 + "k" + ")" * 3000, "calls": "abs(" * 3000 +
 @pytest.mark.takes_seconds
 def test_deep_definitions_are_refused_by_the_call_that_was_made(lake: DuckLake, text: str) -> None:
     calls: dict[str, Callable[[], object]] = {
-        r"DuckLake\.create_view\(\)": lambda: lake.create_view("v", f"SELECT k FROM t WHERE {NESTED[text]} IS NOT NULL"),
+        "view v": lambda: lake.create_view("v", f"SELECT k FROM t WHERE {NESTED[text]} IS NOT NULL"),
         r"DuckLake\.create_macro\(\)": lambda: lake.create_macro("m", {"k": NESTED[text]}),
         r"Table\.set_sorted_by\(\)": lambda: lake.table("t").set_sorted_by([NESTED[text]]),
     }

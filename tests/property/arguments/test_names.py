@@ -14,11 +14,10 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
-from ducklake_core.format import arguments as checks
 from ducklake_dagster import DuckLakeResource as Resource
 from ducklake_dagster import SqliteCatalog, build_compaction_sensor, build_maintenance_job, ducklake_metadata
 from ducklake_dagster.config.resources import LocalStorage
-from tests.property.arguments.surface import methods
+from tests.property.arguments.surface import build, call, methods
 from tests.support.oracle import LakeAddress, attached
 
 ROWS = pa.table({"ab": [1, 2], "a": [1, 1], "b": [7, 7]})
@@ -33,45 +32,22 @@ def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
     made.close()
 
 
-def test_every_parameter_of_every_method_is_checked() -> None:
-    """A new parameter gets its check in argument_checks.py before it is public."""
-    unchecked = [
-        f"{method}({parameter.name})"
-        for method in methods()
-        for parameter in method.parameters
-        if checks.check_for(method.name, parameter.name) is None
-    ]
-    assert not unchecked
-
-
-def test_every_method_is_wrapped() -> None:
-    assert not [str(method) for method in methods() if not hasattr(method.function, "__wrapped__")]
-
-
 def _takes_names(parameter: inspect.Parameter) -> bool:
     annotation = str(parameter.annotation).replace("Mapping[str, Sequence[str]]", "")
     return any(several in annotation for several in ("Sequence[str]", "ColumnName", "Paths", "Iterable[int]"))
 
 
-def test_names_by_text_may_be_one_text_each() -> None:
-    assert checks.check_for("changed_tables", "tables")("tables", {"t": "ab", "u": ["a", "b"]}) == {"t": ("ab",), "u": ("a", "b")}
-    with pytest.raises(UsageError, match="tables"):
-        checks.check_for("changed_tables", "tables")("tables", {"t": 1})
-
-
-def test_every_list_of_names_may_be_one_text() -> None:
-    """Told by the annotations, so that a new parameter is looked at too."""
-    found = {(method.name, one.name) for method in methods() for one in method.parameters if _takes_names(one)}
-    assert {("upsert", "on"), ("merge", "on"), ("scan", "columns"), ("write", "partition_by"), ("add_data_files", "paths")} <= found
-    for method, parameter in found:
-        check = checks.check_for(method, parameter)
-        assert check is not None
-        one = 7 if parameter == "versions" else "ab"
-        assert check(parameter, one) in (one, (one,)), (method, parameter)
-        assert check(parameter, [one, one]) == (one, one), (method, parameter)
-        for wrong in (b"ab", {"ab": 1}, 1.5, [1.5], [None]):
-            with pytest.raises(UsageError, match=parameter):
-                check(parameter, wrong)
+def test_wrong_lists_of_names_raise(tmp_path: Path) -> None:
+    """Every parameter that takes names, by its annotation, rejects other values and names itself."""
+    place = build(tmp_path, f"sqlite:///{tmp_path}/lake.sqlite")
+    taking = [(method, one.name) for method in methods() for one in method.parameters if _takes_names(one) and not method.is_class_method]
+    names = {(method.name, parameter) for method, parameter in taking}
+    assert {("upsert", "on"), ("merge", "on"), ("scan", "columns"), ("write", "partition_by"), ("add_data_files", "paths")} <= names
+    with DuckLake.connect(place.url) as lake:
+        for method, parameter in taking:
+            for wrong in (b"ab", {"ab": 1}, [1.5]):
+                with pytest.raises(UsageError, match=parameter):
+                    call(method, lake, method.valid(place) | {parameter: wrong})
 
 
 def test_keys_of_an_upsert(lake: DuckLake, lake_address: LakeAddress) -> None:
@@ -84,8 +60,8 @@ def test_keys_of_an_upsert(lake: DuckLake, lake_address: LakeAddress) -> None:
         lambda: lake.table("t").merge(NEW, on='"AB"').when_matched_update().when_not_matched_insert().execute(),
         lambda: _in_transaction(lake, lambda tx: tx.merge("t", NEW, on="ab").when_matched_update().when_not_matched_insert().execute()),
     ]
-    for call in calls:
-        call()
+    for upsert in calls:
+        upsert()
         assert sorted(lake.table("t").scan(columns="ab").to_arrow().column("ab").to_pylist()) == [1, 2, 3]
     with attached(lake_address) as duck:
         assert duck.value("SELECT list(ab ORDER BY ab) FROM t") == [1, 2, 3]
