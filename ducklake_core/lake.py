@@ -1014,6 +1014,7 @@ class DuckLake:
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
+        arguments.optional(storable, "timezone", timezone)
         arguments.check_commit(commit)
         zone = statement_zone(timezone, spark)
         if is_query(sql):

@@ -40,7 +40,7 @@ from ducklake_core.format.expressions.conditions import Column, bind
 from ducklake_core.format.files.paths import file_key
 from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
 from ducklake_core.format.layout.sort_parser import is_column
-from ducklake_core.format.macros import view_text
+from ducklake_core.format.macros import MACRO_KINDS, view_text
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import Field
@@ -537,6 +537,7 @@ class Transaction:
         missing_columns: MissingColumns | None = None,
     ) -> None:
         """Stage a merge whose branches are known."""
+        on = on if isinstance(on, str) else arguments.names("on", on)
         if self._is_done("merge", name, on, tuple(clauses)):
             return
         missing = missing_columns_of(missing_columns, "strict")
@@ -1289,6 +1290,7 @@ class Transaction:
         from ducklake_core.format.macros import implementations
 
         arguments.check_flags(or_replace=or_replace, if_not_exists=if_not_exists)
+        arguments.choice("kind", kind, MACRO_KINDS)
         given = {key: storable(f"definitions[{key!r}]", text) for key, text in arguments.mapping("definitions", definitions).items()}
         if self._is_done("create macro", name, kind, given):
             return
@@ -1312,6 +1314,7 @@ class Transaction:
         Raises:
             NotFoundError: No such macro of that kind.
         """
+        arguments.choice("kind", kind, MACRO_KINDS)
         if self._is_done("drop macro", name, kind):
             return
         found = self._catalog.find_macro(name, kind)
@@ -1439,6 +1442,7 @@ class Transaction:
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
+        arguments.optional(storable, "timezone", timezone)
         zone = statement_zone(timezone, spark)
         if is_query(sql):
             if spark is not None:

@@ -14,7 +14,8 @@ from ducklake_core.catalog.reading.options import StoredOptions
 from ducklake_core.commit.actions import Action
 from ducklake_core.errors import UsageError
 from ducklake_core.format.state import Snapshot
-from ducklake_core.format.types.names import folded, join_name, split_name
+from ducklake_core.format.types.names import folded, join_name, split_name, storable
+from ducklake_core.format.types.text import shown
 
 COMMIT_ID_KEY = "commit_id"
 WRITER_KEY = "commit_writer"
@@ -89,9 +90,9 @@ def checked_commit_id(commit_id: object) -> str:
     """
     if not isinstance(commit_id, str) or not commit_id.strip():
         raise UsageError(
-            f"a commit id is a text that no other write has, not {commit_id!r}; leave it out where a repeated write does no harm"
+            f"a commit id is a text that no other write has, not {shown(commit_id)}; leave it out where a repeated write does no harm"
         )
-    return commit_id
+    return storable("commit_id", commit_id)
 
 
 def stored_extra_info(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import sqlglot
 from sqlglot import exp
@@ -20,11 +20,11 @@ from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of,
 from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type, type_text
-from ducklake_core.format.types.text import shown
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import to_cast_text
 
 MacroKind: TypeAlias = Literal["scalar", "table"]
+MACRO_KINDS: tuple[MacroKind, ...] = get_args(MacroKind)
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 # As long as the placeholder, so that places in the text stay the same.
@@ -88,8 +88,6 @@ def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) 
         UsageError: What is wrong with it.
         UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.
     """
-    if kind not in ("scalar", "table"):
-        raise UsageError(f"a macro is of kind 'scalar' or 'table', not {shown(kind)}", macro=name)
     if not definitions:
         raise UsageError(f"macro {name} needs definitions: a mapping of parameters to SQL, such as {{'x': 'x * 2'}}", macro=name)
     found: list[MacroImplementation] = []

@@ -38,6 +38,7 @@ from ducklake_core.format.types.data_types import (
     DecimalType,
     Field,
 )
+from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.schema import NO_DEFAULT, Schema
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import from_cast_text, json_text, to_cast_text
@@ -223,7 +224,7 @@ def _check_kind(field: Field) -> None:
 def _literal_text(value: object) -> str:
     match value:
         case str():
-            return value
+            return storable("a default", value)
         case bool():
             return "true" if value else "false"
         case int():
