@@ -962,7 +962,8 @@ class DuckLake:
         Raises:
             UsageError: Unknown option or a value it cannot have.
         """
-        lake_options.set_option(self._database, self._info, name, value, table=table, schema=schema)
+        checked = arguments.option_value("value", value)
+        lake_options.set_option(self._database, self._info, name, checked, table=table, schema=schema)
         self.table_cache.forget_options()
 
     def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:

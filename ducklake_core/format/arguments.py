@@ -127,6 +127,15 @@ def fraction(name: str, value: object) -> float:
     return value
 
 
+def option_value(name: str, value: object) -> str | int | float:
+    """Return a value that an option can have: a string, a number, True or False."""
+    if isinstance(value, str):
+        return storable(name, value)
+    if not isinstance(value, int | float):
+        raise _wrong(name, "a string, a number, True or False", value)
+    return value if isinstance(value, bool | float) else whole_number(name, value)
+
+
 def mapping(name: str, value: object) -> dict[str, Any]:
     """Return a mapping whose keys are strings as a dictionary."""
     if not isinstance(value, Mapping):

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.text import bare_age, parse_age
 
 _AGES = frozenset({"delete_older_than", "expire_older_than"})
@@ -158,7 +159,7 @@ def option_name(name: str) -> str:
     Raises:
         UsageError: An unknown option.
     """
-    folded = name.lower()
+    folded = storable("the name of an option", name).lower()
     if folded not in _PARSERS:
         raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
     return folded

@@ -27,6 +27,7 @@ CHECKS: list[tuple[Callable[[str, Any], Any], list[tuple[Any, Any]], list[Any]]]
     (arguments.whole_numbers, [(7, (7,)), ([1, 2], (1, 2))], ["7", [True], {7: 1}]),
     (arguments.seconds, [(0, 0), (1.5, 1.5)], [-1, "1", True, float("nan")]),
     (arguments.fraction, [(0, 0), (0.5, 0.5)], [2, -0.5, "0.5", True, float("nan")]),
+    (arguments.option_value, [("1MB", "1MB"), (True, True), (7, 7), (0.5, 0.5)], [None, ["a"], 2**70, b"a"]),
     (arguments.mapping, [({"a": 1}, {"a": 1})], [[("a", 1)], {1: 2}, "a", None]),
     (arguments.names_by_key, [({"t": "ab", "u": ["a", "b"]}, {"t": ("ab",), "u": ("a", "b")})], [{"t": 1}, ["t"], {1: "a"}]),
     (arguments.time, [(IN_TOKYO, NOON)], [NOON.replace(tzinfo=None), NOON.date(), "2026-01-01"]),
