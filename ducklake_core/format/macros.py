@@ -20,6 +20,7 @@ from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of,
 from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type, type_text
+from ducklake_core.format.types.text import parse_failure, shown
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import to_cast_text
 
@@ -185,8 +186,8 @@ def _body(sql: str, kind: MacroKind, parameters: Sequence[MacroParameter]) -> st
         text = sql[tokens[0].start : tokens[-1].end + 1] if tokens else ""
         # An expression stands where one of a SELECT stands.
         parsed = sqlglot.parse(f"SELECT {text}" if kind == "scalar" else text, read="duckdb")
-    except SqlglotError as problem:
-        raise UnsupportedFeatureError(f"cannot parse {sql!r}: {problem}", sql=sql) from problem
+    except (SqlglotError, RecursionError) as problem:
+        raise UnsupportedFeatureError(f"cannot parse {shown(sql)}: {parse_failure(problem)}", sql=sql) from problem
     node = parsed[0] if len(parsed) == 1 else None
     if kind == "table":
         if not isinstance(node, exp.Select | exp.SetOperation | exp.Subquery):
@@ -231,8 +232,8 @@ def view_text(sql: str, find: FindTable) -> str:
     try:
         tokens = [token for token in DuckDB().tokenize(text) if token.text != ";" or token.token_type.name != "SEMICOLON"]
         statements = [statement for statement in sqlglot.parse(text, read="duckdb") if statement is not None]
-    except SqlglotError as problem:
-        raise UnsupportedFeatureError(f"cannot parse the view's query {sql!r}: {problem}", sql=sql) from problem
+    except (SqlglotError, RecursionError) as problem:
+        raise UnsupportedFeatureError(f"cannot parse the view's query {shown(sql)}: {parse_failure(problem)}", sql=sql) from problem
     query = statements[0] if len(statements) == 1 else None
     if not isinstance(query, exp.Select | exp.SetOperation | exp.Subquery):
         raise UsageError(f"a view is one SELECT, and {sql!r} is not", sql=sql)
@@ -390,7 +391,7 @@ def _arguments(call: exp.Anonymous, one: MacroImplementation) -> dict[str, exp.E
 def _substituted(one: MacroImplementation, values: Mapping[str, exp.Expression], name: str) -> exp.Expression:
     try:
         body = sqlglot.parse_one(one.sql, read="duckdb")
-    except SqlglotError as problem:
+    except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"the macro {name} cannot be parsed: {one.sql}", macro=name) from problem
     if body.find(exp.Query, exp.Lambda):
         raise UnsupportedFeatureError(f"the macro {name} holds a query or a lambda, which no condition does", macro=name)

@@ -261,7 +261,7 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
     """
     try:
         tree = sqlglot.parse_one(sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return True
     if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
         return True

@@ -79,7 +79,7 @@ def _query(view: ViewState) -> exp.Select:
         _refuse(view, f"its dialect is {view.dialect!r}")
     try:
         statements = sqlglot.parse(view.sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
-    except SqlglotError as problem:
+    except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"cannot read view {_name(view)}: its SQL cannot be parsed", view=_name(view)) from problem
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         _refuse(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")

@@ -40,6 +40,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import storable
 from ducklake_core.format.types.schema import NO_DEFAULT, Schema
+from ducklake_core.format.types.text import parse_failure, shown
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import from_cast_text, json_text, to_cast_text
 
@@ -133,8 +134,9 @@ def with_expression(field: Field, sql: str) -> Field:
     _check_kind(field)
     try:
         parsed = sqlglot.parse(sql, read="duckdb")
-    except SqlglotError as problem:
-        raise UsageError(f"cannot read the default {sql!r} of column {field.name!r}", column=field.name) from problem
+    except (SqlglotError, RecursionError) as problem:
+        message = f"cannot read the default {shown(sql)} of column {field.name!r}: {parse_failure(problem)}"
+        raise UsageError(message, column=field.name) from problem
     expression = parsed[0] if len(parsed) == 1 else None
     if not isinstance(expression, exp.Condition | exp.Interval) or expression.find(*_NO_DEFAULTS):
         raise UsageError(
@@ -273,7 +275,7 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
     """
     try:
         root = sqlglot.parse_one(column.default or "", read="duckdb")
-    except SqlglotError as problem:
+    except (SqlglotError, RecursionError) as problem:
         raise refusal(column, "it cannot be parsed") from problem
     assert isinstance(root, exp.Expression)
     if root.find(exp.Column, exp.Query):

@@ -15,6 +15,7 @@ from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageEr
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import parse_failure, shown
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -34,8 +35,8 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     """
     try:
         parsed = sqlglot.parse(f"SELECT 1 ORDER BY {text}", read="duckdb")
-    except SqlglotError as problem:
-        raise UsageError(f"cannot read the sort key {text!r}", sort_key=text) from problem
+    except (SqlglotError, RecursionError) as problem:
+        raise UsageError(f"cannot read the sort key {shown(text)}: {parse_failure(problem)}", sort_key=text) from problem
     query = parsed[0] if len(parsed) == 1 else None
     order = query.args.get("order") if isinstance(query, exp.Select) else None
     extra = set() if query is None else {name for name, value in query.args.items() if value} - {"expressions", "order", "kind"}
@@ -98,7 +99,7 @@ def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
 def _parsed(key: SortKey) -> Any:
     try:
         return sqlglot.parse_one(key.expression, read="duckdb")
-    except SqlglotError as problem:
+    except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"the sort key {key.expression!r} cannot be read; change it with DuckDB") from problem
 
 

@@ -99,7 +99,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
         raise refused(f"in the unknown order {key.direction} {key.null_order}")
     try:
         tree = parse_expression(key.expression)
-    except SqlglotError as error:
+    except (SqlglotError, RecursionError) as error:
         raise refused("which cannot be read") from error
     named = {column.name for column in tree.find_all(exp.Column)}
     found = {name: schema.find(name) for name in named}

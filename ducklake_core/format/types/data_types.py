@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 _SMALL_DECIMAL = 18
 """Digits of the decimals that DuckDB keeps in 64 bits; their results stay there, or are an error."""
@@ -136,6 +138,25 @@ def children_of(data_type: DataType) -> tuple[Field, ...]:
             return fields
         case _:
             return ()
+
+
+MAX_DEPTH = 100
+"""Levels of types within each other. Functions that walk a type call themselves for each level, which Python limits."""
+
+
+def is_too_deep(data_type: T, children: Callable[[T], Iterable[T]]) -> bool:
+    """Return whether a type is nested more deeply than ``MAX_DEPTH``.
+
+    Args:
+        data_type: The type, of this library or of Arrow.
+        children: Returns the types within one.
+    """
+    level = [data_type]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for one in level for child in children(one)]
+        if not level:
+            return False
+    return True
 
 
 BOOLEAN = PrimitiveType(name="boolean")

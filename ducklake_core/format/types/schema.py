@@ -25,6 +25,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
     INT64,
     INTERVAL,
     JSON,
+    MAX_DEPTH,
     NULL,
     PRIMITIVES,
     TIME,
@@ -48,6 +49,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
     MapType,
     PrimitiveType,
     StructType,
+    is_too_deep,
     with_children,
 )
 from ducklake_core.format.types.names import folded, quoted_path
@@ -467,6 +469,8 @@ def from_arrow_schema(schema: pa.Schema) -> Schema:
 
 def from_arrow_field(field: ArrowField) -> Field:
     """One Arrow field as a column without id; see :func:`from_arrow_schema`."""
+    if is_too_deep(field.type, lambda kind: [kind.field(index).type for index in range(kind.num_fields)]):
+        raise UnsupportedFeatureError(f"the type of column {field.name!r} is nested more than {MAX_DEPTH} levels deep", column=field.name)
     return Field(name=field.name, type=_from_field(field, field.name), nullable=field.nullable)
 
 

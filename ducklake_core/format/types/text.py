@@ -174,6 +174,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def parse_failure(problem: Exception) -> str:
+    """Say in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
+    return "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem).splitlines()[0]
+
+
 def short_repr(value: Any) -> str:
     """A dataclass value by those of its fields that have other values than by default; of many items only how many there are.
 

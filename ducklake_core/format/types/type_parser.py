@@ -8,7 +8,17 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.data_types import DataType, Field, ListType, MapType, StructType, with_children
+from ducklake_core.format.types.data_types import (
+    MAX_DEPTH,
+    DataType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    children_of,
+    is_too_deep,
+    with_children,
+)
 from ducklake_core.format.types.schema import from_arrow_field, parse_leaf_type
 
 TypeLike: TypeAlias = "str | DataType | pa.DataType"
@@ -38,13 +48,18 @@ def data_type_of(given: TypeLike) -> DataType:
         SchemaError: Text that is no type.
         UsageError: Something else.
     """
-    if isinstance(given, str):
-        return _Text(given).whole()
-    if not isinstance(given, pa.DataType | DataType):
-        raise UsageError(f"a type is a text, an Arrow type or a DuckLake type, not a {type(given).__qualname__}")
     if isinstance(given, pa.DataType):
         return without_ids(from_arrow_field(pa.field("type", given)).type)
-    return without_ids(given)
+    if not isinstance(given, str | DataType):
+        raise UsageError(f"a type is a text, an Arrow type or a DuckLake type, not a {type(given).__qualname__}")
+    try:
+        found = _Text(given).whole() if isinstance(given, str) else given
+        is_deep = is_too_deep(found, lambda one: [child.type for child in children_of(one)])
+    except RecursionError:
+        is_deep = True
+    if is_deep:
+        raise UnsupportedFeatureError(f"a type is nested more than {MAX_DEPTH} levels deep")
+    return found if isinstance(given, str) else without_ids(found)
 
 
 def without_ids(data_type: DataType) -> DataType:

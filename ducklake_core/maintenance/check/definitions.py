@@ -411,7 +411,7 @@ def _is_default(text: str, leaf: Field) -> bool:
 def _is_expression(text: str) -> bool:
     try:
         return len(sqlglot.parse(text, read="duckdb")) == 1
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return False
 
 

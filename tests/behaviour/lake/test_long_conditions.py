@@ -10,7 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.conditions import AnyOf, InIntervals, OneOf
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress, Oracle
 
 ATTACH = Callable[..., AbstractContextManager[Oracle]]
@@ -122,22 +122,3 @@ def test_deep_conditions_are_refused_everywhere(lake: DuckLake) -> None:
     for call in calls:
         with pytest.raises(UsageError, match="nested too deeply"):
             call()
-
-
-NESTED = {"parentheses": "(" * 3000 + "k" + ")" * 3000, "calls": "abs(" * 3000 + "k" + ")" * 3000, "NOT": "NOT " * 3000 + "(k = 1)"}
-
-
-@pytest.mark.parametrize("text", NESTED)
-@pytest.mark.takes_seconds
-def test_deep_definitions_are_refused_by_the_call_that_was_made(lake: DuckLake, text: str) -> None:
-    calls: dict[str, Callable[[], object]] = {
-        "view v": lambda: lake.create_view("v", f"SELECT k FROM t WHERE {NESTED[text]} IS NOT NULL"),
-        r"DuckLake\.create_macro\(\)": lambda: lake.create_macro("m", {"k": NESTED[text]}),
-        r"Table\.set_sorted_by\(\)": lambda: lake.table("t").set_sorted_by([NESTED[text]]),
-    }
-    before = lake.snapshot()
-    for name, call in calls.items():
-        with pytest.raises(UnsupportedFeatureError, match=f"{name}.*nested too deeply"):
-            call()
-    assert lake.snapshot() == before
-    assert list(lake) == [table.table for table in lake.tables()] == list(lake.at(before.id))

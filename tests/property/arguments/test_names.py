@@ -46,7 +46,7 @@ def test_wrong_lists_of_names_raise(tmp_path: Path) -> None:
     with DuckLake.connect(place.url) as lake:
         for method, parameter in taking:
             for wrong in (b"ab", {"ab": 1}, [1.5]):
-                with pytest.raises(UsageError, match=parameter):
+                with pytest.raises(DuckLakeError, match=parameter):
                     call(method, lake, method.valid(place) | {parameter: wrong})
 
 
