@@ -52,13 +52,13 @@ def data_type_of(given: TypeLike) -> DataType:
         return without_ids(from_arrow_field(pa.field("type", given)).type)
     if not isinstance(given, str | DataType):
         raise UsageError(f"a type is a text, an Arrow type or a DuckLake type, not a {type(given).__qualname__}")
+    too_deep = UnsupportedFeatureError(f"a type is nested more than {MAX_DEPTH} levels deep")
     try:
         found = _Text(given).whole() if isinstance(given, str) else given
-        is_deep = is_too_deep(found, lambda one: [child.type for child in children_of(one)])
     except RecursionError:
-        is_deep = True
-    if is_deep:
-        raise UnsupportedFeatureError(f"a type is nested more than {MAX_DEPTH} levels deep")
+        raise too_deep from None
+    if is_too_deep(found, lambda one: [child.type for child in children_of(one)]):
+        raise too_deep
     return found if isinstance(given, str) else without_ids(found)
 
 
