@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ducklake_core import DuckLake, MaintenanceResult, MaintenanceStep
 from ducklake_core.cli.app import app
-from ducklake_core.cli.maintaining import PLANNED, flush, planned
+from ducklake_core.cli.maintaining import PLANNED, planned
 from tests.behaviour.maintenance.lakes import NOW, catalog_rows, files_on_disk
 from tests.support.oracle import LakeAddress
 
@@ -87,5 +87,5 @@ def test_plans_have_the_options_of_their_verbs(lake: DuckLake, lake_address: Lak
     assert "planned merge_adjacent_files main.a" in result.stdout
     assert "main.b" not in result.stdout
     assert CliRunner().invoke(app, ["plan", "flush", "--dry-run"], env=env).exit_code == 2
-    assert planned(flush).__name__ == "flush"
+    assert [planned(command).__name__ for command in PLANNED] == [command.__name__ for command in PLANNED]
     lake.close()
