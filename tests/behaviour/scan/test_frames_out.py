@@ -177,9 +177,9 @@ def test_a_limit_counts_deleted_rows(lake: DuckLake, table: Table, opened: list[
 def test_limits_of_limits_are_the_smallest(table: Table) -> None:
     assert [table.limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]
     assert [table.changes(0).limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]
-    with pytest.raises(UsageError, match="n must be a number of rows"):
+    with pytest.raises(UsageError, match="n must be at least 0, not -1"):
         table.limit(-1)
-    with pytest.raises(UsageError, match="limit must be a number of rows"):
+    with pytest.raises(UsageError, match="limit must be at least 0, not -1"):
         table.scan(limit=-1)
 
 
