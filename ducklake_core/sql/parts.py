@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression
-from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of
+from ducklake_core.format.expressions.syntax import QuotedText, constant_of
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path

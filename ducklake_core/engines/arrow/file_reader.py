@@ -281,7 +281,7 @@ class FileReader:
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
-        return evaluate(self._predicate, known, filtering=True)
+        return evaluate(self._predicate, known)
 
     def _output(self, rows: FoundRows) -> pa.RecordBatch:
         arrays = [self._column(column, rows) for column in self._shape.schema]

@@ -14,8 +14,10 @@ from ducklake_core.format.types.data_types import DataType
 
 Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
 _OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MOST_LEVELS = 100
-"""How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
+MAX_LEVELS = 100
+"""How deep conditions and expressions may be nested; a chain of AND or OR is one level."""
+MAX_PARTS = 5000
+"""How many comparisons one condition may have, where a list of values and the ranges of one column count once."""
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
@@ -349,6 +351,11 @@ def _columns_of_operand(operand: Operand) -> tuple[ColumnReference, ...]:
 def terms(predicate: Predicate) -> int:
     """How many comparisons a predicate makes of each row; a list of values is one, which is looked up."""
     return sum(len(part.ranges) if isinstance(part, InRanges) else not isinstance(part, And | Or | Not) for part in walk(predicate))
+
+
+def parts(predicate: Predicate) -> int:
+    """How many conditions a predicate joins; a list of values, or of ranges, is one."""
+    return sum(not isinstance(part, And | Or | Not) for part in walk(predicate))
 
 
 def needs_sql(predicate: Predicate) -> bool:
