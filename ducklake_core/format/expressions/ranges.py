@@ -25,7 +25,6 @@ from ducklake_core.format.expressions.predicates import (
     conjunction,
     disjunction,
     negation,
-    remembered,
 )
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
@@ -249,10 +248,9 @@ def coarser(spans: Sequence[Span], most: int) -> list[Span]:
     return [Span(start=chunk[0].start, end=chunk[-1].end, low=chunk[0].low, high=chunk[-1].high) for chunk in chunks]
 
 
-@remembered
 def spans_of_ranges(predicate: InRanges) -> list[Span]:
     """The ranges as spans, made once."""
-    return [_of_range(one, predicate.operand.type) for one in predicate.ranges]
+    return predicate.derived.get_or_make("spans", lambda: [_of_range(one, predicate.operand.type) for one in predicate.ranges])
 
 
 def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
@@ -356,13 +354,16 @@ def _as_excluded_list(predicate: Predicate) -> InList | None:
             return None
 
 
-@remembered
 def sorted_keys(predicate: InList, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
     """Keys of the constants that are not NULL, ascending, by the domain in which each compares with the column (None: in none)."""
-    return {
-        domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
-        for domain, found in _by_domain(predicate.values, column_type).items()
-    }
+
+    def sort() -> Mapping[Domain | None, Sequence[Any]]:
+        return {
+            domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
+            for domain, found in _by_domain(predicate.values, column_type).items()
+        }
+
+    return predicate.derived.get_or_make(("keys", column_type), sort)
 
 
 def _by_domain(values: Sequence[Literal], column_type: DataType) -> dict[Domain | None, list[Literal]]:
