@@ -16,7 +16,7 @@ from ducklake_core.format.evolution.defaults import with_default, with_expressio
 from ducklake_core.format.expressions.syntax import QuotedText, constant_of
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.sql.time_travel import is_name, keyword
 
@@ -115,14 +115,6 @@ def names_at(tokens: Sequence[Any], start: int) -> list[str]:
             return parts
         start += 2
     raise UsageError("cannot parse the SQL: a name is missing")
-
-
-def qualifiers(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
-    """What may stand before the columns of a table: its alias, or its name and the path of its schema before it."""
-    if node.alias:
-        return ((node.alias,),)
-    parts = split_path(table_name(node))
-    return tuple(parts[start:] for start in range(len(parts)))
 
 
 def without_qualifier(node: exp.Expression, *names: tuple[str, ...]) -> exp.Expression:

@@ -68,10 +68,10 @@ class PlainStatements:
 
     Args:
         connection: In an open transaction.
-        known: Statements that were built before, by name.
+        known: Statements that were built before, by name; None builds each one.
     """
 
-    def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any]) -> None:
+    def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any] | None = None) -> None:
         self.connection = connection
         self._known = known
 
@@ -287,8 +287,8 @@ def _numbered(number: int, text: str) -> str:
     return _PLACE.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
 
 
-def _known(known: BoundedCache[Hashable, Any], name: Hashable, build: Callable[[], Any]) -> Any:
-    return build() if name is None else known.get_or_make(name, build)
+def _known(known: BoundedCache[Hashable, Any] | None, name: Hashable, build: Callable[[], Any]) -> Any:
+    return build() if known is None or name is None else known.get_or_make(name, build)
 
 
 @lru_cache(maxsize=64)

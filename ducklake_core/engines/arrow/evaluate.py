@@ -574,17 +574,6 @@ def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
     return _boolean(scalar, batch)
 
 
-def evaluate_scalar(scalar: Scalar, batch: pa.RecordBatch) -> tuple[Any, DataType | None]:
-    """The values of an expression for every row, and their type; None for NULL that takes the type of what stands beside it.
-
-    Raises:
-        SchemaError: A value out of the range of its type, a cast that fails.
-        UnsupportedFeatureError: Something that only a SQL engine can do.
-    """
-    value = _eval(scalar, batch)
-    return value.array, None if value.is_null else value.type
-
-
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
     """Refuse before any row is read what cannot be evaluated.
 
