@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -137,7 +136,6 @@ class ScanProjection:
         return _arrow_schema(self.schema, self.virtual)
 
 
-@lru_cache(maxsize=64)
 def _arrow_schema(schema: Schema, virtual: tuple[str, ...]) -> pa.Schema:
     columns = [field.remove_metadata() for field in to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
     return pa.schema([*to_arrow_schema(schema), *columns])

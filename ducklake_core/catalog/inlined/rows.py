@@ -152,7 +152,7 @@ class TableVersions:
 
 @lru_cache(maxsize=4096)
 def _schema_of(rows: tuple[ColumnRow, ...]) -> Schema:
-    """The columns that rows spell, made once: whoever watches a thousand tables asks for them again and again."""
+    """Return the columns of rows, built once: a sensor that watches 1,000 tables needs them in every tick."""
     return build_schema(rows)
 
 

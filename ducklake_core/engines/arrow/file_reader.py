@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -526,7 +526,6 @@ def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Fie
     return [column for column in read_schema if any(node.id in needed for node in column.walk())]
 
 
-@lru_cache(maxsize=64)
 def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
     fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
     return pa.schema([field.with_nullable(True) for field in fields])
