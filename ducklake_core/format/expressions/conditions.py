@@ -202,7 +202,7 @@ def bound(condition: Condition | str, schema: Schema) -> Predicate:
         NotFoundError: A column that the schema does not have.
         UsageError: A value that cannot be compared with its column, a text that is no condition, or conditions that are nested too deeply.
     """
-    return limited(_bound(condition, schema, 1), shown(condition))
+    return limited(_bound(condition, schema, 1), condition)
 
 
 def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:

@@ -151,21 +151,22 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
     """
     if isinstance(condition, Predicate):
         return _checked(condition, schema)
-    return limited(predicate_of(parse_text(condition), condition, schema), shown_condition(condition))
+    return limited(predicate_of(parse_text(condition), condition, schema), condition)
 
 
-def limited(predicate: Predicate, what: str) -> Predicate:
+def limited(predicate: Predicate, written: object) -> Predicate:
     """Return a condition that engines evaluate in reasonable time.
 
     Args:
         predicate: The condition.
-        what: The condition as the caller wrote it, for the message.
+        written: The condition as the caller wrote it, for the message.
 
     Raises:
         UsageError: The condition has more than :data:`MAX_PARTS` parts.
     """
     count = parts(predicate)
     if count > MAX_PARTS:
+        what = shown_condition(written) if isinstance(written, str) else shown(written)
         raise UsageError(
             f"The condition {what} has {count:,} parts, and every row would be compared with each of them; at most {MAX_PARTS:,} are "
             "supported. Equalities and ranges of one column count as one part, so use IN (...) for values of one column. For keys of "
