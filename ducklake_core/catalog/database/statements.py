@@ -313,7 +313,7 @@ class CompiledStatements(BoundedCache[Any, Any]):
 
 
 def _by_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(_kind(part) if isinstance(part, Dialect) else part for part in key)
+    return tuple([_kind(part) if isinstance(part, Dialect) else part for part in key])
 
 
 def _kind(dialect: Dialect) -> tuple[object, ...]:

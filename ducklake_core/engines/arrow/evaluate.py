@@ -332,27 +332,35 @@ def _with_nan(first: pa.BooleanArray, op: Operator, second: pa.BooleanArray) -> 
 def _in_list(predicate: InList, batch: Data) -> pa.BooleanArray:
     column = predicate.operand
     array = column_of(column, batch)
-    values: list[object] = []
+    values, others = predicate.derived.get_or_make("fitted", lambda: _fitted(predicate))
     parts: list[pa.BooleanArray] = [pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pa.scalar(False))]
+    parts += [_with_literal(array, column.type, "=", literal) for literal in others]
+    if values:
+        plain = comparable(array, column.type)
+        wanted = predicate.derived.get_or_make(plain.type, lambda: _constants(values, column.type, plain.type))
+        found = pc.is_in(hashable(plain) if column.type in FLOATS else plain, wanted)
+        parts.append(pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), found))
+    if predicate.has_null:
+        parts.append(_repeated(None, batch.num_rows))
+    return reduce(pc.or_kleene, parts)
+
+
+def _fitted(predicate: InList) -> tuple[list[object], list[Literal]]:
+    """Return the values of the column's own type among the constants, and the constants that no value of that type is equal to exactly."""
+    column, values, others = predicate.operand, list[object](), list[Literal]()
     for literal in predicate.values:
         _domain(column.type, literal.type)
         fitted = fit("=", literal, column.type)
         if isinstance(fitted, Fitted):
             values.append(fitted.value)
         elif fitted is None:
-            parts.append(_with_literal(array, column.type, "=", literal))
-    if values:
-        parts.append(_is_in(comparable(array, column.type), column.type, values))
-    if predicate.has_null:
-        parts.append(_repeated(None, batch.num_rows))
-    return reduce(pc.or_kleene, parts)
+            others.append(literal)
+    return values, others
 
 
-def _is_in(array: pa.Array, data_type: DataType, values: list[object]) -> pa.BooleanArray:
-    wanted = pa.array([to_scalar(value, data_type, array.type).as_py() for value in values], array.type)
-    if data_type in FLOATS:
-        array, wanted = hashable(array), hashable(wanted)
-    return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pc.is_in(array, wanted))
+def _constants(values: list[object], data_type: DataType, arrow: pa.DataType) -> pa.Array:
+    wanted = pa.array([to_scalar(value, data_type, arrow).as_py() for value in values], arrow)
+    return hashable(wanted) if data_type in FLOATS else wanted
 
 
 def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:

@@ -349,7 +349,7 @@ def terms(predicate: Predicate) -> int:
 
 
 def parts(predicate: Predicate) -> int:
-    """How many conditions a predicate joins; a list of values, or of ranges, is one."""
+    """Return the number of conditions that a predicate joins; a list of values, or of ranges, is one."""
     return sum(not isinstance(part, And | Or | Not) for part in walk(predicate))
 
 

@@ -238,7 +238,12 @@ def test_conditions_built_in_python_have_the_same_limits() -> None:
     with pytest.raises(UsageError, match="has 5,001 parts"):
         bind(any_key | col("s").is_null(), SCHEMA)
     ladder = reduce(lambda inner, n: (col("k") == n) & ((col("a") == n) | inner), range(45), col("s").is_null())
-    assert isinstance(bind(ladder, SCHEMA), And)
+    deep = bind(ladder, SCHEMA)
+    assert isinstance(deep, And)
+    assert pickle.loads(pickle.dumps(deep)) == deep
+    assert evaluate(as_filter(deep), rows(Random(1), 50)).to_pylist().count(True) == 0
+    assert to_sql(deep, "duckdb").count("AND") == 45
+    assert not may_match(deep, known(rows(Random(1), 3)), 3)
     with pytest.raises(UsageError, match="nested too deeply"):
         bind(reduce(lambda inner, n: (col("k") == n) & ((col("a") == n) | inner), range(1000), col("s").is_null()), SCHEMA)
     flat = reduce(lambda left, right: left | right, [col("k") == n for n in range(5000)])
