@@ -63,5 +63,5 @@ def matching_rows(data: pa.Table, condition: Condition | Column | str) -> pa.Tab
     from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 
     predicate = as_filter(bind(condition, with_ids(from_arrow_schema(data.schema))))
-    matching: pa.Table = data.filter(evaluate(predicate, data, filtering=True))
+    matching: pa.Table = data.filter(evaluate(predicate, data))
     return matching

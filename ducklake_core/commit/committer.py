@@ -143,7 +143,7 @@ class Committer:
             CommitConflictError: There is one.
         """
         with self._database.read() as connection:
-            head = read_head(PlainStatements(connection, {}), self._database, head_request(transaction))
+            head = read_head(PlainStatements(connection), self._database, head_request(transaction))
         _refuse_conflict(transaction, head)
 
     def commit(self, transaction: CommitRequest) -> Committed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Literal, TypeAlias, assert_never
 
 from ducklake_core.catalog.writing.head import Head
@@ -351,7 +350,7 @@ def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
     own += [_on_table(_LOOKED[one], table_id, transaction) for table_id, looked in transaction.lookups.items() for one in sorted(looked)]
     for snapshot in head.later:
-        for other in _others(snapshot.changes):
+        for other in _entries(parse_changes(snapshot.changes)):
             if other.kind == "unknown":
                 return _unknown(other, snapshot)
             for change in own:
@@ -520,12 +519,6 @@ def _view_alterations(action: AlterView) -> Iterator[_Own]:
         )
     if action.tags:
         yield _Own(kind="alter_view", label=label, view_id=action.view_id)
-
-
-@lru_cache(maxsize=256)
-def _others(text: str) -> tuple[_Other, ...]:
-    """The entries of another transaction; most texts come again and again, as others do the same again and again."""
-    return tuple(_entries(parse_changes(text)))
 
 
 def _entries(changes: Changes) -> Iterator[_Other]:

@@ -16,7 +16,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatur
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import Literal as Constant
-from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of, parse_text
+from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
 from ducklake_core.format.types.schema import duckdb_type, parse_leaf_type, type_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from ducklake_core.catalog import changed
@@ -149,9 +149,8 @@ def _names(named: Sequence[NamedTable], log: ChangeLog, wanted: Wanted | None) -
     return [one for one in found if one.before or one.now or missing]
 
 
-@lru_cache(maxsize=16_384)
 def _parsed(name: str) -> tuple[tuple[str, str], str]:
-    """Schema and table as they are compared, and the name as it is shown; whoever watches many tables asks for them again and again."""
+    """Schema and table as they are compared, and the name as it is shown."""
     schema, table = split_name(name)
     return (folded(schema), folded(table)), join_name(schema, table)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from ducklake_core.format.cache import Derived
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, DataFile, WrittenFile
@@ -86,7 +86,7 @@ class ColumnLifetime:
     end_snapshot: int | None = None
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProjection:
     """The part of a scan that all its tasks share: small and picklable, as it travels with each of them.
 
@@ -100,6 +100,7 @@ class ScanProjection:
         column_lifetimes: The top-level columns of the table in order, dropped ones too as far as files may be older than their
             end: files without field ids are mapped by position.
         mappings: Name mappings of those files that have one.
+        derived: What readers derive from it, such as layouts of files.
     """
 
     table: str
@@ -110,6 +111,7 @@ class ScanProjection:
     predicate: Predicate | None = None
     column_lifetimes: tuple[ColumnLifetime, ...] = ()
     mappings: tuple[NameMapping, ...] = ()
+    derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
     def positions_at(self, snapshot_id: int) -> dict[int, int]:
         """Place of each column among those that the table had at a snapshot, by column id."""
@@ -134,7 +136,6 @@ class ScanProjection:
         return _arrow_schema(self.schema, self.virtual)
 
 
-@lru_cache(maxsize=64)
 def _arrow_schema(schema: Schema, virtual: tuple[str, ...]) -> pa.Schema:
     columns = [field.remove_metadata() for field in to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
     return pa.schema([*to_arrow_schema(schema), *columns])

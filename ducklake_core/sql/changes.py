@@ -18,7 +18,7 @@ from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.parser import parse_expression
 from ducklake_core.format.expressions.predicates import And, Predicate, conjunction
 from ducklake_core.format.expressions.ranges import all_of, any_of
-from ducklake_core.format.expressions.sql_chains import parse_text
+from ducklake_core.format.expressions.syntax import parse_text
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path, split_path
 from ducklake_core.format.types.schema import Schema

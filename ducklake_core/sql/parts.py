@@ -13,10 +13,10 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression
-from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of
+from ducklake_core.format.expressions.syntax import MAX_BRACKETS, QuotedText, constant_of
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.sql.time_travel import is_name, keyword
 
@@ -34,8 +34,12 @@ def parse_statement(sql: str) -> exp.Expression:
     log.addFilter(_is_no_fallback)
     try:
         found = [one for one in sqlglot.parse(sql, read="duckdb") if one is not None]
-    except (SqlglotError, RecursionError) as problem:
+    except SqlglotError as problem:
         raise UsageError(f"cannot parse the SQL: {_reason(problem)}") from problem
+    except RecursionError:
+        raise UsageError(
+            f"The SQL is nested too deeply: at most {MAX_BRACKETS} parentheses, function calls and CASEs may stand within each other."
+        ) from None
     finally:
         log.removeFilter(_is_no_fallback)
     if len(found) != 1:
@@ -115,14 +119,6 @@ def names_at(tokens: Sequence[Any], start: int) -> list[str]:
             return parts
         start += 2
     raise UsageError("cannot parse the SQL: a name is missing")
-
-
-def qualifiers(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
-    """What may stand before the columns of a table: its alias, or its name and the path of its schema before it."""
-    if node.alias:
-        return ((node.alias,),)
-    parts = split_path(table_name(node))
-    return tuple(parts[start:] for start in range(len(parts)))
 
 
 def without_qualifier(node: exp.Expression, *names: tuple[str, ...]) -> exp.Expression:

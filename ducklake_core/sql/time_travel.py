@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from ducklake_core.engines.duckdb.syntax import query_constant
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.expressions.sql_chains import QuotedText, constant_of, parse_text
+from ducklake_core.format.expressions.syntax import QuotedText, constant_of, parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.values.temporal import instant

@@ -66,7 +66,6 @@ class History:
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], TableState] = {}
         self._newest: tuple[float, Snapshot, StoredOptions | None] | None = None
-        self._last: tuple[Snapshot, StoredOptions, TableState, TableState] | None = None
 
     @property
     def newest(self) -> Snapshot | None:
@@ -123,14 +122,8 @@ class History:
         state = self._states.get((folded(schema), folded(table)))
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
-        # One call asks several times.
-        seen = self._last
-        if seen is not None and seen[0] is snapshot and seen[1] is options and seen[2] is state:
-            return seen[3]
         in_force = {name: value for name, value in options.in_force(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
-        found = replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=in_force)
-        self._last = (snapshot, options, state, found)
-        return found
+        return replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=in_force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.format.cache import BoundedCache
 from ducklake_core.format.files.data_files import (
     DELETE_PATH_FIELD_ID,
     DELETE_POSITION_FIELD_ID,
@@ -41,9 +39,10 @@ from ducklake_core.storage.uploads import discard
 _SMALL_BYTES = 1 << 18
 _ROW_GROUP_ROWS = 1 << 20
 
-_MOST_FILES = 4096
 _MOST_POSITIONS = 2_000_000
 """Of 8 bytes each, or 16 with the snapshots that deleted them."""
+_FILE_POSITIONS = 500
+"""A file counts as so many positions more, for its names and arrays."""
 _SHARE = 4
 """A file of more than one position in so many is not remembered: it would push out all others."""
 _Key: TypeAlias = tuple[Storage, str, int, str, int]
@@ -331,46 +330,33 @@ def _key(storage: Storage, delete_file: DeleteFile, file: DataFile) -> _Key:
 
 
 class RecentDeleteFiles:
-    """What is in the delete files that were read last, of so many positions at most. Safe to share between threads."""
+    """The content of the delete files that were read last.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.forget()
+    Args:
+        max_positions: Maximum number of deleted positions that are kept.
+    """
 
-    def forget(self) -> None:
-        """Hold nothing; with a lock of its own, as a forked child needs it: a thread of the parent may hold the other one for ever."""
-        self._lock = threading.Lock()
-        self._held = 0
-        self._found: OrderedDict[_Key, DeletedPositions] = OrderedDict()
+    def __init__(self, max_positions: int) -> None:
+        self._max_positions = max_positions
+        self._cache = BoundedCache[_Key, DeletedPositions](max_positions, lambda found: len(found.positions) + _FILE_POSITIONS)
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._cache.clear()
 
     def recall(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions | None:
-        """What is remembered of a delete file of this data file, None if nothing is."""
-        key = _key(storage, delete_file, file)
-        with self._lock:
-            found = self._found.get(key)
-            if found is not None:
-                self._found.move_to_end(key)
-            return found
+        """Return the kept content of a delete file of this data file, None when it is not kept."""
+        return self._cache.get(_key(storage, delete_file, file))
 
     def read(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
         """As :func:`~ducklake_core.storage.delete_files.read_deletes_of`."""
-        known = self.recall(storage, delete_file, file)
-        if known is not None:
-            return known
-        found = read_deletes_of(storage, delete_file, file)
-        if len(found.positions) * _SHARE <= self._most:
-            self._remember(_key(storage, delete_file, file), found)
+        found = self.recall(storage, delete_file, file)
+        if found is None:
+            found = read_deletes_of(storage, delete_file, file)
+            if len(found.positions) * _SHARE <= self._max_positions:
+                self._cache[_key(storage, delete_file, file)] = found
         return found
-
-    def _remember(self, key: _Key, found: DeletedPositions) -> None:
-        with self._lock:
-            if key not in self._found:
-                self._found[key] = found
-                self._held += len(found.positions)
-            while self._held > self._most or len(self._found) > _MOST_FILES:
-                self._held -= len(self._found.popitem(last=False)[1].positions)
 
 
 process_memory = RecentDeleteFiles(_MOST_POSITIONS)
 """What this process remembers."""
-os.register_at_fork(after_in_child=process_memory.forget)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ducklake_core.format.expressions.sql_chains import constant_of, data_type_of
+from ducklake_core.format.expressions.syntax import constant_of, data_type_of
 from ducklake_core.format.types.data_types import BOOLEAN
 from ducklake_core.view_sql import functions
 from ducklake_core.view_sql.clauses import grouping_number, windowed

@@ -8,7 +8,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql import literal_text
-from ducklake_core.format.expressions.sql_chains import QuotedText
+from ducklake_core.format.expressions.syntax import QuotedText
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,

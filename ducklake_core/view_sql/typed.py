@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.expressions.sql_chains import QuotedText
+from ducklake_core.format.expressions.syntax import QuotedText
 from ducklake_core.format.types import data_types
 from ducklake_core.format.types.data_types import (
     BOOLEAN,

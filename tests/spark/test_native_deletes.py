@@ -204,16 +204,17 @@ def test_delete_files_are_read_once(
         assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == open_lake(sqlite_address).scan("t").count() == 85
 
 
-def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_kept_delete_files_are_bounded(oracle: OracleFactory, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delete_files, "_FILE_POSITIONS", 0)
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 4)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         files = [task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks]
-    recent = delete_files.RecentDeleteFiles(most=40)
+    recent = delete_files.RecentDeleteFiles(40)
     found = [recent.read(STORAGE, file.delete_files[0], file) for file in files]
     assert [recent.recall(STORAGE, file.delete_files[0], file) for file in files] == [None, *found[1:]]
     assert recent.read(STORAGE, files[1].delete_files[0], files[1]) is found[1]
-    small = delete_files.RecentDeleteFiles(most=39)
+    small = delete_files.RecentDeleteFiles(39)
     assert len(small.read(STORAGE, files[0].delete_files[0], files[0]).positions) == 10
     assert small.recall(STORAGE, files[0].delete_files[0], files[0]) is None
 
@@ -222,11 +223,12 @@ def test_what_is_remembered_may_be_pushed_out_while_others_are_read(
     oracle: OracleFactory, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each delete file is read once all the same."""
+    monkeypatch.setattr(delete_files, "_FILE_POSITIONS", 0)
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 7)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         tasks = open_lake(sqlite_address).scan("t").plan().plan.tasks
-    monkeypatch.setattr(native_read, "process_memory", memory := delete_files.RecentDeleteFiles(most=40))
+    monkeypatch.setattr(native_read, "process_memory", memory := delete_files.RecentDeleteFiles(40))
     for task in tasks[:4]:
         memory.read(STORAGE, task.file.delete_files[0], task.file)
     opened: list[str] = []

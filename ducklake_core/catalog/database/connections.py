@@ -22,6 +22,7 @@ from ducklake_core.catalog.database.postgres_catalog import PostgresAccess, is_b
 from ducklake_core.catalog.database.server_connections import Access, ask_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.sqlite_catalog import DuckDBAccess, SqliteAccess
 from ducklake_core.catalog.database.statements import (
+    MOST_KNOWN,
     Definitions,
     PipelinedStatements,
     PlainStatements,
@@ -35,6 +36,7 @@ from ducklake_core.catalog.database.url import CatalogAddress, file_exists
 from ducklake_core.catalog.database.versions import Layout, check_same_version, earlier_tables, stored_version
 from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
 from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
+from ducklake_core.format.cache import BoundedCache
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
 
 __all__ = ["Database", "Failure", "classify"]
@@ -65,13 +67,13 @@ class Database:
         self.layout: Layout | None = None
         self.version: FormatVersion
         self.tables: CatalogTables
+        self._known_statements = BoundedCache[Hashable, Any](MOST_KNOWN)
         self.follow(DEFAULT_VERSION)
         self._pool_size = pool_size
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
         _databases.add(self)
         self._engine: Engine | None = None
-        self._known_statements: dict[Hashable, Any] = {}
         self._process = 0
         self.writer_queue = WriterQueue()
 
@@ -86,7 +88,7 @@ class Database:
         schema = self.address.metadata_schema or self.abilities.default_schema
         self.version = version = replace(version, inlined_limits=self.abilities.inlined_limits)
         self.layout = layout
-        self._known_statements = {}
+        self._known_statements.clear()
         self.tables = metadata_tables(schema, version) if layout is None else earlier_tables(schema, layout)
 
     def check_not_read_only(self) -> None:

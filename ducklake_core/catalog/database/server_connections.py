@@ -16,7 +16,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DisconnectionError
 
 from ducklake_core.catalog.database.failures import may_pass_by_itself
-from ducklake_core.catalog.database.statements import CompiledStatement, Statements, shared_texts
+from ducklake_core.catalog.database.statements import CompiledStatement, Statements, shared_statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import Turn
@@ -60,7 +60,7 @@ def server_engine(
         pool_size=pool_size,
         pool_use_lifo=True,
         hide_parameters=True,
-        execution_options=shared_texts(),
+        execution_options=shared_statements(),
         connect_args={key: value for key, value in defaults.items() if key not in url.query},
         **own,
     )

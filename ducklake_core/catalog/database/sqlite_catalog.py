@@ -15,7 +15,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 
-from ducklake_core.catalog.database.statements import Statements, shared_texts
+from ducklake_core.catalog.database.statements import Statements, shared_statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import Turn
@@ -80,7 +80,7 @@ def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
         # The one used last knows the newest definitions.
         pool_use_lifo=True,
         hide_parameters=True,
-        execution_options=shared_texts(),
+        execution_options=shared_statements(),
     )
     event.listen(engine, "begin", _begin)
     event.listen(engine, "checkout", _check_file)
@@ -229,7 +229,7 @@ class DuckDBAccess(SqliteAccess):
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:  # noqa: ARG002
         """An engine that keeps nothing open."""
-        engine = create_engine(address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_texts())
+        engine = create_engine(address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_statements())
         event.listen(engine, "begin", _announce)
         return engine
 

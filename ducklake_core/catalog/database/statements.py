@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,12 +15,12 @@ from sqlalchemy import Connection, Executable, TableClause, column, inspect, sel
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
-from sqlalchemy.util import LRUCache
 from typing_extensions import override
 
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.failures import classify
 from ducklake_core.errors import CatalogError
+from ducklake_core.format.cache import BoundedCache
 
 Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
 Answer = Callable[[], Sequence[Any]]
@@ -30,8 +29,8 @@ Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, obj
 """A query: a name for its shape, what builds it, and its parameters."""
 _MOST_TOGETHER = 16
 _PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
-_MOST_KNOWN = 2000
-
+MOST_KNOWN = 2000
+"""Maximum number of statements of one catalog that are kept compiled, or built."""
 _MOST = 1000
 
 Beside = Callable[[], AbstractContextManager[Connection]]
@@ -69,10 +68,10 @@ class PlainStatements:
 
     Args:
         connection: In an open transaction.
-        known: Statements that were built before, by name.
+        known: Statements that were built before, by name; None builds each one.
     """
 
-    def __init__(self, connection: Connection, known: dict[Hashable, Any]) -> None:
+    def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any] | None = None) -> None:
         self.connection = connection
         self._known = known
 
@@ -81,11 +80,11 @@ class PlainStatements:
         # A list of one would go through the driver's path for many, which costs a round trip more.
         if isinstance(parameters, Sequence) and len(parameters) == 1:
             parameters = parameters[0]
-        self.connection.execute(_remembered(self._known, name, build), parameters)
+        self.connection.execute(_known(self._known, name, build), parameters)
 
     def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """See :class:`Statements`."""
-        rows = self.connection.execute(_remembered(self._known, name, build), parameters).all()
+        rows = self.connection.execute(_known(self._known, name, build), parameters).all()
         return lambda: rows
 
     def has_table(self, name: str, schema: str | None) -> bool:
@@ -111,7 +110,7 @@ class PipelinedStatements:
         known: Statements that were compiled before, by name.
     """
 
-    def __init__(self, connection: Any, pipeline: Any, dialect: Dialect, known: dict[Hashable, Any]) -> None:
+    def __init__(self, connection: Any, pipeline: Any, dialect: Dialect, known: BoundedCache[Hashable, Any]) -> None:
         self._connection = connection
         self._pipeline = pipeline
         self._dialect = dialect
@@ -204,9 +203,11 @@ class CompiledStatement:
         return {name: given[name] if process is None else process(given[name]) for name, process in self.processors}
 
 
-def known_statement(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Executable], dialect: Dialect) -> CompiledStatement:
+def known_statement(
+    known: BoundedCache[Hashable, Any], name: Hashable, build: Callable[[], Executable], dialect: Dialect
+) -> CompiledStatement:
     """A statement as it was compiled before under its name; None is compiled each time."""
-    found: CompiledStatement = _remembered(known, name, lambda: compiled_statement(build(), dialect))
+    found: CompiledStatement = _known(known, name, lambda: compiled_statement(build(), dialect))
     return found
 
 
@@ -256,7 +257,7 @@ class Changes:
         self._parts.append((name, statement, rows))
         self._tables.add(statement.changes)
 
-    def joined(self, known: dict[Hashable, Any]) -> tuple[str, dict[str, object]]:
+    def joined(self, known: BoundedCache[Hashable, Any]) -> tuple[str, dict[str, object]]:
         """The text of one statement and its parameters.
 
         Args:
@@ -264,7 +265,7 @@ class Changes:
         """
         every = [(statement, row) for _, statement, rows in self._parts for row in rows]
         shape = ("together", *((name, len(rows)) for name, _, rows in self._parts))
-        text = _remembered(known, shape, lambda: _joined([statement.text for statement, _ in every]))
+        text = known.get_or_make(shape, lambda: _joined([statement.text for statement, _ in every]))
         values = {
             f"s{number}_{name}": value for number, (statement, row) in enumerate(every) for name, value in statement.bound(row).items()
         }
@@ -286,15 +287,8 @@ def _numbered(number: int, text: str) -> str:
     return _PLACE.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
 
 
-def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Any]) -> Any:
-    if name is None:
-        return build()
-    found = known.get(name)
-    if found is None:
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-        found = known[name] = build()
-    return found
+def _known(known: BoundedCache[Hashable, Any] | None, name: Hashable, build: Callable[[], Any]) -> Any:
+    return build() if known is None or name is None else known.get_or_make(name, build)
 
 
 @lru_cache(maxsize=64)
@@ -302,16 +296,16 @@ def _row_type(names: tuple[str, ...]) -> Any:
     return namedtuple("Row", names, rename=True)  # noqa: PYI024
 
 
-class CompiledStatements(LRUCache[Any, Any]):
-    """Compiled statements by what they consist of and the kind of dialect that they are for, the least used ones forgotten.
+class CompiledStatements(BoundedCache[Any, Any]):
+    """Compiled statements for SQLAlchemy's option ``compiled_cache``, shared by all engines of the process.
 
     Tables are compared as objects, so that statements of two versions or metadata schemas are never taken for one another. SQLAlchemy
-    tells dialects apart as objects, too, of which every engine has its own. Threads may share it.
+    compares dialects as objects, too, of which every engine has its own; here dialects of one kind are the same.
     """
 
     @override
-    def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(_by_kind(key), default)
+    def get(self, key: Any) -> Any:
+        return super().get(_by_kind(key))
 
     @override
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -319,8 +313,7 @@ class CompiledStatements(LRUCache[Any, Any]):
 
 
 def _by_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    dialect, *statement = key
-    return (_kind(dialect), *statement)
+    return tuple([_kind(part) if isinstance(part, Dialect) else part for part in key])
 
 
 def _kind(dialect: Dialect) -> tuple[object, ...]:
@@ -330,21 +323,12 @@ def _kind(dialect: Dialect) -> tuple[object, ...]:
     return type(dialect), is_mariadb, dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
 
 
-_of_this_process = CompiledStatements(_MOST)
+_compiled = CompiledStatements(_MOST)
 
 
-def shared_texts() -> dict[str, Any]:
-    """The execution option by which an engine uses those of this process."""
-    return {"compiled_cache": _of_this_process}
-
-
-def _forget_parent() -> None:
-    """A thread that was tidying up when the process was copied is not in the copy, which would never tidy up again."""
-    global _of_this_process  # noqa: PLW0603
-    _of_this_process = CompiledStatements(_MOST)
-
-
-os.register_at_fork(after_in_child=_forget_parent)
+def shared_statements() -> dict[str, Any]:
+    """Return the execution option by which an engine uses the statements that this process has compiled."""
+    return {"compiled_cache": _compiled}
 
 
 @dataclass(slots=True)
@@ -390,7 +374,7 @@ class Definitions:
             raise
         self._run(scope.drops)
 
-    def statements(self, connection: Connection, known: dict[Hashable, Any]) -> PlainStatements:
+    def statements(self, connection: Connection, known: BoundedCache[Hashable, Any]) -> PlainStatements:
         """Statements of a transaction that may make tables."""
         return BesideStatements(connection, known, self) if self._are_apart else PlainStatements(connection, known)
 
@@ -445,7 +429,7 @@ def scope_of(connection: Connection) -> Scope:
 class BesideStatements(PlainStatements):
     """Statements of a transaction that makes tables in a session beside it."""
 
-    def __init__(self, connection: Connection, known: dict[Hashable, Any], definitions: Definitions) -> None:
+    def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any], definitions: Definitions) -> None:
         super().__init__(connection, known)
         self._definitions = definitions
 

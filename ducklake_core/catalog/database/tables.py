@@ -91,8 +91,6 @@ _LAYOUT = {
     "sort_info": "sort_id table_id begin_snapshot end_snapshot",
     "sort_expression": "sort_id table_id sort_key_index expression:varchar dialect:varchar sort_direction:varchar null_order:varchar",
 }
-TABLE_NAMES = tuple(name for name in _LAYOUT if not name.endswith("+"))
-"""Names of the metadata tables that every version has, without their prefix."""
 _INLINED_DELETES_NAME = re.compile(rf"{PREFIX}inlined_delete_(?P<owner>\d+)", re.ASCII)
 _INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
 """The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""

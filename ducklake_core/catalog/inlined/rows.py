@@ -117,7 +117,6 @@ class TableVersions:
         self._snapshots = versions
         self._history = history
         self._table_id = table_id
-        self._schemas: dict[tuple[int, ...], Schema] = {}
 
     @classmethod
     def read(cls, reader: CatalogReader, table_id: int) -> TableVersions:
@@ -147,19 +146,13 @@ class TableVersions:
 
     def schema_of(self, snapshot_id: int) -> Schema:
         """The columns that the table had at a snapshot; the same schema for snapshots with the same columns."""
-        places = tuple(
-            place
-            for place, (row, end) in enumerate(self._history)
-            if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id)
-        )
-        if places not in self._schemas:
-            self._schemas[places] = _schema_of(tuple(self._history[place][0] for place in places))
-        return self._schemas[places]
+        live = (row for row, end in self._history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
+        return _schema_of(tuple(live))
 
 
 @lru_cache(maxsize=4096)
 def _schema_of(rows: tuple[ColumnRow, ...]) -> Schema:
-    """The columns that rows spell, made once: whoever watches a thousand tables asks for them again and again."""
+    """Return the columns of rows, built once: a sensor that watches 1,000 tables needs them in every tick."""
     return build_schema(rows)
 
 

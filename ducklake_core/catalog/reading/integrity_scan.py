@@ -18,8 +18,6 @@ from ducklake_core.catalog.reading.reader import all_of
 from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
 
 _ROWS_PER_FETCH = 2000
-STATISTICS = ("file_column_stats", "file_variant_stats")
-"""Tables with a row for each file and column: too many to hold them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -252,12 +252,12 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     wanted = set(snapshot_ids)
     gone = tuple(number for number in others if number in wanted)
     deletions = [DeleteRows(table=name, where={"snapshot_id": gone}) for name in ("snapshot", "snapshot_changes")]
-    apply_changes(PlainStatements(connection, {}), database, deletions)
+    apply_changes(PlainStatements(connection), database, deletions)
     found = _not_needed_by(connection, database.tables, info, gone)
     _forget(connection, database, found)
     # After the data files are gone: a flush beside this may have given one of them another delete file.
     strays = _stray_delete_files(connection, database.tables, info)
-    apply_changes(PlainStatements(connection, {}), database, _deletions((), strays.ids("delete"), ()))
+    apply_changes(PlainStatements(connection), database, _deletions((), strays.ids("delete"), ()))
     found = found.with_files(strays)
     _schedule(connection, database, info, found.files)
     return gone, found
@@ -363,7 +363,7 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
         present = frozenset(inspect(connection).get_table_names(schema=tables.schema))
         _drop_inlined(connection, database, frozenset(dead), present)
         _forget_inlined_deletes(connection, tables, found, present)
-    apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
+    apply_changes(PlainStatements(connection), database, _deletions(data_files, delete_files, dead))
     for name, id_column in _VERSIONED.items():
         lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
         if lifetimes:

@@ -106,7 +106,7 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     tables = database.tables
     reopened = _reopen(connection, tables, mending.schemas)
     _insert_snapshot(connection, database, newest, said, reopened)
-    apply_changes(PlainStatements(connection, {}), database, mending.changes)
+    apply_changes(PlainStatements(connection), database, mending.changes)
     for name, owner, key in mending.orphans:
         owners = (owner, "column") if owner == "table" else (owner,)
         known = (select(tables[one].c[key]).where(tables[one].c[key] == tables[name].c[key]).exists() for one in owners)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from importlib import import_module
 from types import ModuleType
@@ -34,7 +34,7 @@ from ducklake_core.engines.arrow.scalar_functions import (
     with_constants,
     without,
 )
-from ducklake_core.errors import DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import (
     FLIPPED,
     Domain,
@@ -75,9 +75,8 @@ from ducklake_core.format.expressions.predicates import (
     Text,
     VariantComparison,
     VariantIsNull,
-    remembered,
 )
-from ducklake_core.format.expressions.ranges import Span, all_of, any_of, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.ranges import Span, spans_between, spans_of_ranges
 from ducklake_core.format.expressions.sql import nested_sql
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.transforms import partition_arrays
@@ -122,10 +121,6 @@ _FUNCTIONS = {
     ">=": pc.greater_equal,
 }
 
-# Below this many branches of one column plain evaluation is as fast.
-_LEAST_BRANCHES = 8
-_LEAST_ALIKE = 4
-
 _INFINITY = 2**63 - 1
 _MICROSECONDS_A_DAY = 86_400_000_000
 
@@ -143,13 +138,12 @@ _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 _MOST_IN_FLOAT32 = 2**24
 
 
-def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> pa.BooleanArray:
+def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
     """The predicate's outcome for every row: true, false, or NULL where it is unknown.
 
     Args:
         predicate: Bound to columns that the batch has, by name, in logical or physical form.
         batch: The rows.
-        filtering: Only where it is true matters: elsewhere it may be false in place of NULL, which is faster to find out.
 
     Raises:
         UnsupportedFeatureError: A part that only a SQL engine can evaluate; ``.to_spark()`` can.
@@ -165,9 +159,9 @@ def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> p
         case Not(operand=operand):
             return pc.invert(evaluate(operand, batch))
         case And(operands=operands):
-            return reduce(pc.and_kleene, (evaluate(o, batch, filtering=filtering) for o in operands))
-        case Or():
-            return _any(predicate, batch, filtering)
+            return reduce(pc.and_kleene, (evaluate(operand, batch) for operand in operands))
+        case Or(operands=operands):
+            return reduce(pc.or_kleene, (evaluate(operand, batch) for operand in operands))
         case IsNull(operand=operand):
             return _is_null(operand, batch)
         case Comparison(left=left, operator=op, right=right):
@@ -192,13 +186,6 @@ def _of_geometries(predicate: BoxOverlap, batch: Data) -> pa.BooleanArray:
         return overlaps(array, predicate.box)
 
     return related(predicate, array)
-
-
-def _any(predicate: Or, batch: Data, filtering: bool) -> pa.BooleanArray:
-
-    grouped, others = branches_of(predicate)
-    parts = [outcome_of_branches(branches, batch, filtering=filtering) for branches in grouped]
-    return reduce(pc.or_kleene, [*parts, *(evaluate(operand, batch, filtering=filtering) for operand in others)])
 
 
 def column_of(column: ColumnReference, batch: Data) -> pa.Array:
@@ -345,266 +332,35 @@ def _with_nan(first: pa.BooleanArray, op: Operator, second: pa.BooleanArray) -> 
 def _in_list(predicate: InList, batch: Data) -> pa.BooleanArray:
     column = predicate.operand
     array = column_of(column, batch)
-    values: list[object] = []
+    values, others = predicate.derived.get_or_make("fitted", lambda: _fitted(predicate))
     parts: list[pa.BooleanArray] = [pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pa.scalar(False))]
+    parts += [_with_literal(array, column.type, "=", literal) for literal in others]
+    if values:
+        plain = comparable(array, column.type)
+        wanted = predicate.derived.get_or_make(plain.type, lambda: _constants(values, column.type, plain.type))
+        found = pc.is_in(hashable(plain) if column.type in FLOATS else plain, wanted)
+        parts.append(pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), found))
+    if predicate.has_null:
+        parts.append(_repeated(None, batch.num_rows))
+    return reduce(pc.or_kleene, parts)
+
+
+def _fitted(predicate: InList) -> tuple[list[object], list[Literal]]:
+    """Return the values of the column's own type among the constants, and the constants that no value of that type is equal to exactly."""
+    column, values, others = predicate.operand, list[object](), list[Literal]()
     for literal in predicate.values:
         _domain(column.type, literal.type)
         fitted = fit("=", literal, column.type)
         if isinstance(fitted, Fitted):
             values.append(fitted.value)
         elif fitted is None:
-            parts.append(_with_literal(array, column.type, "=", literal))
-    if values:
-        parts.append(_is_in(comparable(array, column.type), column.type, values))
-    if predicate.has_null:
-        parts.append(_repeated(None, batch.num_rows))
-    return reduce(pc.or_kleene, parts)
+            others.append(literal)
+    return values, others
 
 
-def _is_in(array: pa.Array, data_type: DataType, values: list[object]) -> pa.BooleanArray:
-    wanted = pa.array([to_scalar(value, data_type, array.type).as_py() for value in values], array.type)
-    if data_type in FLOATS:
-        array, wanted = hashable(array), hashable(wanted)
-    return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pc.is_in(array, wanted))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Term:
-    """A comparison of a column with a value of its own type."""
-
-    column: ColumnReference
-    operator: Operator
-    value: object
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
-class _Alike:
-    """Branches that compare the same columns in the same way: places of their keys, and for each comparison their values."""
-
-    terms: tuple[tuple[ColumnReference, Operator], ...]
-    values: tuple[tuple[object, ...], ...]
-    places: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
-class Branches:
-    """Operands of an OR that each ask a column for some values.
-
-    Attributes:
-        column: That column.
-        keys: The values, all different; a branch is what has to hold for the rows of one of them.
-        whole: Places of keys whose rows all match.
-        alike: Branches that are evaluated together.
-        others: Branches that are evaluated one by one, by the places of their keys.
-        operands: The operands as they were.
-    """
-
-    column: ColumnReference
-    keys: tuple[object, ...]
-    whole: tuple[int, ...]
-    alike: tuple[_Alike, ...]
-    others: Mapping[int, Predicate]
-    operands: tuple[Predicate, ...]
-
-
-@remembered
-def branches_of(predicate: Or) -> tuple[tuple[Branches, ...], tuple[Predicate, ...]]:
-    """The branches of an OR by the columns that tell them apart, and the operands that are none; found once for each predicate."""
-    left: tuple[Predicate, ...] = predicate.operands
-    found: list[Branches] = []
-    while len(left) >= _LEAST_BRANCHES:
-        keyed = [_keyed(operand) for operand in left]
-        counts: dict[ColumnReference, set[object]] = {}
-        for keys in keyed:
-            for column, values in keys.items():
-                counts.setdefault(column, set()).update(values)
-        if not counts:
-            break
-        column = max(counts, key=lambda column: len(counts[column]))
-        mine = [(operand, keys[column]) for operand, keys in zip(left, keyed, strict=True) if column in keys]
-        if len(mine) < _LEAST_BRANCHES:
-            break
-        found.append(_branches(column, mine))
-        left = tuple(operand for operand, keys in zip(left, keyed, strict=True) if column not in keys)
-    return tuple(found), left
-
-
-def _keyed(operand: Predicate) -> dict[ColumnReference, tuple[object, ...]]:
-    """For each column that the operand asks for values, which; told apart by their keys, which tell 0.0 from no other zero."""
-    parts = operand.operands if isinstance(operand, And) else (operand,)
-    found: dict[ColumnReference, tuple[object, ...]] = {}
-    for part in parts:
-        values = _values(part)
-        if values is not None and values[0] not in found:
-            found[values[0]] = values[1]
-    return found
-
-
-def _values(part: Predicate) -> tuple[ColumnReference, tuple[object, ...]] | None:
-    match part:
-        case Comparison(left=ColumnReference() as column, operator="=", right=Literal() as literal):
-            literals: tuple[Literal, ...] = (literal,)
-        case InList(operand=column, values=literals, has_null=False):
-            pass
-        case _:
-            return None
-    if column.type in FLOATS or domain_of(column.type) is None:
-        return None
-    values: list[object] = []
-    for literal in literals:
-        term = _term(column, "=", literal)
-        if isinstance(term, _Term):
-            values.append(term.value)
-        elif term is not False:
-            return None
-    return column, tuple(values)
-
-
-def _term(column: ColumnReference, operator: Operator, literal: Literal) -> _Term | bool | None:
-    if literal.value is None or common_domain(column.type, literal.type) is None:
-        return None
-    try:
-        fitted = fit(operator, literal, column.type)
-    except (DuckLakeError, ValueError, ArithmeticError):
-        return None
-    return _Term(column=column, operator=fitted.operator, value=fitted.value) if isinstance(fitted, Fitted) else fitted
-
-
-def _branches(column: ColumnReference, operands: Sequence[tuple[Predicate, tuple[object, ...]]]) -> Branches:
-    rests: dict[object, list[Predicate]] = {}
-    for operand, values in operands:
-        rest = _without(operand, column)
-        for value in values:
-            rests.setdefault(value, []).append(rest)
-    # The same few rests may stand beside very many values.
-    joined: dict[tuple[int, ...], Predicate] = {}
-    whole: list[int] = []
-    shapes: dict[tuple[tuple[ColumnReference, Operator], ...], list[tuple[int, list[_Term]]]] = {}
-    others: dict[int, Predicate] = {}
-    for place, found in enumerate(rests.values()):
-        key = tuple(id(rest) for rest in found)
-        if key not in joined:
-            joined[key] = any_of(found) if len(found) > 1 else found[0]
-        rest = joined[key]
-        terms = _terms(rest)
-        if terms is None:
-            others[place] = rest
-        elif not terms:
-            whole.append(place)
-        else:
-            shapes.setdefault(tuple((term.column, term.operator) for term in terms), []).append((place, terms))
-    alike = []
-    for shape, members in shapes.items():
-        if len(members) < _LEAST_ALIKE:
-            others |= {place: _predicate(terms) for place, terms in members}
-        else:
-            columns = tuple(tuple(terms[n].value for _, terms in members) for n in range(len(shape)))
-            alike.append(_Alike(terms=shape, values=columns, places=tuple(place for place, _ in members)))
-    return Branches(
-        column=column,
-        keys=tuple(rests),
-        whole=tuple(whole),
-        alike=tuple(alike),
-        others=others,
-        operands=tuple(operand for operand, _ in operands),
-    )
-
-
-def _without(operand: Predicate, column: ColumnReference) -> Predicate:
-    """The rest of an operand, without its condition on the values of the column."""
-    if not isinstance(operand, And):
-        return all_of(())
-    parts = list(operand.operands)
-    del parts[next(place for place, part in enumerate(parts) if (_values(part) or (None,))[0] == column)]
-    return all_of(parts)
-
-
-def _terms(rest: Predicate) -> list[_Term] | None:
-    """Comparisons with constants that are all a branch asks for; None when it asks for something else."""
-    if rest == all_of(()):
-        return []
-    found: list[_Term] = []
-    for part in rest.operands if isinstance(rest, And) else (rest,):
-        match part:
-            case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as literal):
-                term = _term(column, operator, literal)
-            case Comparison(left=Literal() as literal, operator=operator, right=ColumnReference() as column):
-                term = _term(column, FLIPPED[operator], literal)
-            case _:
-                return None
-        if not isinstance(term, _Term):
-            return None
-        found.append(term)
-    return sorted(found, key=lambda term: (term.column.column_id, term.operator))
-
-
-def _predicate(terms: Sequence[_Term]) -> Predicate:
-    return all_of(
-        Comparison(left=term.column, operator=term.operator, right=Literal(value=term.value, type=term.column.type)) for term in terms
-    )
-
-
-def outcome_of_branches(branches: Branches, batch: Data, *, filtering: bool) -> pa.BooleanArray:
-    """The outcome of the branches' OR for every row; see :func:`~ducklake_core.engines.arrow.evaluate.evaluate`."""
-    array = column_of(branches.column, batch)
-    branch = _branch_of_rows(branches, array)
-    outcome = np.zeros(len(branch), bool)
-    unknown = np.zeros(len(branch), bool)
-
-    def put(rows: np.ndarray, found: pa.BooleanArray) -> None:
-        outcome[rows] = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
-        unknown[rows] = found.is_null().to_numpy(zero_copy_only=False)
-
-    outcome[np.isin(branch, branches.whole)] = True
-    for alike in branches.alike:
-        slots = np.full(len(branches.keys) + 1, -1)
-        slots[list(alike.places)] = np.arange(len(alike.places))
-        rows = np.flatnonzero(slots[branch] >= 0)
-        if len(rows):
-            put(rows, _compared_alike(alike, batch.take(pa.array(rows)), slots[branch[rows]]))
-    order = np.argsort(branch, kind="stable") if branches.others else branch
-    ends = np.searchsorted(branch[order], np.arange(len(branches.keys) + 1)) if branches.others else branch
-    for place, rest in branches.others.items():
-        rows = order[ends[place] : ends[place + 1]]
-        if len(rows):
-            put(rows, evaluate(rest, batch.take(pa.array(rows)), filtering=filtering))
-    if array.null_count and not filtering:
-        # Where the column is NULL every branch may be NULL, and only all of them tell.
-        rows = array.is_null().to_numpy(zero_copy_only=False).nonzero()[0]
-        few = batch.take(pa.array(rows))
-        put(rows, reduce(pc.or_kleene, (evaluate(operand, few) for operand in branches.operands)))
-    return pa.array(outcome, mask=unknown)
-
-
-def _branch_of_rows(branches: Branches, array: pa.Array) -> np.ndarray:
-    """For every row the place of its key, -1 for none."""
-    plain = comparable(array, branches.column.type)
-    places = pc.index_in(plain, _keys(branches, plain.type))
-    return np.asarray(pc.fill_null(places, -1).to_numpy(zero_copy_only=False), np.int64)
-
-
-def _compared_alike(alike: _Alike, batch: Data, slots: np.ndarray) -> pa.BooleanArray:
-    """All comparisons of rows with the constants of their own branches."""
-    picked = pa.array(slots)
-    parts = []
-    for place, (column, operator) in enumerate(alike.terms):
-        plain = comparable(column_of(column, batch), column.type)
-        parts.append(compared(plain, _compared_with(alike, place, plain.type).take(picked), operator))
-    return reduce(pc.and_kleene, parts)
-
-
-@remembered
-def _keys(branches: Branches, arrow: pa.DataType) -> pa.Array:
-    return _constants(branches.keys, branches.column, arrow)
-
-
-@remembered
-def _compared_with(alike: _Alike, place: int, arrow: pa.DataType) -> pa.Array:
-    return _constants(alike.values[place], alike.terms[place][0], arrow)
-
-
-def _constants(values: Sequence[object], column: ColumnReference, arrow: pa.DataType) -> pa.Array:
-    return pa.array([to_scalar(value, column.type, arrow).as_py() for value in values], arrow)
+def _constants(values: list[object], data_type: DataType, arrow: pa.DataType) -> pa.Array:
+    wanted = pa.array([to_scalar(value, data_type, arrow).as_py() for value in values], arrow)
+    return hashable(wanted) if data_type in FLOATS else wanted
 
 
 def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:
@@ -824,17 +580,6 @@ def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
 def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Evaluate a condition for every row: true, false, or NULL where it is unknown."""
     return _boolean(scalar, batch)
-
-
-def evaluate_scalar(scalar: Scalar, batch: pa.RecordBatch) -> tuple[Any, DataType | None]:
-    """The values of an expression for every row, and their type; None for NULL that takes the type of what stands beside it.
-
-    Raises:
-        SchemaError: A value out of the range of its type, a cast that fails.
-        UnsupportedFeatureError: Something that only a SQL engine can do.
-    """
-    value = _eval(scalar, batch)
-    return value.array, None if value.is_null else value.type
 
 
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:

@@ -254,7 +254,7 @@ def _matching(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBa
         return batch
     from ducklake_core.engines.arrow.evaluate import evaluate
 
-    return batch.filter(evaluate(predicate, batch, filtering=True))
+    return batch.filter(evaluate(predicate, batch))
 
 
 def _returned(batch: pa.RecordBatch, plan: ChangePlan) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -21,7 +21,7 @@ from ducklake_core.engines.arrow.work import in_order
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.promotion import promote
 from ducklake_core.format.expressions import pruning
-from ducklake_core.format.expressions.predicates import Predicate, remembered
+from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
 from ducklake_core.format.files.name_mapping import MappedColumn, NameMapping, path_value, plain_text
 from ducklake_core.format.files.paths import protocol_of
@@ -281,7 +281,7 @@ class FileReader:
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
-        return evaluate(self._predicate, known, filtering=True)
+        return evaluate(self._predicate, known)
 
     def _output(self, rows: FoundRows) -> pa.RecordBatch:
         arrays = [self._column(column, rows) for column in self._shape.schema]
@@ -449,11 +449,6 @@ class _Recent:
     layouts: tuple[FileLayout, ...] = ()
 
 
-@remembered
-def _recent_of(_shape: ScanProjection) -> _Recent:
-    return _Recent()
-
-
 def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
     """The layout of a file with this Arrow schema.
 
@@ -461,7 +456,7 @@ def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileL
         CatalogCorruptError: The file's name mapping did not come along.
         CorruptFileError: The file's path lacks the value of a column.
     """
-    recent, is_filtered = _recent_of(shape), shape.predicate is not None and not task.all_rows_match
+    recent, is_filtered = shape.derived.get_or_make("layouts", _Recent), shape.predicate is not None and not task.all_rows_match
     found = next((layout for layout in recent.layouts if layout.fits(schema, task, is_filtered)), None)
     if found is None:
         found = _made(schema, task, shape)
@@ -531,7 +526,6 @@ def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Fie
     return [column for column in read_schema if any(node.id in needed for node in column.walk())]
 
 
-@lru_cache(maxsize=64)
 def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
     fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
     return pa.schema([field.with_nullable(True) for field in fields])

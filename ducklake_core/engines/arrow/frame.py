@@ -50,7 +50,6 @@ class ArrowFrame:
         data: A table, or a reader that can be read once.
         schema: The columns, without ids.
         kind: What messages call the data.
-        is_inferred: Whether the types are guessed from Python values, so that they say little about what the user wants.
         stream: The caller's stream, if it is one.
         session: No Spark session does the work.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
@@ -59,15 +58,9 @@ class ArrowFrame:
     data: ArrowData
     schema: Schema
     kind: str = "pyarrow Table"
-    is_inferred: bool = False
     stream: pa.RecordBatchReader | None = field(default=None, repr=False)
     session: ClassVar[None] = None
     inlines_unasked: ClassVar[bool] = True
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the rows can be read only once."""
-        return isinstance(self.data, pa.RecordBatchReader)
 
     @property
     def is_seen(self) -> bool:
@@ -262,8 +255,7 @@ def arrow_frame(data: object) -> ArrowFrame:
     stream = rows if isinstance(rows, pa.RecordBatchReader) else None
     if stream is not None and (first := _UNREAD.get(stream)) is not None:
         rows = _starting_with(first, stream, stream)
-    inferred = isinstance(data, list | tuple)
-    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), is_inferred=inferred, stream=stream)
+    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), stream=stream)
 
 
 def is_a(data: object, package: str, name: str) -> bool:

@@ -33,7 +33,7 @@ from ducklake_core.format.expressions.predicates import (
 )
 from ducklake_core.format.expressions.predicates import Literal as LiteralValue
 from ducklake_core.format.expressions.sql import to_sql
-from ducklake_core.format.expressions.sql_chains import column_path, conjuncts, equal_sides, parse_text
+from ducklake_core.format.expressions.syntax import column_path, conjuncts, equal_sides, parse_text
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.types.data_types import FLOATS, DataType, Field
 from ducklake_core.format.types.names import folded, split_name

@@ -224,7 +224,7 @@ def _keep_matching(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBat
     schema = [*_read_schema(shape), *to_arrow_schema(VIRTUAL_SCHEMA.select(needed))]
     # A predicate without columns is a constant, and Arrow knows no number of rows without a column.
     known = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema)) if arrays else batch
-    return batch.filter(evaluate(shape.predicate, known, filtering=True))
+    return batch.filter(evaluate(shape.predicate, known))
 
 
 def _read_schema(shape: ScanProjection) -> pa.Schema:

@@ -238,7 +238,7 @@ def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row
     """
     from ducklake_core.engines.arrow.evaluate import evaluate
 
-    kept = pc.fill_null(evaluate(row_constraint, cast_to(data, state.schema, physical=False, exact=True), filtering=True), False)
+    kept = pc.fill_null(evaluate(row_constraint, cast_to(data, state.schema, physical=False, exact=True)), False)
     if pc.all(kept).as_py() is not False:
         return
     row = data.filter(pc.invert(kept)).slice(0, 1)

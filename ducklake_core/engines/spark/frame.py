@@ -38,7 +38,6 @@ class SparkFrame:
     Attributes:
         data: The DataFrame.
         schema: The columns, without ids.
-        is_stream: It can be computed again.
         is_seen: Its values are not known before they are written.
         is_small: Nobody knows without computing it; nor whether it ``is_surely_empty``.
         kind: What messages call the data.
@@ -47,7 +46,6 @@ class SparkFrame:
 
     data: DataFrame
     schema: Schema
-    is_stream: ClassVar[bool] = False
     is_seen: ClassVar[bool] = False
     is_small: ClassVar[bool] = False
     is_surely_empty: ClassVar[bool] = False

@@ -22,6 +22,7 @@ from ducklake_core.engines.spark.scan_schema import hadoop_path, quoted, spark_s
 from ducklake_core.engines.spark.session import held_settings, is_connect, local_frame, users_setting
 from ducklake_core.engines.spark.tasks import task_ids
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.cache import BoundedCache
 from ducklake_core.format.expressions.sql import to_sql
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile, DeleteFile
 from ducklake_core.format.files.paths import file_name
@@ -66,7 +67,7 @@ _AT_ONCE = 16
 FILES_LOOKED_AT_HERE = 64
 """As many footers take some milliseconds here, once, where a task of executors takes fifty in each action."""
 _MOST_REMEMBERED = 1 << 16
-_looked_at: dict[tuple[Storage, str], Mapping[int, str]] = {}
+_looked_at = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MOST_REMEMBERED)
 """Files that were looked at here, with what :func:`check_ids` found: none is written again under its name."""
 
 MOST_FILES = 4096
@@ -537,9 +538,8 @@ def refusal(
     paths = [path for path in of_each if not _is_known(_looked_at.get((storage, path)), ids)]
     if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
         found = _check_all(paths, ids, table, storage)
-        if len(_looked_at) + len(paths) > _MOST_REMEMBERED:
-            _looked_at.clear()
-        _looked_at.update(((storage, path), without) for path, without in zip(paths, found, strict=True))
+        for path, without in zip(paths, found, strict=True):
+            _looked_at[storage, path] = without
         return None
     parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
     slices = tuple(pickle.dumps(part) for part in parts)

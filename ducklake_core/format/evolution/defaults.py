@@ -17,7 +17,7 @@ from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureE
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.parser import scalar_of
 from ducklake_core.format.expressions.predicates import Scalar
-from ducklake_core.format.expressions.sql_chains import unwrapped
+from ducklake_core.format.expressions.syntax import unwrapped
 from ducklake_core.format.types.data_types import (
     BLOB,
     DATE,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, assert_never
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.parser import compare, is_null, one_of, parse_predicate, starts_with
-from ducklake_core.format.expressions.predicates import Operator, Predicate, negation
-from ducklake_core.format.expressions.ranges import all_of, any_of, normalized
+from ducklake_core.format.expressions.parser import compare, is_null, limited, one_of, parse_predicate, starts_with
+from ducklake_core.format.expressions.predicates import MAX_LEVELS, Operator, Predicate, negation
+from ducklake_core.format.expressions.ranges import all_of, any_of
 from ducklake_core.format.types.names import dotted, quoted_path, split_path
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
@@ -202,10 +202,15 @@ def bound(condition: Condition | str, schema: Schema) -> Predicate:
         NotFoundError: A column that the schema does not have.
         UsageError: A value that cannot be compared with its column, a text that is no condition, or conditions that are nested too deeply.
     """
-    return normalized(_bound(condition, schema))
+    return limited(_bound(condition, schema, 1), condition)
 
 
-def _bound(condition: Condition | str, schema: Schema) -> Predicate:
+def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
+    if level > MAX_LEVELS:
+        raise UsageError(
+            f"The condition is nested too deeply: AND, OR and NOT may alternate on at most {MAX_LEVELS} levels. Use isin(...) for values "
+            "of one column, or split the condition."
+        )
     match condition:
         case str():
             return parse_predicate(condition, schema)
@@ -222,17 +227,13 @@ def _bound(condition: Condition | str, schema: Schema) -> Predicate:
         case InIntervals(column=column, intervals=intervals):
             return any_of(_within(schema, column, start, end) for start, end in intervals)
         case Not(condition=inner):
-            return negation(_bound(inner, schema))
+            return negation(_bound(inner, schema, level + 1))
         case AllOf(conditions=conditions):
-            return all_of(_each(conditions, schema))
+            return all_of([_bound(one, schema, level + 1) for one in conditions])
         case AnyOf(conditions=conditions):
-            return any_of(_each(conditions, schema))
+            return any_of([_bound(one, schema, level + 1) for one in conditions])
         case _:
             assert_never(condition)
-
-
-def _each(conditions: Iterable[Condition | str], schema: Schema) -> list[Predicate]:
-    return [_bound(condition, schema) for condition in conditions]
 
 
 def _within(schema: Schema, column: ColumnPath, start: object, end: object) -> Predicate:

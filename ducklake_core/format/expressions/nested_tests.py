@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.sql_chains import data_type_of, unwrapped
+from ducklake_core.format.expressions.syntax import data_type_of, unwrapped
 from ducklake_core.format.types.data_types import DataType
 
 _EXTRACT = "variant_extract"

@@ -31,6 +31,7 @@ from ducklake_core.format.expressions.literals import number_literal, text_liter
 from ducklake_core.format.expressions.nested_tests import box_test, nested_path
 from ducklake_core.format.expressions.predicates import (
     FALSE,
+    MAX_PARTS,
     UNKNOWN,
     BoxOverlap,
     Call,
@@ -60,11 +61,12 @@ from ducklake_core.format.expressions.predicates import (
     conjunction,
     needs_sql,
     negation,
+    parts,
     references,
 )
-from ducklake_core.format.expressions.ranges import all_of, any_of, normalized
+from ducklake_core.format.expressions.ranges import all_of, any_of
 from ducklake_core.format.expressions.sql import to_sql
-from ducklake_core.format.expressions.sql_chains import (
+from ducklake_core.format.expressions.syntax import (
     QuotedText,
     column_path,
     constant_of,
@@ -74,7 +76,7 @@ from ducklake_core.format.expressions.sql_chains import (
     unwrapped,
     zoned,
 )
-from ducklake_core.format.expressions.sql_chains import shown as shown_condition
+from ducklake_core.format.expressions.syntax import shown as shown_condition
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -148,8 +150,29 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
             read as a value of its column, or a column that is no condition.
     """
     if isinstance(condition, Predicate):
-        return _checked(normalized(condition), schema)
-    return predicate_of(parse_text(condition), condition, schema)
+        return _checked(condition, schema)
+    return limited(predicate_of(parse_text(condition), condition, schema), condition)
+
+
+def limited(predicate: Predicate, written: object) -> Predicate:
+    """Return a condition that engines evaluate in reasonable time.
+
+    Args:
+        predicate: The condition.
+        written: The condition as the caller wrote it, for the message.
+
+    Raises:
+        UsageError: The condition has more than :data:`MAX_PARTS` parts.
+    """
+    count = parts(predicate)
+    if count > MAX_PARTS:
+        what = shown_condition(written) if isinstance(written, str) else shown(written)
+        raise UsageError(
+            f"The condition {what} has {count:,} parts, and every row would be compared with each of them; at most {MAX_PARTS:,} are "
+            "supported. Equalities and ranges of one column count as one part, so use IN (...) for values of one column. For keys of "
+            "several columns, put the keys into a table and use merge(...) or upsert(...), or split the condition."
+        )
+    return predicate
 
 
 def bind_column(path: tuple[str, ...], schema: Schema) -> ColumnReference:
@@ -640,10 +663,9 @@ class _ScalarParser:
             plain.set("negate", None)
             return Logical(kind="not", operands=(self.condition(plain),))
         match node:
-            case exp.And():
-                return Logical(kind="and", operands=(self.scalar(node.this), self.scalar(node.expression)))
-            case exp.Or():
-                return Logical(kind="or", operands=(self.scalar(node.this), self.scalar(node.expression)))
+            case exp.And() | exp.Or():
+                kind = "and" if isinstance(node, exp.And) else "or"
+                return Logical(kind=kind, operands=tuple(self.scalar(operand) for operand in operands_of(node)))
             case exp.Not():
                 return Logical(kind="not", operands=(self.scalar(node.this),))
             case exp.Is() if isinstance(node.expression, exp.Null):

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, assert_never
 from typing import Literal as OneOf
+from typing import TypeAlias, assert_never
 
+from ducklake_core.format.cache import Derived
 from ducklake_core.format.files.partitioning import PartitionField
 from ducklake_core.format.types.data_types import DataType
 
 Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
 _OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MOST_LEVELS = 100
-"""How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
+MAX_LEVELS = 100
+"""How deep conditions and expressions may be nested; a chain of AND or OR is one level."""
+MAX_PARTS = 5000
+"""How many comparisons one condition may have, where a list of values and the ranges of one column count once."""
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
      "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random"}
 )  # fmt: skip
-
-MOST = 1024
-"""Most values that are remembered for one condition: a list of constants may be asked about for each bucket of a partition."""
-Condition = TypeVar("Condition")
-Others = ParamSpec("Others")
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +42,7 @@ class Literal:
     type: DataType
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
@@ -81,13 +76,14 @@ class IsNull:
     operand: Operand
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InList:
     """``operand IN (values)``; ``has_null`` says that the list also holds NULL, which makes misses NULL."""
 
     operand: ColumnReference
     values: tuple[Literal, ...]
     has_null: bool = False
+    derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +96,13 @@ class Range:
     high_inclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InRanges:
     """The column lies in one of the ranges, which are disjoint and ascend; NULL for NULL."""
 
     operand: ColumnReference
     ranges: tuple[Range, ...]
+    derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,21 +166,21 @@ class BoxOverlap:
     constant_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Not:
     """SQL NOT: NULL stays NULL."""
 
     operand: Predicate
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class And:
     """All of at least two; SQL three-valued logic."""
 
     operands: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Or:
     """Any of at least two; SQL three-valued logic."""
 
@@ -351,6 +348,11 @@ def terms(predicate: Predicate) -> int:
     return sum(len(part.ranges) if isinstance(part, InRanges) else not isinstance(part, And | Or | Not) for part in walk(predicate))
 
 
+def parts(predicate: Predicate) -> int:
+    """Return the number of conditions that a predicate joins; a list of values, or of ranges, is one."""
+    return sum(not isinstance(part, And | Or | Not) for part in walk(predicate))
+
+
 def needs_sql(predicate: Predicate) -> bool:
     """Whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
     return any(_needs_sql(part) for part in walk(predicate))
@@ -484,39 +486,3 @@ def columns_of(scalar: Scalar) -> frozenset[ColumnReference]:
             return frozenset((column,))
         case _:
             assert_never(scalar)
-
-
-def remembered(derive: Callable[Concatenate[Condition, Others], Value]) -> Callable[Concatenate[Condition, Others], Value]:
-    """Call the function once for a condition, its first argument, and each combination of other arguments, which are hashed.
-
-    Conditions are told apart by identity: they may have 100,000 constants, and the same one is asked about for every file and
-    batch. They are referred to weakly, so that nothing of them is left once the plan or scan that made them is gone; so the value
-    must not refer to the condition itself. Threads may call at once, and then derive twice. Beyond :data:`MOST` values of one condition
-    all are forgotten.
-
-    >>> class Values(list): pass
-    >>> calls = []
-    >>> total = remembered(lambda values: calls.append(len(calls)) or sum(values))
-    >>> one = Values([1, 2])
-    >>> total(one), total(one), total(Values([1, 2])), calls
-    (3, 3, 3, [0, 1])
-    """
-    found: dict[int, tuple[weakref.ref[Any], dict[tuple[Any, ...], tuple[Value]]]] = {}
-
-    @wraps(derive)
-    def call(condition: Condition, /, *others: Others.args, **named: Others.kwargs) -> Value:
-        place = id(condition)
-        held = found.get(place)
-        if held is None or held[0]() is not condition:
-            held = found[place] = (weakref.ref(condition, lambda _: found.pop(place, None)), {})
-        values, key = held[1], (*others, *named.items())
-        kept = values.get(key)
-        if kept is None:
-            kept = (derive(condition, *others, **named),)
-            if len(values) >= MOST:
-                # Not one by one: other threads change them meanwhile.
-                values.clear()
-            values[key] = kept
-        return kept[0]
-
-    return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -40,7 +40,7 @@ from ducklake_core.format.expressions.predicates import (
     VariantIsNull,
     references,
 )
-from ducklake_core.format.expressions.ranges import any_between, branch_index, sorted_keys, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.ranges import any_between, sorted_keys, spans_between, spans_of_ranges
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.statistics import field_statistics, read_geometry_statistics
 from ducklake_core.format.types.data_types import (
@@ -65,8 +65,6 @@ _WITHOUT_BOUNDS = (*_WITHOUT_STATISTICS, JSON)
 _ROUNDING: dict[Domain, float] = {"float32": 1e-6, "float64": 1e-15}
 _STEPS: dict[DataType, int] = {TIMESTAMP_S: 1_000_000, TIMESTAMP_MS: 1000}
 _NAN_KEY = (True, 0.0)
-# From so many operands of an OR on, those that bounds rule out are found by a search.
-_MANY = 16
 
 _BOX_ERROR = 1e-6
 """DuckDB rounds the sides of boxes to the nearest of six digits."""
@@ -136,7 +134,7 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
         case And(operands=operands):
             return _all_of([outcomes(o, statistics, record_count) for o in operands])
         case Or(operands=operands):
-            return _any_of(_alternatives(predicate, operands, statistics, record_count))
+            return _any_of([outcomes(o, statistics, record_count) for o in operands])
         case IsNull(operand=operand):
             return _is_null(operand, statistics, record_count)
         case Comparison():
@@ -166,24 +164,6 @@ def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -
         case _:
             assert_never(predicate)
     return Outcomes(true=may_be, false=True, null=True)
-
-
-def _alternatives(
-    predicate: Or, operands: Sequence[Predicate], statistics: Mapping[int, ColumnStatistics], record_count: int
-) -> list[Outcomes]:
-    """Outcomes of the operands; of very many only of those that the bounds of one column leave, and one that stands for the others."""
-    if len(operands) < _MANY:
-        return [outcomes(operand, statistics, record_count) for operand in operands]
-    index = branch_index(predicate)
-    if index is None:
-        return [outcomes(operand, statistics, record_count) for operand in operands]
-    domain = domain_of(index.column.type)
-    assert domain is not None
-    found = _bounds(index.column, domain, statistics, record_count)
-    places = index.between(found.low, found.high) if found.may_be_value else []
-    parts = [outcomes(operands[place], statistics, record_count) for place in places]
-    # What is left out is never true; whether it is false or NULL for some row is of no use to find out.
-    return parts if len(parts) == len(operands) else [*parts, Outcomes(true=False, false=True, null=True)]
 
 
 def _all_of(parts: list[Outcomes]) -> Outcomes:

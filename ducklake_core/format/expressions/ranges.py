@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, TypeAlias
 
-from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.comparison import FLIPPED, Domain, Fitted, common_domain, domain_of, fit, key_of
 from ducklake_core.format.expressions.predicates import (
-    MOST_LEVELS,
     And,
     ColumnReference,
     Comparison,
@@ -27,8 +25,6 @@ from ducklake_core.format.expressions.predicates import (
     conjunction,
     disjunction,
     negation,
-    remembered,
-    walk,
 )
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
@@ -41,8 +37,6 @@ _LAST: _Edge = (1, 0, 0)
 _LEAST_RANGES = 8
 # Two comparisons are a range already.
 _LEAST_COMPARISONS = 3
-# Predicates of no more parts than this are taken as they were built.
-_SMALL = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,10 +248,9 @@ def coarser(spans: Sequence[Span], most: int) -> list[Span]:
     return [Span(start=chunk[0].start, end=chunk[-1].end, low=chunk[0].low, high=chunk[-1].high) for chunk in chunks]
 
 
-@remembered
 def spans_of_ranges(predicate: InRanges) -> list[Span]:
     """The ranges as spans, made once."""
-    return [_of_range(one, predicate.operand.type) for one in predicate.ranges]
+    return predicate.derived.get_or_make("spans", lambda: [_of_range(one, predicate.operand.type) for one in predicate.ranges])
 
 
 def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
@@ -269,45 +262,6 @@ def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, boo
     if first == len(spans) or _is_empty(spans[first].start, end):
         return False, False
     return True, spans[first].start <= start and spans[first].end >= end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchIndex:
-    """Operands of an OR by the values of one column for which each can be true."""
-
-    column: ColumnReference
-    starts: tuple[_Edge, ...]
-    ends: tuple[_Edge, ...]
-    places: tuple[int, ...]
-    are_points: bool
-
-    def between(self, low: Any, high: Any) -> list[int]:
-        """Places of the operands that can be true for a value between two inclusive bounds."""
-        start: _Edge = _FIRST if low is None else (1, low, 0)
-        first = bisect_left(self.starts, start) if self.are_points else 0
-        last = len(self.starts) if high is None else bisect_right(self.starts, (1, high, 0))
-        return sorted({self.places[at] for at in range(first, last) if self.are_points or not _is_empty(start, self.ends[at])})
-
-
-@remembered
-def branch_index(predicate: Or) -> BranchIndex | None:
-    """An index of the operands of an OR, made once; None when they do not all restrict one column."""
-    parts = [necessary(operand) for operand in predicate.operands]
-    shared = [column for column in parts[0] if all(column in part for part in parts)]
-    if not shared:
-        return None
-    # The column of most different values tells the branches apart best.
-    column = max(shared, key=lambda column: len({span for part in parts for span in part[column][:1]}))
-    entries = sorted(
-        ((span, place) for place, part in enumerate(parts) for span in coarser(part[column], 4)), key=lambda entry: entry[0].start
-    )
-    return BranchIndex(
-        column=column,
-        starts=tuple(span.start for span, _ in entries),
-        ends=tuple(span.end for span, _ in entries),
-        places=tuple(place for _, place in entries),
-        are_points=all(span.is_point for span, _ in entries),
-    )
 
 
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
@@ -400,63 +354,16 @@ def _as_excluded_list(predicate: Predicate) -> InList | None:
             return None
 
 
-def normalized(predicate: Predicate) -> Predicate:
-    """A predicate that was built by hand, flat and short; built without recursion, however it is nested.
-
-    Raises:
-        UsageError: AND, OR and NOT alternate on more than :data:`~ducklake_core.format.expressions.predicates.MOST_LEVELS` levels.
-    """
-    if _is_small(predicate):
-        return predicate
-    work: list[Predicate | tuple[type, int]] = [predicate]
-    done: list[tuple[Predicate, int]] = []
-    while work:
-        item = work.pop()
-        if isinstance(item, tuple):
-            kind, count = item
-            parts = done[len(done) - count :]
-            del done[len(done) - count :]
-            depth = 1 + max((depth for _, depth in parts), default=0)
-            if depth > MOST_LEVELS:
-                raise UsageError(f"the condition is nested too deeply: AND, OR and NOT may alternate on at most {MOST_LEVELS} levels")
-            operands = [part for part, _ in parts]
-            done.append((negation(operands[0]) if kind is Not else any_of(operands) if kind is Or else all_of(operands), depth))
-        elif isinstance(item, And | Or):
-            operands = _flat(item)
-            work += [(type(item), len(operands)), *reversed(operands)]
-        elif isinstance(item, Not):
-            inner, negations = item.operand, 1
-            while isinstance(inner, Not):
-                inner, negations = inner.operand, negations + 1
-            work += [(Not, 1), inner] if negations % 2 else [inner]
-        else:
-            done.append((item, 1))
-    return done[0][0]
-
-
-def _is_small(predicate: Predicate) -> bool:
-    """Whether it has a few parts only, so that it cannot be deep either."""
-    return next(islice(walk(predicate), _SMALL, None), None) is None
-
-
-def _flat(chain: And | Or) -> list[Predicate]:
-    kind, found, waiting = type(chain), list[Predicate](), list[Predicate]([chain])
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, And | Or) and type(item) is kind:
-            waiting += reversed(item.operands)
-        else:
-            found.append(item)
-    return found
-
-
-@remembered
 def sorted_keys(predicate: InList, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
     """Keys of the constants that are not NULL, ascending, by the domain in which each compares with the column (None: in none)."""
-    return {
-        domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
-        for domain, found in _by_domain(predicate.values, column_type).items()
-    }
+
+    def sort() -> Mapping[Domain | None, Sequence[Any]]:
+        return {
+            domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
+            for domain, found in _by_domain(predicate.values, column_type).items()
+        }
+
+    return predicate.derived.get_or_make(("keys", column_type), sort)
 
 
 def _by_domain(values: Sequence[Literal], column_type: DataType) -> dict[Domain | None, list[Literal]]:

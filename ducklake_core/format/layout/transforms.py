@@ -33,7 +33,6 @@ from ducklake_core.format.expressions.predicates import (
     conjunction,
     disjunction,
     negation,
-    remembered,
     walk,
 )
 from ducklake_core.format.files.data_files import ColumnStatistics
@@ -300,11 +299,6 @@ def _decided(
 
 
 def _tests_keys(predicate: Predicate) -> bool:
-    return _one_tests_keys(predicate) if isinstance(predicate, And | Or | Not) else _is_key_test(predicate)
-
-
-@remembered
-def _one_tests_keys(predicate: Predicate) -> bool:
     return any(_is_key_test(part) for part in walk(predicate))
 
 
@@ -508,12 +502,14 @@ def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
     return predicate if known is None else Constant(value=known[0] == predicate.scalar.text)
 
 
-@remembered
 def _values_in_buckets(predicate: InList, wanted: tuple[tuple[int, int], ...]) -> InList:
     """An IN list without the values that are in other buckets: the same for all files of these buckets."""
     column = predicate.operand
-    kept = (v for v in predicate.values if not any(_bucket_number(column, v, buckets) not in (None, number) for buckets, number in wanted))
-    return replace(predicate, values=tuple(kept))
+
+    def is_kept(value: Literal) -> bool:
+        return not any(_bucket_number(column, value, buckets) not in (None, number) for buckets, number in wanted)
+
+    return predicate.derived.get_or_make(("buckets", wanted), lambda: replace(predicate, values=tuple(filter(is_kept, predicate.values))))
 
 
 def _excluded(column: ColumnReference, literal: Literal, buckets: Mapping[int, list[_Bucket]]) -> bool:

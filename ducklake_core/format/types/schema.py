@@ -394,7 +394,6 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f"<table><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>{''.join(lines)}</table>"
 
 
-@lru_cache(maxsize=4096)
 def to_arrow_type(data_type: DataType, *, physical: bool = False) -> ArrowType:
     """The Arrow type of a DuckLake type, with field ids on all children that have one.
 

@@ -345,7 +345,6 @@ def _named(name: str) -> tzinfo | None:
         return None
 
 
-@lru_cache(maxsize=256)
 def _found(name: str) -> tzinfo | None:
     named = _named(name)
     if named is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -41,7 +40,6 @@ DATE, TIMESTAMPTZ, TIMESTAMP, FLOAT32, BINARY, STRING, TIME, TIMESTAMPTZ_NS, TIM
 _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
 
 
-@lru_cache(maxsize=1024)
 def field_names(metadata: bytes) -> tuple[str, ...]:
     """The names in a metadata dictionary, in the order of their numbers.
 
@@ -66,7 +64,6 @@ def field_names(metadata: bytes) -> tuple[str, ...]:
     return names
 
 
-@lru_cache(maxsize=1024)
 def plain_metadata(metadata: bytes) -> bytes:
     """The same dictionary, saying that its names are sorted only when they are: DuckDB says so of all of them.
 

@@ -12,8 +12,6 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 _LENGTH = 4
 _NONCE = 12
 _TAG = 16
-OVERHEAD = _LENGTH + _NONCE + _TAG
-"""Bytes by which a module is longer than what it encrypts."""
 
 
 class BadModuleError(ValueError):

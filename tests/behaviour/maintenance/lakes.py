@@ -14,9 +14,10 @@ from sqlalchemy import inspect, select
 
 from ducklake_core.catalog.database.bootstrap import open_catalog
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.tables import TABLE_NAMES
+from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.versions import V1_0
 from ducklake_core.lake import DuckLake
 from tests.support.oracle import LakeAddress, Oracle, attached, file_lake
 
@@ -61,7 +62,7 @@ def catalog_rows(address: LakeAddress, *, without: frozenset[str] = frozenset())
     ignored = without | {"schedule_start"}
     with database.read() as connection:
         found = {}
-        for name in TABLE_NAMES:
+        for name in CatalogTables(None, V1_0):
             columns = [column for column in database.tables[name].c if column.name not in ignored]
             found[name] = sorted((tuple(row) for row in connection.execute(select(*columns))), key=repr)
         found["tables"] = sorted((name,) for name in inspect(connection).get_table_names())

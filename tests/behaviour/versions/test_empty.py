@@ -192,7 +192,7 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
 
     def rewrite(content: bytes) -> None:
         file.write_bytes(content)
-        process_memory.forget()
+        process_memory.clear()
 
     if version == "1.1":
         rewrite(_container([(snapshot - 1, nothing), (snapshot, some)], data))

@@ -10,7 +10,7 @@ from itertools import product
 from random import Random
 
 from ducklake_core.format.expressions.parser import COMPARISONS
-from ducklake_core.format.expressions.sql_chains import TYPE_NAMES as CAST_TYPES
+from ducklake_core.format.expressions.syntax import TYPE_NAMES as CAST_TYPES
 from tests.property.expressions.edge_values import BLANKS, DUCKDB_TYPES, LEAVES, TEXTS
 
 NUMBERS = ("integer", "float", "decimal")

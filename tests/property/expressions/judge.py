@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.evaluate import assigned, evaluate, evaluate_scalar
+from ducklake_core.engines.arrow.evaluate import _eval, assigned, evaluate
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import integer_range, round_to_float32
 from ducklake_core.format.expressions.conditions import bind
@@ -125,7 +125,13 @@ def as_scalar(sql: str) -> Prepared:
     if expression.scalar is None:
         raise _Refusal(expression.obstacle)
     scalar: Scalar = expression.scalar
-    return Prepared(lambda batch: evaluate_scalar(scalar, batch))
+
+    def values(batch: pa.RecordBatch) -> tuple[Any, DataType | None]:
+        value = _eval(scalar, batch)
+        # NULL takes the type of what stands next to it.
+        return value.array, None if value.is_null else value.type
+
+    return Prepared(values)
 
 
 def as_value_of(column: Field) -> Callable[[str], Prepared]:

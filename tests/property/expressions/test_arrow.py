@@ -13,7 +13,7 @@ from ducklake_core.engines.arrow import scalar_functions
 from ducklake_core.format.expressions import parser
 from ducklake_core.format.expressions.parser import COMPARISONS
 from ducklake_core.format.expressions.predicates import FUNCTIONS
-from ducklake_core.format.expressions.sql_chains import TYPE_NAMES
+from ducklake_core.format.expressions.syntax import TYPE_NAMES
 from tests.property.expressions import generator
 from tests.property.expressions.edge_values import DUCKDB_TYPES, LEAVES
 from tests.property.expressions.generator import Generator, Node, matrix

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from ducklake_core.engines.arrow.evaluate import assigned, evaluate, evaluate_scalar
+from ducklake_core.engines.arrow.evaluate import assigned, evaluate, outcome
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.parser import parse_expression
@@ -42,7 +42,7 @@ def _try(text: str) -> None:
         expression = parse_expression(text, SCHEMA)
         if expression.scalar is not None:
             with suppress(DuckLakeError):
-                evaluate_scalar(expression.scalar, batch)
+                outcome(expression.scalar, batch)
             for column in columns_to_set()[::7]:
                 with suppress(DuckLakeError):
                     assigned(expression.scalar, column, batch)

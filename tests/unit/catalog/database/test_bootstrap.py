@@ -11,9 +11,10 @@ from sqlalchemy import inspect, select, text
 
 from ducklake_core.catalog.database.bootstrap import create_catalog, create_file, open_catalog
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.tables import TABLE_NAMES
+from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogVersionError, NotALakeError, UsageError
+from ducklake_core.format.versions import V1_0
 from tests.support.oracle import LakeAddress
 
 
@@ -43,7 +44,7 @@ def rows(database: Database) -> dict[str, list[tuple[Any, ...]]]:
     with database.read() as connection:
         found = {
             name: [tuple(row) for row in connection.execute(select(*(c for c in database.tables[name].c if c.name not in random)))]
-            for name in TABLE_NAMES
+            for name in CatalogTables(None, V1_0)
         }
     found["metadata"] = [row for row in found["metadata"] if row[0] != "created_by"]
     return found

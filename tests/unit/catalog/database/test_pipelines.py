@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql.psycopg import dialect
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.statements import Changes, compiled_statement
+from ducklake_core.format.cache import BoundedCache
 from tests.support.postgres import PostgresServer
 
 
@@ -72,7 +73,7 @@ def test_changes_of_several_tables_are_one_statement() -> None:
     names = [sa.Table(name, sa.MetaData(), sa.Column("k", sa.BigInteger), sa.Column("v", sa.String)) for name in ("one", "a%(x)s")]
     one, other = names
     changes = Changes()
-    known: dict[Hashable, Any] = {}
+    known = BoundedCache[Hashable, Any](10)
     insert = compiled_statement(sa.insert(one).values(k=sa.bindparam("value_k"), v=None), dialect())
     update = compiled_statement(sa.update(other).where(other.c.k == sa.bindparam("key_k")).values(v=sa.bindparam("value_v")), dialect())
     changes.add("insert", insert, [{"value_k": 1}])

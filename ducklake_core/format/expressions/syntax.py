@@ -1,0 +1,290 @@
+"""Parse SQL text of conditions and expressions, and read the columns and constants in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import NamedTuple
+
+from sqlglot import Dialect, Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.expressions.comparison import infinity_of, integer_range
+from ducklake_core.format.expressions.literals import number_literal, text_literal, to_scale
+from ducklake_core.format.expressions.predicates import MAX_LEVELS, Literal
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INTEGERS,
+    JSON,
+    PRIMITIVES,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPS,
+    TIMESTAMPTZ,
+    DataType,
+    DecimalType,
+)
+from ducklake_core.format.values.temporal import instant
+
+MAX_BRACKETS = 30
+"""How many parentheses, function calls and CASEs may stand within each other; sqlglot's parser needs up to 28 frames for each."""
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+
+TYPE_NAMES = {
+    "INT": "int32", "TINYINT": "int8", "SMALLINT": "int16", "BIGINT": "int64", "INT128": "int128", "UTINYINT": "uint8",
+    "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64", "UINT128": "uint128", "FLOAT": "float32", "DOUBLE": "float64",
+    "BOOLEAN": "boolean", "DATE": "date", "TIME": "time", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp",
+    "TIMESTAMP_S": "timestamp_s", "TIMESTAMP_MS": "timestamp_ms", "TIMESTAMP_NS": "timestamp_ns", "TIMESTAMPTZ": "timestamptz",
+    "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
+}  # fmt: skip
+
+_REFUSED: dict[type, str] = {
+    exp.Query: "a subquery",
+    exp.Exists: "a subquery",
+    exp.AggFunc: "an aggregate",
+    exp.Window: "a window function",
+    exp.Placeholder: "a placeholder",
+    exp.Parameter: "a parameter",
+    exp.Alias: "an alias",
+    exp.Star: "a star",
+    exp.Rand: "a random value",
+}
+
+
+def shown(text: str) -> str:
+    """A text for messages, cut where it is long."""
+    return repr(text) if len(text) <= 500 else f"{text[:300]!r} ... {text[-100:]!r} ({len(text):,} characters)"
+
+
+def parse_text(text: str, what: str = "condition") -> exp.Expression:
+    """Parse one condition or expression over the columns of a row into sqlglot's tree.
+
+    Args:
+        text: SQL in DuckDB's dialect.
+        what: What the text is, for messages.
+
+    Raises:
+        UsageError: The text cannot be parsed, holds several statements, is nested more deeply than :data:`MAX_BRACKETS` and
+            :data:`MAX_LEVELS` allow, or is no expression over one row.
+    """
+    statements = _statements(text, what)
+    if len(statements) != 1:
+        raise UsageError(f"{shown(text)} must be exactly one SQL {what}, not {len(statements)}")
+    root = statements[0]
+    kinds = set()
+    for node in _nodes(root, text, what):
+        if node.error_messages():
+            raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
+        kinds.add(type(node))
+    for refused, name in _REFUSED.items():
+        if any(issubclass(kind, refused) for kind in kinds):
+            raise UsageError(f"the {what} {shown(text)} holds {name}; only the columns of one row can be used")
+    if not isinstance(root, exp.Condition):
+        raise UsageError(f"{shown(text)} is not a SQL {what}")
+    return root
+
+
+def _statements(text: str, what: str) -> list[exp.Expression]:
+    dialect = Dialect.get_or_raise("duckdb")
+    try:
+        tokens = list(dialect.tokenize(text))
+        if _brackets(tokens) > MAX_BRACKETS:
+            raise _too_deep(text, what)
+        try:
+            found = dialect.parser().parse_into(exp.Condition, tokens, text)
+        except SqlglotError:
+            # A statement is named by its kind, and the message of what is wrong counts from the beginning of the text.
+            found = dialect.parser().parse(tokens, text)
+    except SqlglotError as problem:
+        reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
+        raise UsageError(f"cannot read the {what} {shown(text)}: {shown(reason)[1:-1] if len(reason) > 500 else reason}") from problem
+    except RecursionError:
+        raise _too_deep(text, what) from None
+    return [statement for statement in found if isinstance(statement, exp.Expression)]
+
+
+def _brackets(tokens: Sequence[Token]) -> int:
+    """How many parentheses, brackets and CASEs stand within each other at most."""
+    deepest = depth = 0
+    before: TokenType | None = None
+    for token in tokens:
+        # After a dot it is the name of a field.
+        if before != TokenType.DOT:
+            depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+            deepest = max(deepest, depth)
+        before = token.token_type
+    return deepest
+
+
+def _nodes(root: exp.Expression, text: str, what: str) -> Iterator[exp.Expression]:
+    """All nodes of a tree, each before those below it; a chain of AND or of OR is one level, however long it is."""
+    waiting = [(root, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_LEVELS:
+            raise _too_deep(text, what)
+        yield node
+        for value in node.args.values():
+            for child in value if isinstance(value, list) else (value,):
+                if isinstance(child, exp.Expression):
+                    same = isinstance(node, exp.Paren) or (isinstance(node, exp.And | exp.Or) and type(unwrapped(child)) is type(node))
+                    waiting.append((child, depth if same else depth + 1))
+
+
+def _too_deep(text: str, what: str) -> UsageError:
+    return UsageError(
+        f"The {what} {shown(text)} is nested too deeply: at most {MAX_BRACKETS} parentheses, function calls and CASEs may stand within "
+        f"each other, and at most {MAX_LEVELS} operators may be applied to the result of one another. Join conditions into one flat "
+        "chain of AND or OR, list values with IN (...), or combine conditions with ducklake_core.col."
+    )
+
+
+def operands_of(chain: exp.Expression) -> list[exp.Expression]:
+    """The operands of a chain of AND or of OR, in order; parentheses do not interrupt it."""
+    kind, found, waiting = type(chain), list[exp.Expression](), [chain]
+    while waiting:
+        node = unwrapped(waiting.pop())
+        if type(node) is kind:
+            waiting += [node.expression, node.this]
+        else:
+            found.append(node)
+    return found
+
+
+def conjuncts(text: str) -> list[str]:
+    """The conditions that a condition joins by AND, as SQL."""
+    found: list[str] = []
+    waiting = [parse_text(text)]
+    while waiting:
+        node = unwrapped(waiting.pop())
+        if isinstance(node, exp.And):
+            waiting += [node.expression, node.this]
+        else:
+            found.append(node.sql(dialect="duckdb"))
+    return found
+
+
+def equal_sides(text: str) -> tuple[str, str] | None:
+    """Both sides of an equality, as SQL; None for any other condition."""
+    node = unwrapped(parse_text(text))
+    return (node.this.sql(dialect="duckdb"), node.expression.sql(dialect="duckdb")) if isinstance(node, exp.EQ) else None
+
+
+def column_path(node: exp.Expression) -> tuple[str, ...] | None:
+    """Names of a column or of a field of structs, None when the node is something else."""
+    node = unwrapped(node)
+    match node:
+        case exp.Column() if not isinstance(node.this, exp.Star):
+            return tuple(part.name for part in node.parts)
+        case exp.Dot() if isinstance(node.expression, exp.Identifier):
+            return _extended(node.this, node.expression.name)
+        case exp.Bracket() if len(node.expressions) == 1 and _is_text(node.expressions[0]):
+            return _extended(node.this, node.expressions[0].name)
+        case exp.StructExtract() if _is_text(node.expression):
+            return _extended(node.this, node.expression.name)
+        case _:
+            return None
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _extended(node: exp.Expression, name: str) -> tuple[str, ...] | None:
+    base = column_path(node)
+    return None if base is None else (*base, name)
+
+
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """The node inside its parentheses."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+class QuotedText(NamedTuple):
+    """A quoted string whose type comes from what it is compared with."""
+
+    text: str
+
+
+def constant_of(node: exp.Expression) -> QuotedText | Literal | None:
+    """The constant that a node spells, None when it is none or only an engine can compute it."""
+    node = unwrapped(node)
+    match node:
+        case exp.Literal() if node.is_string:
+            return QuotedText(node.name)
+        case exp.Literal():
+            return number_literal(node.name)
+        case exp.Neg() if isinstance(unwrapped(node.this), exp.Literal) and not unwrapped(node.this).is_string:
+            return number_literal("-" + unwrapped(node.this).name)
+        case exp.Boolean():
+            return Literal(value=bool(node.this), type=BOOLEAN)
+        case exp.Null():
+            return Literal(value=None, type=BOOLEAN)
+        case exp.Cast() if not isinstance(node, exp.TryCast):
+            inner, target = constant_of(node.this), data_type_of(node.to)
+            return None if inner is None or target is None else _cast(inner, target)
+        case _:
+            return None
+
+
+def data_type_of(node: exp.DataType) -> DataType | None:
+    """The type that a cast names, None for one that is not a table's leaf type."""
+    name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
+    if name == "DECIMAL":
+        sizes = [int(part.name) for part in node.expressions] or [18, 3]
+        return DecimalType(precision=sizes[0], scale=sizes[1] if len(sizes) > 1 else 0)
+    return PRIMITIVES.get(TYPE_NAMES.get(name, ""))
+
+
+def zoned(constant: Literal) -> Literal | None:
+    """Return the instant at which a date or timestamp begins in the effective time zone, None for other types and for no instant."""
+    value = constant.value
+    if not isinstance(value, int) or (constant.type != DATE and constant.type not in TIMESTAMPS):
+        return None
+    if constant.type == TIMESTAMPTZ:
+        return constant
+    if abs(value) >= infinity_of(constant.type):
+        limit = infinity_of(TIMESTAMPTZ)
+        return Literal(value=limit if value > 0 else -limit, type=TIMESTAMPTZ)
+    if constant.type == TIMESTAMP_NS and value % 1000:
+        return None
+    wall = value * 86_400_000_000 if constant.type == DATE else value // 1000 if constant.type == TIMESTAMP_NS else value
+    moment = instant(wall) if abs(wall) < infinity_of(TIMESTAMPTZ) else None
+    return None if moment is None or abs(moment) >= infinity_of(TIMESTAMPTZ) else Literal(value=moment, type=TIMESTAMPTZ)
+
+
+def _is_exact_number(data_type: DataType) -> bool:
+    """Whether values of a type are integers or decimals; days and microseconds are not."""
+    return data_type in INTEGERS or isinstance(data_type, DecimalType)
+
+
+def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
+    """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
+    if isinstance(constant, QuotedText):
+        # Whether a text is JSON is looked at where it is cast.
+        return None if target == JSON else text_literal(constant.text, target)
+    value = constant.value
+    if value is None or constant.type == target:
+        return Literal(value=value, type=target)
+    if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
+        return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
+    if target == TIMESTAMPTZ:
+        return zoned(constant)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not _is_exact_number(constant.type):
+        return None
+    if target in INTEGERS:
+        whole, (low, high) = int(Decimal(value).to_integral_value(rounding=ROUND_HALF_UP)), integer_range(target)
+        return Literal(value=whole, type=target) if low <= whole <= high else None
+    if isinstance(target, DecimalType):
+        try:
+            return Literal(value=to_scale(Decimal(value), target), type=target)
+        except ValueError:
+            return None
+    return text_literal(str(value), target) if target in FLOATS else None
