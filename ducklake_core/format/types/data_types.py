@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 _SMALL_DECIMAL = 18
 """Digits of the decimals that DuckDB keeps in 64 bits; their results stay there, or are an error."""
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,8 @@ def common_number(first: DataType, second: DataType) -> DataType | None:
         whole, scale = max(left.precision - left.scale, right.precision - right.scale), max(left.scale, right.scale)
         if isinstance(first, DecimalType) and isinstance(second, DecimalType):
             # Beside an integer the scale stays, and values have to fit.
-            scale = min(scale, _MOST_DIGITS - whole)
-        return DecimalType(precision=min(_MOST_DIGITS, whole + scale), scale=scale)
+            scale = min(scale, _MAX_DIGITS - whole)
+        return DecimalType(precision=min(_MAX_DIGITS, whole + scale), scale=scale)
     return common_integer(first, second)
 
 
@@ -255,4 +255,4 @@ def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> Deci
     widest = max(left.precision, right.precision)
     if precision > _SMALL_DECIMAL >= widest:
         precision = _SMALL_DECIMAL
-    return DecimalType(precision=min(_MOST_DIGITS, precision), scale=scale)
+    return DecimalType(precision=min(_MAX_DIGITS, precision), scale=scale)
