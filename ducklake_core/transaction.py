@@ -252,7 +252,7 @@ class Transaction:
     ) -> None:
         """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
         request = WriteRequest(name=name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
-        self.write_frame(frame_of(data), request)
+        self._write_frame(frame_of(data), request)
 
     def overwrite(
         self,
@@ -277,7 +277,7 @@ class Transaction:
             concurrent_appends=concurrent_appends,
             read_at=read_at,
         )
-        self.write_frame(frame_of(data), request)
+        self._write_frame(frame_of(data), request)
 
     def upsert(
         self,
@@ -290,7 +290,7 @@ class Transaction:
     ) -> None:
         """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
         request = WriteRequest(name=name, mode="upsert", on=on, schema_evolution=schema_evolution, missing_columns=missing_columns)
-        self.write_frame(frame_of(data), request)
+        self._write_frame(frame_of(data), request)
 
     def write(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
@@ -326,9 +326,9 @@ class Transaction:
             concurrent_appends=concurrent_appends,
             read_at=read_at,
         )
-        self.write_frame(frame_of(data), request)
+        self._write_frame(frame_of(data), request)
 
-    def write_frame(self, frame: Frame, request: WriteRequest) -> None:
+    def _write_frame(self, frame: Frame, request: WriteRequest) -> None:
         """Write what an operation was given as rows: see :meth:`write`."""
         name, mode, where, on, inline = request.name, request.mode, request.where, request.on, request.inline
         if self._is_done(mode, name, where, request.partitions, on or None):
@@ -987,7 +987,7 @@ class Transaction:
                 raise no_columns(frame.kind)
             columns = frame.schema if schema is None else schema
             self.create_table(name, columns, partition_by=partition_by, comment=comment, or_replace=or_replace)
-            self.write_frame(frame, WriteRequest(name=name))
+            self._write_frame(frame, WriteRequest(name=name))
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
@@ -1501,7 +1501,7 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
 
     def write_in(tx: Transaction) -> TransactionResult:
         with tx:
-            tx.write_frame(frame, request)
+            tx._write_frame(frame, request)  # noqa: SLF001 - a function of this class's module
         return tx.result
 
     again = request.mode == "append" and commit.get("commit_id") is None and frame.is_small

@@ -42,7 +42,7 @@ from ducklake_core.format.types.data_types import BLOB, GEOMETRY, JSON, VARCHAR,
 from ducklake_core.format.types.schema import ColumnRow, Schema
 
 # Longer lists make statements that databases refuse; whoever asks for more gets a range, and picks.
-_MOST_LISTED = 20_000
+_MAX_LISTED = 20_000
 _FEW = 50
 
 # SQLite allows 500 terms in a compound SELECT.
@@ -355,7 +355,7 @@ def one_of(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bo
     """The column is one of the ids; of very many ids, at least in their range, so that the caller still has to look."""
     if not ids:
         return ~true()
-    if len(ids) > _MOST_LISTED:
+    if len(ids) > _MAX_LISTED:
         return column.between(min(ids), max(ids))
     return among(column, ids)
 

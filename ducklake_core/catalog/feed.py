@@ -27,7 +27,7 @@ Bound: TypeAlias = int | datetime
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 _TABLE_CHANGES = (*_ROW_CHANGES, "dropped_table", "altered_table", "inline_flush", "merge_adjacent", "rewrite_delete")
 _MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
-_MOST_AT_ONCE = 100
+_MAX_AT_ONCE = 100
 _FIRST_SPAN = 1000
 """Snapshots of the log that are looked through first."""
 
@@ -357,7 +357,7 @@ def _mentioning(
         if len(found) < most:
             until, span = until - span, span * 10
         else:
-            until, most = found[-1].id - 1, max(most, min(most * 10, _MOST_AT_ONCE))
+            until, most = found[-1].id - 1, max(most, min(most * 10, _MAX_AT_ONCE))
 
 
 def _mentions(reader: CatalogReader, table_id: int, author: str | None, after: int, until: int) -> Select[Any]:

@@ -26,7 +26,7 @@ Lookup: TypeAlias = Literal["definition", "matches", "rows"]
 """The parts of a table that a transaction has read to decide what to do: its definition; rows that match something, so that new rows
 matter; or which rows there are at all, so that deleted rows matter too."""
 
-MOST_NAMED = 16
+MAX_NAMED = 16
 """More operations than these are kept as one digest."""
 _DIGEST = re.compile(r" #[0-9a-f]{16}\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -249,7 +249,7 @@ def fingerprint(operations: Collection[str]) -> list[str] | str:
     (['append main.t', 'delete main.s'], '17 operations 118f00b19524f010')
     """
     distinct = list(dict.fromkeys(operations))
-    if len(distinct) <= MOST_NAMED:
+    if len(distinct) <= MAX_NAMED:
         return distinct
     digest = hashlib.sha256("\n".join(sorted(distinct)).encode()).hexdigest()
     return f"{len(distinct)} operations {digest[:16]}"

@@ -213,7 +213,7 @@ def _entries(text: str) -> Iterable[tuple[str, str]]:
         position = found.end()
 
 
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 _SHORTEST_NAME = 2
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
 
@@ -221,7 +221,7 @@ _NAME = re.compile(r'"((?:[^"]|"")*)"')
 def _parse_value(kind: str, value: str) -> object:
     if kind not in _NAME_KINDS | _SCHEMA_KINDS:
         # Python refuses to read thousands of digits, and ids are 64-bit numbers.
-        if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
             return int(value)
         raise CatalogCorruptError(f"changes_made has {value[:80]!r} as id of {kind}", changes=value)
     parts = tuple(part.replace('""', '"') for part in _NAME.findall(value))

@@ -34,7 +34,7 @@ FindTable = Callable[[str | None, str], str]
 """The path of the schema of a table or view of the lake, from the one that was written (None for none) and its name."""
 
 _DEEPEST = 16
-_MOST_CALLS = 1000
+_MAX_CALLS = 1000
 _SHOWN = 1000
 # Without a parser, which long conditions would pay for twice. A word is read once, however long: from its start on alone, and possessively.
 _CALL = re.compile(r"(?<!\w)(\w++)\"?\s*+\(")
@@ -349,7 +349,7 @@ def with_macros(sql: str, macros: Mapping[str, Sequence[MacroImplementation]]) -
         count += len(calls)
         if not calls:
             return str(tree.this.sql("duckdb"))
-        if count > _MOST_CALLS:
+        if count > _MAX_CALLS:
             break
         # The innermost first, so that arguments are whole when they are put in place.
         for call in reversed(calls):

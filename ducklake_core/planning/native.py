@@ -41,7 +41,7 @@ MANY_SMALL_FILES = 64
 """More small files than this are read with Arrow in Spark Connect, where looking up a path takes a Spark task."""
 DELETED_BITS = 4096
 """Rows whose deletes are one piece of the bits by which Spark leaves deleted rows out."""
-MOST_DELETED_BYTES = 64 << 20
+MAX_DELETED_BYTES = 64 << 20
 """More than this of such bits stays away from the driver: further files with deletes are read with Arrow."""
 
 

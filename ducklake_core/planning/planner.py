@@ -28,7 +28,7 @@ from ducklake_core.format.types.data_types import FLOATS
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import ColumnRow, Schema
 from ducklake_core.planning.native import (
-    MOST_DELETED_BYTES,
+    MAX_DELETED_BYTES,
     REMOTE,
     ReadFeatures,
     column_versions,
@@ -313,7 +313,7 @@ def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
             obstacle = "the table has another file of the same name"
         if obstacle in (None, REMOTE):
             size = deleted_bytes(task.file)
-            obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else obstacle
+            obstacle = "the table has very many deleted rows" if size and held + size > MAX_DELETED_BYTES else obstacle
             held += size if obstacle in (None, REMOTE) else 0
         if obstacle != task.native_obstacle:
             tasks[place] = _refused(task, obstacle)

@@ -23,7 +23,7 @@ from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.parser import is_null
 from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, WrittenFile
-from ducklake_core.format.files.inlined_rows import MOST_BYTES, InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
+from ducklake_core.format.files.inlined_rows import MAX_BYTES, InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
 from ducklake_core.format.files.name_mapping import AddedFile, NameMapping
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.state import TableState
@@ -381,7 +381,7 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
     asked = inline if inline is not None else frame.inlines_unasked
     if not limit or not asked or not may_inline(state.schema, state.format_version):
         return None, frame
-    few, frame = frame.few_rows(limit, MOST_BYTES)
+    few, frame = frame.few_rows(limit, MAX_BYTES)
     if few is None or not few.num_rows:
         return None, frame
     from ducklake_core.engines.arrow.write_state import check_row_constraint, fitted, with_computed_defaults

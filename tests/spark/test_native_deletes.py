@@ -293,7 +293,7 @@ def test_what_the_driver_would_have_to_hold_is_bounded(
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(5000) r(i)", "INSERT INTO t SELECT i FROM range(5000, 10000) r(i)")
         duck.run("DELETE FROM t WHERE i % 3 = 0")
-        monkeypatch.setattr("ducklake_core.planning.planner.MOST_DELETED_BYTES", 1000)
+        monkeypatch.setattr("ducklake_core.planning.planner.MAX_DELETED_BYTES", 1000)
         lake = open_lake(sqlite_address)
         assert [task.native_obstacle for task in lake.scan("t").plan().plan.tasks] == [None, "the table has very many deleted rows"]
         assert_same_rows(duck, lake.scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")

@@ -22,7 +22,7 @@ from ducklake_core.catalog.database.postgres_catalog import PostgresAccess, is_b
 from ducklake_core.catalog.database.server_connections import Access, ask_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.sqlite_catalog import DuckDBAccess, SqliteAccess
 from ducklake_core.catalog.database.statements import (
-    MOST_KNOWN,
+    MAX_KNOWN,
     Definitions,
     PipelinedStatements,
     PlainStatements,
@@ -67,7 +67,7 @@ class Database:
         self.layout: Layout | None = None
         self.version: FormatVersion
         self.tables: CatalogTables
-        self._known_statements = BoundedCache[Hashable, Any](MOST_KNOWN)
+        self._known_statements = BoundedCache[Hashable, Any](MAX_KNOWN)
         self.follow(DEFAULT_VERSION)
         self._pool_size = pool_size
         self._connect_timeout = connect_timeout

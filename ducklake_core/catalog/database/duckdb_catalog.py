@@ -30,7 +30,7 @@ ALIAS = "ducklake_catalog"
 """The name under which the file is attached; all statements name tables in full, so no name of a user can be mistaken for it."""
 _MAGIC = b"DUCK"
 _PAUSE_SECONDS = 0.03
-_MOST_THREADS = 4
+_MAX_THREADS = 4
 _abandoned: list[_Process] = []
 
 _INTERRUPTED = "Query interrupted"
@@ -181,7 +181,7 @@ def _attached(path: str, option: str) -> DuckDBPyConnection:
 def _instance() -> DuckDBPyConnection:
     with suppress(IndexError):
         return _process.spare.pop()
-    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    threads = min(_MAX_THREADS, os.cpu_count() or 1)
     config: dict[str, Any] = {"threads": threads, "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     made: DuckDBPyConnection = duckdb_module().connect(":memory:", config=config)
     return made

@@ -27,11 +27,11 @@ Answer = Callable[[], Sequence[Any]]
 """Rows of a question that was asked; calling it waits for them."""
 Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
 """A query: a name for its shape, what builds it, and its parameters."""
-_MOST_TOGETHER = 16
+_MAX_TOGETHER = 16
 _PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
-MOST_KNOWN = 2000
+MAX_KNOWN = 2000
 """Maximum number of statements of one catalog that are kept compiled, or built."""
-_MOST = 1000
+_MAX = 1000
 
 Beside = Callable[[], AbstractContextManager[Connection]]
 """A session whose statements are committed one by one."""
@@ -246,7 +246,7 @@ class Changes:
 
     def has_room(self, count: int) -> bool:
         """Whether so many more are few enough to be worth a statement of their own shape."""
-        return 0 < count <= _MOST_TOGETHER
+        return 0 < count <= _MAX_TOGETHER
 
     def can_take(self, table: str) -> bool:
         """Whether nothing yet changes a table."""
@@ -323,7 +323,7 @@ def _kind(dialect: Dialect) -> tuple[object, ...]:
     return type(dialect), is_mariadb, dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
 
 
-_compiled = CompiledStatements(_MOST)
+_compiled = CompiledStatements(_MAX)
 
 
 def shared_statements() -> dict[str, Any]:

@@ -75,10 +75,10 @@ class Turn:
         """
         # Where the connection was lost the lease may have ended. An honest writer may need a longer one; a stopped one asks no more.
         lost = had_turn and classify(error) in ("unavailable", "outcome-unknown")
-        return Turn(queued=had_turn or not waited_in_vain(error), leases=min(self.leases * 2, _MOST_LEASES) if lost else self.leases)
+        return Turn(queued=had_turn or not waited_in_vain(error), leases=min(self.leases * 2, _MAX_LEASES) if lost else self.leases)
 
 
-_MOST_LEASES = 32
+_MAX_LEASES = 32
 
 
 class WriterQueue:

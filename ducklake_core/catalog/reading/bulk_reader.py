@@ -18,7 +18,7 @@ from ducklake_core.catalog.reading.visibility import committed_at, live_or_unkno
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
 
-_MOST_LISTED = 500
+_MAX_LISTED = 500
 """Above this many tables a statement reads the rows of all of them."""
 
 
@@ -172,7 +172,7 @@ class ManyTablesReader(CatalogReader):
         return {row.table_id: [SettingRow(None, row.newest, None, "columns")] for row in self.connection.execute(query)}
 
     def _among(self, column: Any) -> Any:
-        return column.in_(sorted(self._ids)) if len(self._ids) <= _MOST_LISTED else column.is_not(None)
+        return column.in_(sorted(self._ids)) if len(self._ids) <= _MAX_LISTED else column.is_not(None)
 
     def _by_table(self, query: Select[Any]) -> dict[int, list[Row[Any]]]:
         found: dict[int, list[Row[Any]]] = {}

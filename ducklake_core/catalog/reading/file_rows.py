@@ -18,7 +18,7 @@ from ducklake_core.format.files.name_mapping import NameMapping, NameMappingRow,
 from ducklake_core.format.state import TableState
 
 _ROWS_PER_FETCH = 2000
-_MOST_SHARED = 10_000
+_MAX_SHARED = 10_000
 # What DuckDB writes unless an option says otherwise.
 _ROW_GROUP_ROWS = 122_880
 _CELLS = attrgetter(
@@ -66,7 +66,7 @@ class SharedNumbers(dict[int | None, int | None]):
     """One object for each number that many files have in common, as their count of rows or snapshot: a plan holds a million files."""
 
     def __missing__(self, number: int | None) -> int | None:
-        if len(self) < _MOST_SHARED:
+        if len(self) < _MAX_SHARED:
             self[number] = number
         return number
 

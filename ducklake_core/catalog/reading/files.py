@@ -48,7 +48,7 @@ from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
 from ducklake_core.format.layout import transforms
 from ducklake_core.format.state import TableState
 
-MOST_IDS = 1000
+MAX_IDS = 1000
 """Above this many files a statement names none of them, and reads all rows from the first file on."""
 Query: TypeAlias = tuple[Select[Any], Mapping[str, object]]
 """A statement and its parameters."""
@@ -146,7 +146,7 @@ class DataFiles:
         if packed is None:
             total = queries.total() if self._packs_rows else total
             return Chosen(total=total, by_partition=pruned.excluded_by_partition(), ids=pruned.kept())
-        places = packed.places() if packed.has_places and len(packed.kept) <= MOST_IDS else None
+        places = packed.places() if packed.has_places and len(packed.kept) <= MAX_IDS else None
         return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, places=places)
 
     def _read(self, queries: FileQueries, chosen: Chosen | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
@@ -158,14 +158,14 @@ class DataFiles:
             most: There are no more files than that.
         """
         one_row_group, plain = rows_of_one_row_group(self._table), has_plain_rows(self._reader.catalog["data_file"])
-        few = chosen is not None and len(chosen.ids) <= MOST_IDS
+        few = chosen is not None and len(chosen.ids) <= MAX_IDS
         with ExitStack() as stack:
             # A server reads with several processes what it answers as a whole, and alone what a cursor asks for.
             run = StatementRunner(self._reader.connection, stack, streaming=not few and most >= _STREAM_FROM)
             rows = iter(run(*(queries.files(list(chosen.ids)) if chosen is not None and few else queries.files())))
             if chosen is not None and not few:
                 rows = _among(rows, chosen.ids)
-            first = list(islice(rows, MOST_IDS + 1))
+            first = list(islice(rows, MAX_IDS + 1))
             belonging = self._belonging(queries, [row.data_file_id for row in first], None if chosen is None else chosen.places)
             streams = Streams({name: run(*query) for name, query in belonging})
             for row in chain(first, rows):
@@ -362,7 +362,7 @@ class FileQueries:
     def delete_files(self, files: list[int]) -> Query:
         """The live delete files of some data files."""
         deletes = self._tables["delete_file"]
-        few = len(files) <= MOST_IDS
+        few = len(files) <= MAX_IDS
 
         def build() -> Select[Any]:
             chosen = deletes.c.data_file_id.in_(bindparam("files", expanding=True)) if few else deletes.c.data_file_id >= bindparam("files")
@@ -472,4 +472,4 @@ def is_in(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
     Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
     them row by row, which takes minutes where a scan takes milliseconds.
     """
-    return column.in_(files) if len(files) <= MOST_IDS else column >= files[0]
+    return column.in_(files) if len(files) <= MAX_IDS else column >= files[0]

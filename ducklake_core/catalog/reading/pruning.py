@@ -72,10 +72,10 @@ from ducklake_core.format.types.data_types import (
 )
 
 # More values of an IN list than this become ranges that hold some of them each.
-_MOST_RANGES = 100
+_MAX_RANGES = 100
 # Longer conditions, and those on more columns, are cut down to what they say about each column.
-_MOST_TERMS = 60
-_MOST_COLUMNS = 8
+_MAX_TERMS = 60
+_MAX_COLUMNS = 8
 # So many comparisons with bounds take longer than two tests whether they can be read.
 _MANY = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,9 +90,9 @@ _LONGEST: dict[DataType, int] = {
 
 WORK_MEMORY = "256MB"
 """What the server may hold of excluded files: where they do not fit it looks through all of them for each file."""
-_MOST_GROUPS = 15
+_MAX_GROUPS = 15
 # Of so many columns the places come too, and so many may exclude files: a million files take 8 or 16 MB for each.
-_MOST_PLACED = 4
+_MAX_PLACED = 4
 _MAX_PACKED_COLUMNS = 12
 _IDS = 1 << 48
 _IS_PLACE = b"\x80\x00"
@@ -194,16 +194,16 @@ def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | N
     Of a long condition it is what the condition says about each column alone: databases refuse deep conditions, and take long to
     read long ones.
     """
-    if terms(predicate) <= _MOST_TERMS:
+    if terms(predicate) <= _MAX_TERMS:
         return _excluded(predicate, abilities)
     by_column = necessary(predicate)
     if any(not spans for spans in by_column.values()):
         return True
-    return _any([_outside(column, spans, abilities) for column, spans in islice(by_column.items(), _MOST_COLUMNS)])
+    return _any([_outside(column, spans, abilities) for column, spans in islice(by_column.items(), _MAX_COLUMNS)])
 
 
 def _outside(column: ColumnReference, spans: Sequence[Span], abilities: Abilities) -> Exclusion | bool | None:
-    most = max(1, _MOST_RANGES // 2)
+    most = max(1, _MAX_RANGES // 2)
     return _all([_excluded(in_spans(column, [span]), abilities) for span in coarser(spans, most)])
 
 
@@ -220,7 +220,7 @@ def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | 
         case Comparison(left=LiteralValue() as value, operator=operator, right=ColumnReference() as column):
             return _compared(column, FLIPPED[operator], value, abilities)
         case InList(operand=column, values=values) if values:
-            return _all([_between(column, low, high, abilities) for low, high in ranges(values, column.type, _MOST_RANGES)])
+            return _all([_between(column, low, high, abilities) for low, high in ranges(values, column.type, _MAX_RANGES)])
         case InRanges(operand=column):
             return _outside(column, spans_of_ranges(predicate), abilities)
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
@@ -438,7 +438,7 @@ def groups_of(exclusion: Exclusion) -> list[Sequence[OutOfBounds]]:
 
 def packed_columns(exclusion: Exclusion, wanted: frozenset[int]) -> tuple[frozenset[int], bool]:
     """The columns whose statistics are packed, and whether they are all that are wanted, so that their places are of use."""
-    if len(wanted) <= _MOST_PLACED:
+    if len(wanted) <= _MAX_PLACED:
         return wanted, True
     excluding = dict.fromkeys(one.column.column_id for group in groups_of(exclusion) for one in group)
     return frozenset(islice(excluding, _MAX_PACKED_COLUMNS)), False
@@ -447,7 +447,7 @@ def packed_columns(exclusion: Exclusion, wanted: frozenset[int]) -> tuple[frozen
 def limited(exclusion: Exclusion, columns: frozenset[int]) -> Exclusion:
     """What some columns say of an exclusion, and no more than there are bits for: it excludes no file that the whole does not."""
     bounds = tuple(one for one in exclusion.bounds if one.column.column_id in columns)
-    room, others = _MOST_GROUPS - 1, []
+    room, others = _MAX_GROUPS - 1, []
     for other in exclusion.others:
         parts = tuple(limited(part, columns) for part in other.parts)
         counts = [len(groups_of(part)) for part in parts]

@@ -56,7 +56,7 @@ _NO_DEFAULTS = (
     exp.Placeholder,
     exp.Parameter,
 )
-_MOST_BITS = 256
+_MAX_BITS = 256
 OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
 """Types whose strings have one form only, that of the catalog."""
 
@@ -230,7 +230,7 @@ def _literal_text(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            if value.bit_length() > _MOST_BITS:
+            if value.bit_length() > _MAX_BITS:
                 raise UsageError(f"a default of {value.bit_length()} bits is larger than any type holds")
             return str(value)
         case Decimal():

@@ -56,7 +56,7 @@ from ducklake_core.format.types.schema import Schema
 Mode: TypeAlias = Literal["strict", "additive"]
 _REMEDY = ". Cast the data, or change the column with table.set_column_type(...)"
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
     DATE: (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ),
     TIMESTAMP_S: (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_NS),
@@ -130,7 +130,7 @@ def promotes(source: DataType, target: DataType) -> bool:
         return False
     if target == JSON:
         return source not in (VARIANT, GEOMETRY)
-    widest = isinstance(target, DecimalType) and target.precision == _MOST_DIGITS
+    widest = isinstance(target, DecimalType) and target.precision == _MAX_DIGITS
     if widest and source in _DIGITS:
         return True
     if widest and isinstance(source, DecimalType) and isinstance(target, DecimalType):

@@ -58,7 +58,7 @@ _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]+(?:_[0-9A-Fa-f]+)*")
 _BINARY = re.compile(r"0[bB][01]+(?:_[01]+)*")
 _NO_NUMBER = re.compile(r"(?P<sign>[+-]{0,1}|\+-)(?P<name>inf(?:inity)?|nan(?:\([A-Za-z0-9_]*\))?)", re.IGNORECASE)
 _UUID = re.compile(r"[0-9A-Fa-f-]+|\{[0-9A-Fa-f-]+\}")
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 _EXPONENTS = range(-(2**15), 2**15)
 
 
@@ -325,7 +325,7 @@ def to_scale(value: Decimal, data_type: DecimalType) -> Decimal:
     """
     if value.adjusted() > data_type.precision:
         raise ValueError(f"{value} does not fit {data_type}")
-    with localcontext(prec=_MOST_DIGITS):
+    with localcontext(prec=_MAX_DIGITS):
         rounded = value.quantize(Decimal(1).scaleb(-data_type.scale), rounding=ROUND_HALF_UP)
         if abs(rounded) >= Decimal(10) ** (data_type.precision - data_type.scale):
             raise ValueError(f"{value} does not fit {data_type}")
@@ -341,11 +341,11 @@ def _matched(text: str) -> re.Match[str]:
 
 def _exact(found: re.Match[str], text: str) -> Decimal:
     exponent = (found["exponent"] or "0").replace("_", "")
-    if len(exponent.lstrip("+-0")) > _MOST_DIGITS or int(exponent) not in _EXPONENTS or len(found["digits"]) > _MOST_DIGITS:
+    if len(exponent.lstrip("+-0")) > _MAX_DIGITS or int(exponent) not in _EXPONENTS or len(found["digits"]) > _MAX_DIGITS:
         raise ValueError(text)
     if not found["digits"].strip("0._"):
         return Decimal(0)
     # Far beyond every type and every scale, so that nothing is lost by going no further.
-    exponent = str(max(-2 * _MOST_DIGITS, min(int(exponent), 2 * _MOST_DIGITS)))
-    with localcontext(prec=3 * _MOST_DIGITS):
+    exponent = str(max(-2 * _MAX_DIGITS, min(int(exponent), 2 * _MAX_DIGITS)))
+    with localcontext(prec=3 * _MAX_DIGITS):
         return Decimal(f"{found['sign']}{found['digits'].replace('_', '')}e{exponent}")

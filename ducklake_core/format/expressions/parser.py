@@ -114,7 +114,7 @@ UNARY: dict[type[exp.Expression], str] = {
     exp.Neg: "negate", exp.Abs: "abs", exp.Floor: "floor", exp.Ceil: "ceil", exp.Upper: "upper", exp.Lower: "lower", exp.Length: "length",
 }  # fmt: skip
 
-_MOST_BITS = 1000
+_MAX_BITS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _UNITS: dict[str, Unit] = {
@@ -780,7 +780,7 @@ def literal_of(value: object) -> Literal:
     """
     if value is None:
         return Literal(value=None, type=BOOLEAN)
-    if not isinstance(value, bool) and isinstance(value, Integral) and int(value).bit_length() <= _MOST_BITS:
+    if not isinstance(value, bool) and isinstance(value, Integral) and int(value).bit_length() <= _MAX_BITS:
         return number_literal(str(int(value)))
     found = _typed(value, UUID if isinstance(value, Uuid) else TIME)
     if found is None:
@@ -792,7 +792,7 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
     match value:
         case bool():
             return Literal(value=value, type=BOOLEAN)
-        case Integral() if int(value).bit_length() <= _MOST_BITS:
+        case Integral() if int(value).bit_length() <= _MAX_BITS:
             # Those of NumPy too.
             return Literal(value=int(value), type=INT128)
         case float():

@@ -34,9 +34,9 @@ _FIRST: _Edge = (0, 0, 0)
 _LAST: _Edge = (1, 0, 0)
 
 # Fewer ranges than this stay comparisons, which every engine can push down to its files.
-_LEAST_RANGES = 8
+_MIN_RANGES = 8
 # Two comparisons are a range already.
-_LEAST_COMPARISONS = 3
+_MIN_COMPARISONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +308,7 @@ def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
             sets.setdefault(known[0], []).append((place, known[1]))
     gone: dict[int, Predicate | None] = {}
     for column, found in sets.items():
-        few = len(found) < _LEAST_RANGES and not any(isinstance(operands[place], InRanges) for place, _ in found)
+        few = len(found) < _MIN_RANGES and not any(isinstance(operands[place], InRanges) for place, _ in found)
         if len(found) < 2 or few:
             continue
         gone |= {place: None for place, _ in found}
@@ -320,7 +320,7 @@ def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
     """All of the predicates, as short as it can be said."""
     whole = conjunction(predicates)
-    if not isinstance(whole, And) or len(whole.operands) < _LEAST_COMPARISONS:
+    if not isinstance(whole, And) or len(whole.operands) < _MIN_COMPARISONS:
         return whole
     excluded: dict[ColumnReference, list[tuple[int, InList]]] = {}
     sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
@@ -337,7 +337,7 @@ def all_of(predicates: Iterable[Predicate]) -> Predicate:
             changed |= {place: None for place, _ in lists}
             changed[lists[0][0]] = negation(_one_list(column, [one for _, one in lists]))
     for column, found in sets.items():
-        if len(found) >= _LEAST_COMPARISONS:
+        if len(found) >= _MIN_COMPARISONS:
             changed |= {place: None for place, _ in found}
             changed[found[0][0]] = in_spans(column, common([spans for _, spans in found]))
     kept = [changed.get(place, operand) for place, operand in enumerate(whole.operands)]

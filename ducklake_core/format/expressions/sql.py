@@ -62,7 +62,7 @@ _FLOAT_NAMES = {
 }
 _TIMESTAMP_NAMES = {"timestamp": "TIMESTAMP", "timestamp_s": "TIMESTAMP_S", "timestamp_ms": "TIMESTAMP_MS", "timestamp_ns": "TIMESTAMP_NS"}
 _DAY = 86_400_000_000
-_MOST_OPERANDS = 50
+_MAX_OPERANDS = 50
 _RANGES_PER_LEAF = 4
 _SPARK_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x00": "\\u0000", "\x1a": "\\u001a"}
 
@@ -119,15 +119,15 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
 
 def _chain(connector: str, operands: Sequence[str]) -> str:
     """Operands in groups of groups where they are many, because engines make of a plain chain a tree as deep as it is long."""
-    while len(operands) > _MOST_OPERANDS:
-        groups = (operands[start : start + _MOST_OPERANDS] for start in range(0, len(operands), _MOST_OPERANDS))
+    while len(operands) > _MAX_OPERANDS:
+        groups = (operands[start : start + _MAX_OPERANDS] for start in range(0, len(operands), _MAX_OPERANDS))
         operands = [f"({f' {connector} '.join(group)})" for group in groups]
     return f"({f' {connector} '.join(operands)})"
 
 
 def _in_ranges(column: ColumnReference, ranges: Sequence[Range], dialect: Dialect) -> str:
     """Few ranges beside each other, which engines push down to files; many as a search that halves them at every step."""
-    if len(ranges) <= _MOST_OPERANDS:
+    if len(ranges) <= _MAX_OPERANDS:
         return _chain("OR", [_in_range(column, one, dialect) for one in ranges])
     # The outer bounds are what can still be pushed down. Where the column is NULL they are NULL, and so is the search.
     outer = Range(low=ranges[0].low, low_inclusive=ranges[0].low_inclusive, high=ranges[-1].high, high_inclusive=ranges[-1].high_inclusive)

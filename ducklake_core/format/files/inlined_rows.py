@@ -15,7 +15,7 @@ from ducklake_core.format.types.schema import ArrowArray, Schema
 from ducklake_core.format.values.arrow_cast import cast_leaf
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_cast_text
 
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """Arrow bytes of rows that may go into the catalog at once: whoever reads the table reads them all with the plan."""
 
 

@@ -22,8 +22,8 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
 
-_MOST_HOURS = 300_000 * 366 * 24
-_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), **dict.fromkeys(EPOCH_TRANSFORMS, (-_MOST_HOURS, _MOST_HOURS))}
+_MAX_HOURS = 300_000 * 366 * 24
+_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), **dict.fromkeys(EPOCH_TRANSFORMS, (-_MAX_HOURS, _MAX_HOURS))}
 _YEARS = (-300_000, 300_000)
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 _SMALL_DECIMAL = 18
 """Digits of the decimals that DuckDB keeps in 64 bits; their results stay there, or are an error."""
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +249,8 @@ def common_number(first: DataType, second: DataType) -> DataType | None:
         whole, scale = max(left.precision - left.scale, right.precision - right.scale), max(left.scale, right.scale)
         if isinstance(first, DecimalType) and isinstance(second, DecimalType):
             # Beside an integer the scale stays, and values have to fit.
-            scale = min(scale, _MOST_DIGITS - whole)
-        return DecimalType(precision=min(_MOST_DIGITS, whole + scale), scale=scale)
+            scale = min(scale, _MAX_DIGITS - whole)
+        return DecimalType(precision=min(_MAX_DIGITS, whole + scale), scale=scale)
     return common_integer(first, second)
 
 
@@ -276,4 +276,4 @@ def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> Deci
     widest = max(left.precision, right.precision)
     if precision > _SMALL_DECIMAL >= widest:
         precision = _SMALL_DECIMAL
-    return DecimalType(precision=min(_MOST_DIGITS, precision), scale=scale)
+    return DecimalType(precision=min(_MAX_DIGITS, precision), scale=scale)

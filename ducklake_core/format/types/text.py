@@ -50,7 +50,7 @@ _SECONDS_ALONE = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
 
 _LONGEST = 120
 _LONGEST_LINE = 200
-_MOST_ITEMS = 5
+_MAX_ITEMS = 5
 
 
 def parse_age(text: str, now: datetime | None = None) -> timedelta:
@@ -203,7 +203,7 @@ def _is_default(value: Any, one: Field[Any]) -> bool:
 
 
 def _item(value: object) -> str:
-    if isinstance(value, tuple | list | dict | frozenset | set) and len(value) > _MOST_ITEMS:
+    if isinstance(value, tuple | list | dict | frozenset | set) and len(value) > _MAX_ITEMS:
         return f"<{len(value):,} items>"
     return repr(value)
 

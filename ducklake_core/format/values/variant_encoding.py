@@ -17,9 +17,9 @@ NULL = b"\x00"
 """The value of a variant that is null; DuckDB does not tell it from SQL NULL."""
 EMPTY_METADATA = b"\x11\x00\x00"
 _SORTED = 0x10
-_MOST_DEPTH = 64
-_MOST_SHORT = 255
-_MOST_DIGITS = 38
+_MAX_DEPTH = 64
+_MAX_SHORT = 255
+_MAX_DIGITS = 38
 _MICROSECONDS_OF_A_DAY = 86_400_000_000
 _DECIMALS = (8, 9, 10)
 _SIZE_BY_TYPE = {0: 0, 1: 0, 2: 0, 3: 1, 4: 2, 5: 4, 6: 8, 7: 8, 8: 5, 9: 9, 10: 17, 11: 4, 12: 8, 13: 8, 14: 4, 17: 8, 19: 8, 20: 16}
@@ -108,7 +108,7 @@ def array(elements: Sequence[bytes]) -> bytes:
 def array_starts(counts: Iterable[int], width: int) -> list[bytes]:
     """What precedes the offsets of arrays of so many elements, whose offsets have a width; all have up to 255, or all have more."""
     return [
-        bytes([_ARRAY | (width - 1) << 2 | (count > _MOST_SHORT) << 4]) + count.to_bytes(4 if count > _MOST_SHORT else 1, "little")
+        bytes([_ARRAY | (width - 1) << 2 | (count > _MAX_SHORT) << 4]) + count.to_bytes(4 if count > _MAX_SHORT else 1, "little")
         for count in counts
     ]
 
@@ -154,7 +154,7 @@ def name_numbers(names: Sequence[str], metadata: bytes) -> list[int]:
 def object_start(ids: Sequence[int], width: int) -> bytes:
     """What precedes the offsets of an object with such names, in their order, whose offsets have a width."""
     id_width = _width(max(ids, default=0))
-    large = len(ids) > _MOST_SHORT
+    large = len(ids) > _MAX_SHORT
     header = bytes([_OBJECT | (width - 1) << 2 | (id_width - 1) << 4 | large << 6])
     return b"".join([header, len(ids).to_bytes(4 if large else 1, "little"), *(number.to_bytes(id_width, "little") for number in ids)])
 
@@ -213,7 +213,7 @@ def _end(value: bytes, start: int, limit: int, names: int, depth: int) -> int:
     Raises:
         CorruptFileError: It is no value, ends later than it may, or is nested too deep.
     """
-    if start >= limit or depth > _MOST_DEPTH:
+    if start >= limit or depth > _MAX_DEPTH:
         raise CorruptFileError("a variant is cut off, or too deep")
     kind, number = value[start] & 3, value[start] >> 2
     if kind in (_OBJECT, _ARRAY):
@@ -262,7 +262,7 @@ def _primitive_size(following: bytes, number: int) -> int:
     size = _SIZE_BY_TYPE[number]
     if number in _DECIMALS:
         digits = int.from_bytes(following[1:size], "little", signed=True)
-        if following[:1] > bytes([_MOST_DIGITS]) or abs(digits) >= 10**_MOST_DIGITS:
+        if following[:1] > bytes([_MAX_DIGITS]) or abs(digits) >= 10**_MAX_DIGITS:
             raise CorruptFileError("a variant holds a decimal of too many digits")
     elif number == TIME[0] >> 2 and not 0 <= int.from_bytes(following[:size], "little", signed=True) < _MICROSECONDS_OF_A_DAY:
         raise CorruptFileError("a variant holds a time outside of a day")

@@ -57,9 +57,9 @@ from ducklake_core.format.values.variant_encoding import (
     VariantBuffer,
 )
 
-MOST_LEAVES = 200
+MAX_LEAVES = 200
 """Of objects with more fields than this only the most frequent become columns."""
-_MOST_DEPTH = 16
+_MAX_DEPTH = 16
 _INTEGERS: Mapping[int, PrimitiveType] = {3: INT8, 4: INT16, 5: INT32, 6: INT64}
 _DECIMALS = {8: 9, 9: 18, 10: 38}
 _DAY = 86_400_000_000
@@ -115,7 +115,7 @@ def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
 class _Chooser:
     def __init__(self, buffer: VariantBuffer) -> None:
         self._buffer = buffer
-        self._left = MOST_LEAVES
+        self._left = MAX_LEAVES
 
     def shape(self, slots: Slots, depth: int) -> Shape:
         counts = np.bincount(slots.kinds, minlength=ARRAY_TYPE + 1)
@@ -125,7 +125,7 @@ class _Chooser:
         leaf, most = self._leaf(slots, counts)
         objects, arrays = int(counts[OBJECT_TYPE]), int(counts[ARRAY_TYPE])
         if max(objects, arrays) > most:
-            if depth >= _MOST_DEPTH:
+            if depth >= _MAX_DEPTH:
                 return Unshredded()
             return self._fields(slots, depth) if objects >= arrays else self._elements(slots, depth)
         self._left -= leaf is not None

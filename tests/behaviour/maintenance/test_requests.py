@@ -95,7 +95,7 @@ def test_what_is_said_is_refused_before_anything_is_done(lake: DuckLake) -> None
         for wrong, text in (
             ({"extra_info": {"commit_id": "x"}}, "commit_id"),
             ({"extra_info": {"a": {1, 2}}}, "JSON"),
-            ({"commit_id": "x"}, "'commit_id': maintenance makes its snapshots itself"),
+            ({"commit_id": "x"}, "Unexpected argument 'commit_id'"),
             ({"mesage": "x"}, "mesage"),
             ({"author": 7}, "author"),
         ):

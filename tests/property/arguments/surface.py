@@ -31,7 +31,7 @@ RESULTS = (
 )  # fmt: skip
 
 # What the data source hands over inside the library, and what makes more than the call itself.
-INTERNAL = {"stage_created", "stage_written", "merge_clauses", "write_frame", "reader"}
+INTERNAL = {"stage_created", "stage_written", "merge_clauses", "reader"}
 
 ROWS = pa.table(
     {
