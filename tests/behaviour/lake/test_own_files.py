@@ -142,7 +142,7 @@ def test_planning_again_that_breaks_leaves_nothing(lake: DuckLake, monkeypatch: 
         with lake.transaction() as tx:
             tx.overwrite("t", pa.table({"x": [1]}), where="x < 3")
             lake.table("t").delete("x = 0")
-            monkeypatch.setattr(execute, "delete_matching", broken)
+            monkeypatch.setattr(execute, "position_finder", lambda *_: broken)
 
     with pytest.raises(RuntimeError, match="engine broke"):
         race()

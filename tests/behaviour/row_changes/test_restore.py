@@ -140,7 +140,7 @@ def test_what_cannot_be_restored_is_refused(twins: Twins) -> None:
     table = twins.lake.table("t")
     with pytest.raises(UsageError, match="were changed after snapshot 2"):
         table.restore(2)
-    with pytest.raises(UsageError, match="'now' or of 'then'"):
+    with pytest.raises(UsageError, match="'now' or 'then'"):
         table.restore(2, columns="both")  # type: ignore[arg-type]
     table.set_partitioned_by(["b"])
     with pytest.raises(UsageError, match="partitioned by 'b', which it did not have then"):

@@ -51,7 +51,7 @@ def test_files_that_the_catalog_names_are_never_swept(lake_address: LakeAddress,
         raise StorageError("the store does not answer")
 
     monkeypatch.setattr("ducklake_core.staging.execute.paths.write_id", lambda: identity)
-    monkeypatch.setattr("ducklake_core.staging.execute.delete_matching", fails)
+    monkeypatch.setattr("ducklake_core.staging.execute.position_finder", lambda *_: fails)
     with pytest.raises(StorageError):
         lake.table("t").delete("k > 90")
     assert files_of(lake_address) == live
