@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog, open_or_create
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.failures import REPLAN_RETRIES
+from ducklake_core.catalog.database.failures import CallRetries, RetryPolicy
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.definitions import Macro, find_view, macros, view, views
 from ducklake_core.catalog.reading.options import ScopedOption, scoped_options
@@ -88,6 +87,10 @@ if TYPE_CHECKING:
     from ducklake_core.scan import Scan
     from ducklake_core.sql.query import Query
     from ducklake_core.staging.adding import Paths
+
+
+_RESTORES = RetryPolicy(max_attempts=4)
+"""Restores of a whole lake, each of which any other commit stops."""
 
 
 class DuckLake:
@@ -821,15 +824,8 @@ class DuckLake:
             NotFoundError: There is no such snapshot, or it was expired.
             CommitConflictError: Other writers committed something in between every time.
         """
-        for last in (False, False, False, True):
-            try:
-                with autocommit(self._context, commit) as tx:
-                    tx.restore_lake(at=at, spark=spark)
-                return tx.result.snapshot
-            except CommitConflictError:
-                if last:
-                    raise
-        raise AssertionError("the loop above returns or raises")
+        retries = CallRetries(replans=_RESTORES.attempts())
+        return self._run_again(lambda tx: tx.restore_lake(at=at, spark=spark), commit, retries).snapshot
 
     def create_view(
         self,
@@ -1026,21 +1022,18 @@ class DuckLake:
         if at is not None:
             raise UsageError("at is for queries: a statement changes the newest snapshot")
         with in_zone(zone):
-            return self._run_again(sql, spark, commit)
+            return self._run_again(lambda tx: tx.sql(sql, spark=spark), commit, CallRetries())
 
-    def _run_again(self, sql: str, spark: SparkSession | None, commit: Mapping[str, Any]) -> TransactionResult:
-        """Run a statement, and run it again after a conflict: it is as if it had begun after the other writers."""
-        attempt = 1
+    def _run_again(self, work: Callable[[Transaction], object], commit: Mapping[str, Any], retries: CallRetries) -> TransactionResult:
+        """Do some work in a transaction, and again in another one after a conflict: it is as if it had begun after the other writers."""
         while True:
             try:
-                with autocommit(self._context, commit) as tx:
-                    tx.sql(sql, spark=spark)
+                with autocommit(self._context, commit, retries) as tx:
+                    work(tx)
                 return tx.result
             except CommitConflictError:
-                if attempt >= REPLAN_RETRIES.tries:
+                if not retries.replans.again():
                     raise
-            time.sleep(REPLAN_RETRIES.pause(attempt))
-            attempt += 1
 
     def register(
         self, spark: SparkSession, *, schema: str | None = None, tables: Sequence[str] | None = None, at: At = None

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from ducklake_core.catalog.database.failures import CallRetries
 from ducklake_core.catalog.reading.definitions import former_tables
 from ducklake_core.catalog.reading.maintenance import mappings_of_table, named_already
 from ducklake_core.catalog.reading.options import stored_options
@@ -134,12 +135,12 @@ class Transaction:
         extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
         base: Base | None = None,
-        tries: int = 0,
+        retries: CallRetries | None = None,
     ) -> None:
         arguments.check_commit({"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id})
         self._lake = lake
         self._coordinator = CommitCoordinator(
-            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id, recent=base, tries=tries
+            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id, recent=base, retries=retries
         )
         self._base = base
         self._staged: StagedCatalog | None = None
@@ -209,11 +210,6 @@ class Transaction:
     def is_on_recent_base(self) -> bool:
         """Whether it was planned on a snapshot that was seen before the call."""
         return self._coordinator.is_recent
-
-    @property
-    def tries(self) -> int:
-        """The number of commit attempts so far."""
-        return self._coordinator.tries
 
     def table(self, name: str) -> TransactionTable:
         """Reads of a table as the transaction has made it so far.
@@ -1483,15 +1479,20 @@ class Transaction:
             self._stage(staged, ChangeRows(request=computed.request, source=computed.source))
 
 
-def autocommit(lake: LakeContext, commit: Mapping[str, Any]) -> Transaction:
+def autocommit(lake: LakeContext, commit: Mapping[str, Any], retries: CallRetries | None = None) -> Transaction:
     """Return the transaction of a method that makes one change, with the commit options that the method was given.
+
+    Args:
+        lake: The lake to change.
+        commit: Author, message, extra information and commit id.
+        retries: Attempts of the call, where it may need several transactions.
 
     Raises:
         UsageError: The lake was opened to be read only, or an option does not exist.
     """
     lake.database.check_not_read_only()
     arguments.check_commit(commit)
-    return Transaction(lake, **commit)
+    return Transaction(lake, **commit, retries=retries)
 
 
 def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Mapping[str, Any]) -> WriteResult:
@@ -1504,15 +1505,16 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
             tx._write_frame(frame, request)  # noqa: SLF001 - a function of this class's module
         return tx.result
 
+    retries = CallRetries()
     again = request.mode == "append" and commit.get("commit_id") is None and frame.is_small
-    first = Transaction(lake, **commit, base=lake.table_cache.recent(*split_name(name)) if again else None)
+    first = Transaction(lake, **commit, base=lake.table_cache.recent(*split_name(name)) if again else None, retries=retries)
     try:
         result = write_in(first)
     except (CommitConflictError, SchemaError, UsageError):
         if not first.is_on_recent_base:
             raise
         # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
-        result = write_in(Transaction(lake, **commit, tries=first.tries))
+        result = write_in(Transaction(lake, **commit, retries=retries))
     if result.repeated:
         return single_result(result, *_written_then(lake, name, result.snapshot))
     return single_result(result, name, 0)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.failures import (
     COMMIT_RETRIES,
     READERS_SECONDS,
-    RetryPolicy,
+    Attempts,
     is_about_length,
     is_blocked_by_readers,
     waited_in_vain,
@@ -79,11 +79,7 @@ class Committer:
         database: The catalog's database.
         rewrite_delete_file: Needed for transactions with cumulative delete files, which carry the snapshot id they expect.
         guard: Needed for transactions that add files of other writers, which a sweep may delete meanwhile.
-        policy: The limit of attempts, and the pauses between them.
-        sleep: For tests.
-
-    Attributes:
-        tries: How many attempts all commits have taken together.
+        attempts: Counts the attempts of all commits together, which share its limit of seconds; those of ``COMMIT_RETRIES`` when None.
     """
 
     def __init__(
@@ -92,15 +88,12 @@ class Committer:
         *,
         rewrite_delete_file: RewriteDeleteFile | None = None,
         guard: SweepGuard | None = None,
-        policy: RetryPolicy = COMMIT_RETRIES,
-        sleep: Callable[[float], None] = time.sleep,
+        attempts: Attempts | None = None,
     ) -> None:
         self._database = database
         self._rewrite = rewrite_delete_file
         self._guard = guard
-        self._policy = policy
-        self._sleep = sleep
-        self.tries = 0
+        self._attempts = COMMIT_RETRIES.attempts() if attempts is None else attempts
         self._run: _Run | None = None
 
     @property
@@ -147,7 +140,9 @@ class Committer:
         _refuse_conflict(transaction, head)
 
     def commit(self, transaction: CommitRequest) -> Committed:
-        """Commit, trying again while other writers win or the database is away for a moment.
+        """Commit, in several attempts while other writers win or the database is away for a moment.
+
+        No attempt begins after five minutes of waiting. Open read transactions of a SQLite file are waited for only 10 seconds.
 
         Raises:
             CommitConflictError: Another transaction changed what this one is about; trying again unchanged is no use.
@@ -158,15 +153,12 @@ class Committer:
         if not transaction.actions:
             raise UsageError("a transaction without changes makes no snapshot")
         run = self._run = _Run(self._database, transaction, self._rewrite, self._guard)
-        last: DuckLakeError = CommitError("the retry policy allows no attempt")
-        attempt, waited = 0, 0.0
-        for attempt in range(1, self._policy.tries + 1):
-            self.tries += 1
-            began = time.monotonic()
+        attempts = self._attempts
+        attempts.begin()
+        while True:
             try:
-                return run.attempt(attempt)
+                return run.attempt(attempts.number)
             except DuckLakeError as error:
-                last = error
                 run.note(error)
                 match classify(error):
                     case "retry" | "unavailable":
@@ -175,13 +167,8 @@ class Committer:
                         run.lost()
                     case _:
                         raise run.failure(error) from error
-            is_blocked = is_blocked_by_readers(last)
-            if is_blocked and waited + time.monotonic() - began >= READERS_SECONDS:
-                break
-            run.wait_for_rows(self._sleep)
-            self._sleep(self._policy.pause(attempt))
-            waited += time.monotonic() - began if is_blocked else 0.0
-        raise run.exhausted(attempt, last) from last
+                if not attempts.again(error):
+                    raise run.exhausted(attempts.number, error) from error
 
 
 class _Run:
@@ -209,6 +196,7 @@ class _Run:
         self._at_commit = False
 
     def attempt(self, number: int) -> Committed:
+        self._wait_for_rows()
         transaction, self._had_turn = self._transaction, False
         self._at_commit = False
         if self._guard is not None:
@@ -237,13 +225,12 @@ class _Run:
         self._met_locks = self._had_turn and waited_in_vain(error)
         self._turn = self._turn.after(error, had_turn=self._had_turn)
 
-    def wait_for_rows(self, sleep: Callable[[float], None]) -> None:
-        """Wait for rows that others had locked, while everybody else may commit."""
+    def _wait_for_rows(self) -> None:
+        """Wait for rows that others had locked in the last attempt, while other writers may commit."""
         if self._met_locks and self._trying is not None:
-            try:
-                wait_for_rows(self._database, self._trying.changes, sleep)
-            except CatalogUnavailableError:
-                return  # The next attempt meets that as well, and tells.
+            # The attempt that follows meets the same failure, and reports it.
+            with suppress(CatalogUnavailableError):
+                wait_for_rows(self._database, self._trying.changes)
 
     def _judge_unanswered(self, head: Head) -> None:
         """Whether an unanswered commit, which no snapshot carries, surely failed.
@@ -284,8 +271,8 @@ class _Run:
             waited = f"the commit to {names} waited {READERS_SECONDS:.0f} seconds for readers in {attempts} attempts; nothing was changed. "
             return CommitRetriesExhaustedError(waited + last.message, attempts=attempts)
         return CommitRetriesExhaustedError(
-            f"the commit to {names} lost all {attempts} attempts against other writers or an unreachable catalog; nothing was changed. "
-            f"Run it again, or let fewer writers commit at once. Last cause: {last.message}",
+            f"the commit to {names} failed in {attempts} attempt{'' if attempts == 1 else 's'} against other writers or an unreachable "
+            f"catalog; nothing was changed. Run it again, or let fewer writers commit at once. Last cause: {last.message}",
             attempts=attempts,
         )
 

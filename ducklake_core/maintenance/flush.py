@@ -252,7 +252,8 @@ class _Flusher:
         planned = plan.described()
         if self.request.meter.is_out_of_time:
             return replace(planned, skipped=OUT_OF_TIME)
-        for attempt in range(1, REPLANS + 1):
+        attempts = REPLANS.attempts()
+        while True:
             try:
                 write_id = paths.write_id()
                 with registered(self.database, write_id):
@@ -260,11 +261,10 @@ class _Flusher:
             except (CommitConflictError, CatalogError) as error:
                 if is_about_lake(error):
                     raise
-                if attempt == REPLANS or not error.retriable:
+                if not error.retriable or not attempts.again(error):
                     return replace(planned, failure=str(error))
             except DuckLakeError as error:
                 return replace(planned, failure=str(error))
-        raise AssertionError("the loop above returns")
 
     def _flush(self, plan: _FlushPlan, planned: TableFlush, write_id: str) -> TableFlush:
         """Flush what the table has by now, in one attempt."""

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tenacity import RetryError
-
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.failures import MAINTENANCE_RETRIES
+from ducklake_core.catalog.database.failures import MAINTENANCE_RETRIES, RetryPolicy
 from ducklake_core.catalog.reading.bulk_reader import ManyTablesReader
 from ducklake_core.catalog.reading.options import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -23,7 +21,6 @@ from ducklake_core.commit.committer import Committer, check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
 from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import (
-    CatalogError,
     CatalogUnavailableError,
     CatalogVersionError,
     CommitOutcomeUnknownError,
@@ -47,8 +44,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _ASKED_AT_ONCE = 16
-REPLANS = 3
-"""How often a table is planned again after other writers got in between."""
+REPLANS = RetryPolicy(max_attempts=3)
+"""Plans of one table, which is planned again at once after another writer has committed in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,17 +475,19 @@ def may_commit_apart(error: DuckLakeError) -> bool:
 def run_write(attempt: Callable[[], T], what: str) -> T:
     """Run a transaction that may be repeated as a whole, until it commits.
 
-    Only for transactions that find nothing left to do when an earlier attempt did commit.
+    Only for transactions that find nothing left to do when an earlier attempt did commit. The pauses between the attempts take at most
+    15 seconds together; open read transactions of a SQLite file are waited for 10 seconds.
 
     Raises:
         CommitRetriesExhaustedError: Other writers were in the way every time.
     """
-    policy = MAINTENANCE_RETRIES
-    try:
-        return policy.retrying("retry", "unavailable", "outcome-unknown")(attempt)
-    except RetryError as error:
-        last = error.last_attempt.exception()
-        cause = last.message if isinstance(last, CatalogError) else str(last)
-        raise CommitRetriesExhaustedError(
-            f"could not {what} in {error.last_attempt.attempt_number} attempts ({cause}); try again later"
-        ) from last
+    attempts = MAINTENANCE_RETRIES.attempts()
+    while True:
+        try:
+            return attempt()
+        except DuckLakeError as error:
+            if classify(error) == "fatal":
+                raise
+            if not attempts.again(error):
+                number = attempts.number
+                raise CommitRetriesExhaustedError(f"could not {what} in {number} attempts ({error.message}); try again later") from error

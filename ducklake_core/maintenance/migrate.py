@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.migrations.run import migrate_catalog, present_layout, stored_version
 from ducklake_core.catalog.migrations.steps import CountedFile, Step, counted_files, steps_between
 from ducklake_core.engines.arrow.file_reader import field_id
@@ -22,7 +23,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_files import read_footer
 
 _PARALLEL_FOOTERS = 16
-_PLANS = 5
+_PLANS = RetryPolicy(max_attempts=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,8 @@ def migrate(
         )
     result = MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
     telling: dict[int, bool] = {}
-    for _ in range(_PLANS):
+    plans = _PLANS.attempts()
+    while True:
         with database.read() as connection:
             if stored_version(connection, database) == target.name:
                 return replace(result, done_before=True)
@@ -109,9 +111,10 @@ def migrate(
             return replace(result, done_before=True)
         if outcome != "other files":
             return replace(result, steps=_words(outcome))
-    raise CommitRetriesExhaustedError(
-        f"writers of version {former} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
-    )
+        if not plans.again():
+            raise CommitRetriesExhaustedError(
+                f"writers of version {former} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
+            )
 
 
 def _words(steps: Iterable[Step]) -> tuple[str, ...]:

@@ -267,7 +267,8 @@ class _Rewriter:
         self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
-        for attempt in range(1, REPLANS + 1):
+        attempts = REPLANS.attempts()
+        while True:
             try:
                 carried = self._carry_out(plan)
             except DuckLakeError as error:
@@ -275,9 +276,8 @@ class _Rewriter:
                     raise
                 return replace(done, groups=tuple(groups), failure=str(error))
             done = replace(_with_files(done, carried), left=plan.without_time_for(carried.late).left)
-            again = attempt < REPLANS and any(
-                isinstance(error, CommitConflictError | CatalogError) and error.retriable for error in carried.failed.values()
-            )
+            may_pass = any(isinstance(error, CommitConflictError | CatalogError) and error.retriable for error in carried.failed.values())
+            again = may_pass and attempts.again()
             # In the order of the plan; what failed appears once nobody tries it again.
             for number, group in enumerate(plan.groups):
                 if number in carried.done:
@@ -297,7 +297,6 @@ class _Rewriter:
             self.request.progress.extend(len(plan.groups), weight=sum(group.bytes for group in plan.groups))
             if not plan.groups:
                 return replace(done, groups=tuple(groups), left=plan.left)
-        raise AssertionError("the loop above returns")
 
     def _plan_again(self, plan: TableRewritePlan, done: Collection[int]) -> TableRewritePlan:
         with self.database.read() as connection:

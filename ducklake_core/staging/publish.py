@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ducklake_core.catalog.database.failures import REPLAN_RETRIES
+from ducklake_core.catalog.database.failures import CallRetries
 from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
 from ducklake_core.catalog.reading.definitions import views as all_views
 from ducklake_core.catalog.reading.maintenance import named_already
@@ -85,7 +85,7 @@ class CommitCoordinator:
         lake: Where to.
         commit_id: The id that was given from outside, so that several runs may carry it; None for a new one.
         recent: The base, where it was seen before the call.
-        tries: How often a commit was tried before.
+        retries: Attempts of the call, where it has other transactions too.
 
     Attributes:
         operations: What calls have done, and to what.
@@ -100,17 +100,17 @@ class CommitCoordinator:
         extra_info: str | Mapping[str, Any] | None,
         commit_id: str | None,
         recent: Base | None = None,
-        tries: int = 0,
+        retries: CallRetries | None = None,
     ) -> None:
         self._lake = lake
         self.given = commit_id is not None
         self.commit_id = new_commit_id() if commit_id is None else checked_commit_id(commit_id)
         self.operations: list[str] = []
         self.takes_all = False
-        self._earlier_tries = tries
+        self.retries = CallRetries() if retries is None else retries
         self._files = StagedFiles(lake.storage)
         self.guard = SweepGuard(lake.database, self._files.check_added)
-        self._committer = Committer(lake.database, rewrite_delete_file=self._rewrite, guard=self.guard)
+        self._committer = Committer(lake.database, rewrite_delete_file=self._rewrite, guard=self.guard, attempts=self.retries.commits)
         self._assumed_options = recent.options if recent is not None and recent.is_recent else None
         self._writer = uuid.uuid4().hex[:16] if self.given else None
         self._author = author
@@ -120,11 +120,6 @@ class CommitCoordinator:
         self._registration = WriteRegistration(lake.database)
         self._rows = StepExecutor(lake, self._registration)
         self._read = ReadSet()
-
-    @property
-    def tries(self) -> int:
-        """The number of commit attempts so far."""
-        return self._earlier_tries + self._committer.tries
 
     @property
     def is_recent(self) -> bool:
@@ -262,33 +257,36 @@ class CommitCoordinator:
             self.check_repeated(committed.snapshot)
             return TransactionResult(snapshot=committed.snapshot, repeated=True)
         self._files.discard_unnamed(path for staged in tables for path in _named(staged))
-        writes = tuple(_result(staged, committed, self.tries) for staged in tables if staged.written)
+        writes = tuple(_result(staged, committed, self.retries.commits.total) for staged in tables if staged.written)
         return TransactionResult(snapshot=committed.snapshot, writes=writes)
 
     def _commit(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
     ) -> Committed | Snapshot:
-        """Commit, and plan again on the newest snapshot after each conflict.
+        """Commit, and plan again on the newest snapshot after each conflict, as often as the retries of the call allow.
 
         Returns:
             The commit, or the snapshot of the last plan when that plan found nothing to commit.
         """
-        for plan in range(1, REPLAN_RETRIES.tries + 1):
+        is_first_plan = True
+        while True:
             transaction = self._staged(base, definitions, tables, views)
             try:
                 if transaction.actions:
                     self._files.check_there()
                     return self._committer.commit(transaction)
                 # A later plan has seen everything that was there when the block ended.
-                if plan == 1 and transaction.lookups:
+                if is_first_plan and transaction.lookups:
                     self._committer.check(transaction)
                 return base
             except CommitConflictError as conflict:
-                if plan == REPLAN_RETRIES.tries or self.is_recent or self.takes_all:
+                if self.is_recent or self.takes_all:
                     raise
                 # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
                 with self._files.discarding_all_on_error():
-                    time.sleep(REPLAN_RETRIES.pause(plan))
+                    if not self.retries.replans.again():
+                        raise
+                    is_first_plan = False
                     before, base = base, self._newest()
                     # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
                     repeated = self._find_other_run(before, base) if self.given else None
@@ -297,7 +295,6 @@ class CommitCoordinator:
                     self._check_unseen(before, base, tables, conflict)
                     self._check_reads(before, base, conflict)
                     definitions = self._replan(base, definitions, tables, views, conflict)
-        raise AssertionError("the loop above returns or raises")
 
     def _find_other_run(self, base: Snapshot, newest: Snapshot) -> Snapshot | None:
         """The commit of another run with the same id, between two snapshots.

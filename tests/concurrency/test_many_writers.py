@@ -158,7 +158,7 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
         stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.turn_key(handmade.database.tables.schema)))))
         with oracle(handmade.address) as duck:
             duck.run("INSERT INTO t VALUES (2)")
-        committed = Committer(handmade.database, policy=replace(COMMIT_RETRIES, tries=2)).commit(staged)
+        committed = Committer(handmade.database, attempts=replace(COMMIT_RETRIES, max_attempts=2).attempts()).commit(staged)
     assert (committed.snapshot.id, committed.attempts) == (3, 2)
     handmade.database.close()
 

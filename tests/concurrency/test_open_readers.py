@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.catalog.database import failures
-from ducklake_core.commit import committer
 from ducklake_core.errors import CommitRetriesExhaustedError, DuckLakeError
 from ducklake_core.lake import DuckLake
 from tests.support.oracle import LakeAddress
@@ -36,8 +35,7 @@ print(duck.execute("SELECT count(*) FROM lake.t").fetchone()[0])
 @pytest.fixture
 def lake(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckLake]:
     """A lake whose writes wait 2 seconds for readers."""
-    for module in (committer, failures):
-        monkeypatch.setattr(module, "READERS_SECONDS", 2.0)
+    monkeypatch.setattr(failures, "READERS_SECONDS", 2.0)
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         lake.write("t", pa.table({"a": [1]}))
         yield lake
@@ -84,7 +82,7 @@ def test_a_reader_that_ends_in_time_stops_nothing(lake: DuckLake, reader: sqlite
 
 
 def test_the_lock_of_another_writer_is_not_called_a_reader(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = failures.RetryPolicy(tries=2, first_pause=0.01, growth=1.0, longest_pause=0.01, jitter=0.0)
+    policy = failures.RetryPolicy(max_attempts=2, first_pause=0.01, max_pause=0.01)
     with sqlite3.connect(str(lake.database.address.url.database), isolation_level=None) as writer:
         writer.execute("BEGIN IMMEDIATE")
         monkeypatch.setattr("ducklake_core.maintenance.groups.MAINTENANCE_RETRIES", policy)

@@ -245,8 +245,6 @@ def test_a_server_that_is_full_or_ends_sessions(mysql: MySQLServer, address: Lak
     with mysql.session(name) as holder, holder.cursor() as cursor:
         cursor.execute("START TRANSACTION")
         cursor.execute("SELECT * FROM ducklake_snapshot FOR UPDATE")
-        monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.01)
-        monkeypatch.setattr(RetryPolicy, "retrying", RetryPolicy.retrying)
         with pytest.raises(CatalogUnavailableError) as locked, lake.database.write() as connection:
             connection.exec_driver_sql("DELETE FROM ducklake_snapshot WHERE snapshot_id = 1")
     assert (locked.value.details["mysql_error"], locked.value.details["failure"]) == (1205, "retry")

@@ -34,6 +34,7 @@ from sqlalchemy.schema import CreateSchema, CreateTable
 from ducklake_core.catalog.database import duckdb_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.duckdb_catalog import ALIAS
+from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.database.tables import CatalogTables, create_indexes
 from ducklake_core.catalog.database.url import forbidden
 from ducklake_core.catalog.database.versions import read_layout
@@ -51,7 +52,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, F
 
 Opened = TypeVar("Opened")
 _NEW_LAKE = "in Python DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake, and ATTACH in DuckDB"
-_CREATE_ATTEMPTS = 3
+_CREATE_RETRIES, _OPEN_RETRIES = RetryPolicy(max_attempts=3), RetryPolicy(max_attempts=4)
 _CREATE_SECONDS = 30.0
 
 
@@ -91,7 +92,8 @@ def create_catalog(
         stored_data_path=full,
         inlined_limits=database.abilities.inlined_limits,
     )
-    for attempt in range(_CREATE_ATTEMPTS):
+    attempts = _CREATE_RETRIES.attempts()
+    while True:
         try:
             if database.abilities.is_file and not database.exists():
                 with new_file(database) as draft:
@@ -99,17 +101,17 @@ def create_catalog(
             else:
                 _create(database, info, indexes=indexes)
             return info
-        except FileExistsError:
-            continue
+        except FileExistsError as error:
+            if not attempts.again(error):
+                raise CatalogError(f"the catalog {database.address} is being created by another client; try again") from error
         except OSError as error:
             raise CatalogError(
                 f"cannot create the catalog file of {database.address}: {error.strerror}; does its directory exist?"
             ) from error
         except CatalogError as error:
             # Two creators at once: the loser looks again and finds the winner's lake.
-            if classify(error) != "retry" or attempt == _CREATE_ATTEMPTS - 1:
+            if classify(error) != "retry" or not attempts.again(error):
                 raise
-    raise CatalogError(f"the catalog {database.address} is being created by somebody else; try again")
 
 
 def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) -> Opened:
@@ -118,13 +120,16 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
     Raises:
         NotALakeError: Others create and remove it all the time.
     """
-    for _ in range(_CREATE_ATTEMPTS):
-        with suppress(NotALakeError):
+    attempts = _OPEN_RETRIES.attempts()
+    while True:
+        try:
             return connect()
+        except NotALakeError as error:
+            if not attempts.again(error):
+                raise
         # Another process was faster, or created the file only so far.
         with suppress(AlreadyExistsError):
             return create()
-    return connect()
 
 
 def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from sqlalchemy.sql import compiler
 from sqlalchemy.types import UserDefinedType
 from typing_extensions import override
 
+from ducklake_core.catalog.database.failures import RetryPolicy, classify
 from ducklake_core.catalog.database.url import driver_module, file_exists, forbidden
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, NotALakeError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ALIAS = "ducklake_catalog"
 """The name under which the file is attached; all statements name tables in full, so no name of a user can be mistaken for it."""
 _MAGIC = b"DUCK"
-_PAUSE_SECONDS = 0.03
+_FILE_RETRIES = RetryPolicy(first_pause=0.03, max_pause=0.03)
 _MAX_THREADS = 4
 _abandoned: list[_Process] = []
 
@@ -73,6 +73,11 @@ class _Process:
     files: dict[str, _OpenFile] = field(default_factory=dict)
     spare: list[DuckDBPyConnection] = field(default_factory=list)
 
+    def wait(self, seconds: float) -> None:
+        """Wait until a transaction of this process ends, but no longer than a number of seconds."""
+        with self.turn:
+            self.turn.wait(seconds)
+
 
 _process = _Process()
 
@@ -105,7 +110,7 @@ class Lease:
         self._path = os.path.realpath(path)
         self._write = write
         self._process = _process
-        self._file = self._wait(path, time.monotonic() + patience)
+        self._file = self._wait(path, patience)
         self.connection: DuckDBPyConnection = self._file.instance.cursor()
         try:
             self.connection.execute("SET TimeZone = 'UTC'")
@@ -126,29 +131,24 @@ class Lease:
                 _close(file.instance)
             self._process.turn.notify_all()
 
-    def _wait(self, shown: str, deadline: float) -> _OpenFile:
+    def _wait(self, shown: str, patience: float) -> _OpenFile:
+        attempts = _FILE_RETRIES.attempts(max_seconds=patience, sleep=self._process.wait)
         while True:
-            failure: CatalogUnavailableError
-            with self._process.turn:
-                file = self._process.files.get(self._path)
-                if file is None:
-                    try:
-                        file = self._open(shown)
-                    except CatalogUnavailableError as error:
-                        if error.details["failure"] != "retry":
-                            raise
-                        failure = error
-                if file is not None:
-                    if not self._write or (file.is_writable and not file.has_writer):
-                        file.users += 1
-                        file.has_writer = file.has_writer or self._write
-                        return file
-                    failure = _busy(shown, "another transaction of this process is using it", "try again when that has ended")
-                    self._process.turn.wait(_PAUSE_SECONDS)
-            if time.monotonic() >= deadline:
-                raise failure
-            if file is None:
-                time.sleep(_PAUSE_SECONDS)
+            try:
+                return self._begin(shown)
+            except CatalogUnavailableError as error:
+                if classify(error) != "retry" or not attempts.again(error):
+                    raise
+
+    def _begin(self, shown: str) -> _OpenFile:
+        """Use the file, if neither another process nor another transaction of this one excludes that."""
+        with self._process.turn:
+            file = self._process.files.get(self._path) or self._open(shown)
+            if self._write and (file.has_writer or not file.is_writable):
+                raise _busy(shown, "another transaction of this process is using it", "try again when that has ended")
+            file.users += 1
+            file.has_writer = file.has_writer or self._write
+            return file
 
     def _open(self, shown: str) -> _OpenFile:
         if not file_exists(self._path, shown):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import Connection
@@ -16,10 +18,6 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState, Retrying
-
 
 Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
 # Unique violation, serialization failure, deadlock, lock not available, and two racing CREATEs of one object.
@@ -269,48 +267,126 @@ def interruption(error: AssertionError) -> BaseException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """A limit of tries, and pauses between them that grow up to a longest one.
+    """Limits of how often work is attempted, and pauses between attempts that grow up to a maximum.
 
     Attributes:
-        tries: How often the work is done at most, the first time included.
+        max_attempts: Maximum number of attempts, the first one included; None when only ``max_seconds`` limits them.
+        max_seconds: Maximum time, in seconds, of failed attempts and pauses together: no attempt begins after it.
         first_pause: Seconds to wait after the first failure, before jitter.
-        growth: By how much each pause is longer than the one before.
-        longest_pause: Seconds that no pause exceeds.
-        jitter: Share of a pause that is left to chance, so that writers who met once do not meet again:
-            with 0.5 half to all of it is waited, with 1 nothing to all of it.
+        growth: Factor by which each pause is longer than the one before.
+        max_pause: Maximum length of a pause in seconds.
+        jitter: Random share of a pause, which keeps writers that collided from colliding again:
+            with 0.5 half to all of the pause is waited, with 1 nothing to all of it.
     """
 
-    tries: int
-    first_pause: float
-    growth: float
-    longest_pause: float
-    jitter: float
+    max_attempts: int | None = None
+    max_seconds: float = math.inf
+    first_pause: float = 0.0
+    growth: float = 1.0
+    max_pause: float = 0.0
+    jitter: float = 0.0
 
     def pause(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row (1 after the first)."""
-        whole = min(self.first_pause * self.growth ** (failures - 1), self.longest_pause)
+        """Return the seconds to wait after a number of failures in a row, 1 after the first."""
+        whole = min(self.first_pause * self.growth ** (failures - 1), self.max_pause)
         return whole * random.uniform(1.0 - self.jitter, 1.0)  # noqa: S311
 
-    def retrying(self, *failures: Failure) -> Retrying:
-        """A loop that repeats a call while it fails in one of these ways; after the last try it raises tenacity's ``RetryError``."""
-        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+    def attempts(self, *, max_seconds: float | None = None, sleep: Callable[[float], object] = time.sleep) -> Attempts:
+        """Begin to count attempts.
 
-        def readers_stay(state: RetryCallState) -> bool:
-            error = state.outcome.exception() if state.outcome is not None else None
-            return is_blocked_by_readers(error) and (state.seconds_since_start or 0) >= READERS_SECONDS
-
-        return Retrying(
-            retry=retry_if_exception(lambda error: classify(error) in failures),
-            stop=lambda state: stop_after_attempt(self.tries)(state) or readers_stay(state),
-            wait=lambda state: self.pause(state.attempt_number),
-        )
+        Args:
+            max_seconds: Takes the place of the policy's own limit.
+            sleep: Waits for a number of seconds; an exception that it raises, such as Ctrl-C, ends the wait and the work.
+        """
+        return Attempts(self, self.max_seconds if max_seconds is None else max_seconds, sleep)
 
 
-COMMIT_RETRIES = RetryPolicy(tries=25, first_pause=0.02, growth=1.5, longest_pause=2.0, jitter=0.5)
-"""Attempts of one commit: short transactions that lose against another writer, or find the database away."""
+class Attempts:
+    """Count the attempts of some work, and wait between them. Every loop that repeats failed work has this form::
 
-REPLAN_RETRIES = RetryPolicy(tries=60, first_pause=0.03, growth=1.5, longest_pause=0.5, jitter=0.7)
-"""Plans of one transaction, which finds its rows again after each conflict: that takes long by itself, so pauses stay short."""
+        attempts = policy.attempts()
+        while True:
+            try:
+                return work()
+            except CatalogError as error:
+                if classify(error) != "retry" or not attempts.again(error):
+                    raise
 
-MAINTENANCE_RETRIES = RetryPolicy(tries=12, first_pause=0.05, growth=2.0, longest_pause=2.0, jitter=1.0)
-"""Transactions of maintenance verbs and settings, which nobody waits for."""
+    Loops inside each other share one object where the same failures end both, so that their limits do not multiply.
+
+    Attributes:
+        number: Number of the current attempt, from 1.
+        total: Number of attempts since the first :meth:`begin`.
+        waited: Seconds of all failed attempts and pauses.
+    """
+
+    def __init__(self, policy: RetryPolicy, max_seconds: float, sleep: Callable[[float], object]) -> None:
+        self._policy = policy
+        self._max_seconds = max_seconds
+        self._sleep = sleep
+        self._blocked = 0.0
+        self._since = time.monotonic()
+        self.number = 1
+        self.total = 0
+        self.waited = 0.0
+
+    def begin(self) -> None:
+        """Begin other work that the same limit of seconds holds for: attempts count from 1 again."""
+        self.number, self._blocked, self._since = 1, 0.0, time.monotonic()
+        self.total += 1
+
+    def again(self, error: BaseException | None = None) -> bool:
+        """Wait for the next attempt, after one that failed.
+
+        Args:
+            error: Why it failed. Open read transactions of a SQLite file are waited for only ``READERS_SECONDS``.
+
+        Returns:
+            Whether there is a next attempt; without one it does not wait.
+        """
+        policy, pause = self._policy, self._policy.pause(self.number)
+        is_blocked = is_blocked_by_readers(error)
+        self._note_time(is_blocked=is_blocked)
+        if policy.max_attempts is not None and self.number >= policy.max_attempts:
+            return False
+        if self.waited + pause > self._max_seconds or (is_blocked and self._blocked >= READERS_SECONDS):
+            return False
+        self._sleep(pause)
+        self._note_time(is_blocked=is_blocked)
+        self.number += 1
+        self.total += 1
+        return True
+
+    def _note_time(self, *, is_blocked: bool) -> None:
+        now = time.monotonic()
+        self.waited += now - self._since
+        self._blocked += now - self._since if is_blocked else 0.0
+        self._since = now
+
+
+COMMIT_RETRIES = RetryPolicy(max_attempts=25, max_seconds=300.0, first_pause=0.02, growth=1.5, max_pause=2.0, jitter=0.5)
+"""Attempts of one commit: short transactions that lose against another writer, or find the database away. All pauses together take at
+most 30 seconds; the limit of seconds is for attempts that wait themselves, for a server that does not answer or for locked rows."""
+
+REPLAN_RETRIES = RetryPolicy(max_attempts=60, first_pause=0.03, growth=1.5, max_pause=0.5, jitter=0.7)
+"""Plans of one transaction, which finds its rows again after each conflict: that takes long by itself, so pauses stay short. All pauses
+together take at most 30 seconds."""
+
+MAINTENANCE_RETRIES = RetryPolicy(max_attempts=12, first_pause=0.05, growth=2.0, max_pause=2.0, jitter=1.0)
+"""Transactions of maintenance operations and settings. All pauses together take at most 15 seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRetries:
+    """The attempts of one call of a user, which all of its transactions, plans and commits share.
+
+    So a call waits for other writers and for the database at most six minutes: five in commits, half a minute between plans, and the
+    last attempt. What it does itself, such as writing rows, is not limited.
+
+    Attributes:
+        commits: Attempts of commits.
+        replans: Plans after conflicts.
+    """
+
+    commits: Attempts = field(default_factory=COMMIT_RETRIES.attempts)
+    replans: Attempts = field(default_factory=REPLAN_RETRIES.attempts)

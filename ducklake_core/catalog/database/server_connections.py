@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import select
 import time
@@ -15,7 +14,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, create_engine, ev
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DisconnectionError
 
-from ducklake_core.catalog.database.failures import may_pass_by_itself
+from ducklake_core.catalog.database.failures import RetryPolicy, may_pass_by_itself
 from ducklake_core.catalog.database.statements import CompiledStatement, Statements, shared_statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -31,7 +30,7 @@ _MAX_TRACE_BYTES = 1 << 20
 _INVALID_LOGIN = "28P01"
 
 
-_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_SESSION_RETRIES = RetryPolicy(first_pause=0.05, growth=2.0, max_pause=2.0, jitter=0.5)
 
 
 def server_engine(
@@ -76,16 +75,13 @@ class _Sessions:
         self._are_known = False
 
     def open(self, dialect: Dialect, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
-        until, pause = time.monotonic() + (KNOWN_SECONDS if self._are_known else UNKNOWN_SECONDS), _PAUSE
+        attempts = _SESSION_RETRIES.attempts(max_seconds=KNOWN_SECONDS if self._are_known else UNKNOWN_SECONDS)
         while True:
             try:
                 connection = dialect.connect(*arguments, **options)
             except Exception as error:
-                wait = pause * random.uniform(0.5, 1.0)  # noqa: S311
-                if not self._may_pass(error) or time.monotonic() + wait > until:
+                if not self._may_pass(error) or not attempts.again(error):
                     raise
-                time.sleep(wait)
-                pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 self._are_known = True
                 return connection

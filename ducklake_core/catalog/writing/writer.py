@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -45,7 +44,7 @@ from ducklake_core.catalog.changes import (
     UpdateRows,
 )
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.failures import is_about_missing_table
+from ducklake_core.catalog.database.failures import RetryPolicy, is_about_missing_table
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes_owner, inlined_owner
 from ducklake_core.catalog.inlined.ddl import physical_table
@@ -61,8 +60,8 @@ _KEY = "key_"
 _VALUE = "value_"
 _NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
 
-ROWS_SECONDS = 30.0
-"""How long rows that others have locked are waited for between two attempts."""
+ROWS_RETRIES = RetryPolicy(max_seconds=30.0, first_pause=0.02, growth=1.5, max_pause=0.5, jitter=0.5)
+"""Looks at rows that other transactions have locked, before a commit is attempted again."""
 
 _SWEEP_KEY = f"{OWN_PREFIX}sweep"
 
@@ -254,11 +253,8 @@ def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnE
         yield [*single, *rest, condition]
 
 
-_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
-
-
-def wait_for_rows(database: Database, changes: Iterable[CatalogChange], sleep: Callable[[float], None] = time.sleep) -> None:
-    """Wait until no other transaction has locked rows that these changes end or replace, or until ``ROWS_SECONDS`` are over.
+def wait_for_rows(database: Database, changes: Iterable[CatalogChange], sleep: Callable[[float], object] = time.sleep) -> None:
+    """Wait until no other transaction has locked rows that these changes end or replace, at most 30 seconds.
 
     Whoever has a turn must not wait for others, because all writers wait for the turn: another program may hold a lock for minutes,
     as DuckDB does from a flush to the end of its transaction. So the rows are looked at again and again, in transactions that wait for
@@ -268,10 +264,9 @@ def wait_for_rows(database: Database, changes: Iterable[CatalogChange], sleep: C
         CatalogUnavailableError: The database cannot be reached.
     """
     queries = list(_rows_to_lock(database, changes))
-    until, pause = time.monotonic() + ROWS_SECONDS, _PAUSE
-    while queries and time.monotonic() < until and not _all_free(database, queries):
-        sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+    attempts = ROWS_RETRIES.attempts(sleep=sleep)
+    while queries and not _all_free(database, queries) and attempts.again():
+        pass
 
 
 def _all_free(database: Database, queries: Sequence[Select[Any]]) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, UsageError
+from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress, Oracle
 
 if TYPE_CHECKING:
@@ -315,24 +316,16 @@ def test_other_writers_are_undone_or_in_the_way(small: DuckLake) -> None:
     small.write("fresh", one)
     with pytest.raises(CommitConflictError, match="attempting to restore the lake"):
         late.__exit__(None, None, None)
-    real = DuckLake.transaction
+    real = Transaction.restore_lake
     meanwhile = iter(range(2))
 
-    def slow(self: DuckLake, **commit: object):  # type: ignore[no-untyped-def]
-        tx = real(self, **commit)  # type: ignore[arg-type]
-        enter = tx.restore_lake
-
-        def restore(**how: object) -> None:
-            enter(**how)  # type: ignore[arg-type]
-            if next(meanwhile, None) is not None:
-                with real(self) as other:
-                    other.write("more", one)
-
-        tx.restore_lake = restore  # type: ignore[method-assign]
-        return tx
+    def restore(tx: Transaction, **how: object) -> None:
+        real(tx, **how)  # type: ignore[arg-type]
+        if next(meanwhile, None) is not None:
+            small.write("more", one)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckLake, "transaction", slow)
+        patch.setattr(Transaction, "restore_lake", restore)
         assert small.restore(then) is not None
     assert [info.table for info in small.tables()] == ["main.t"]
     assert small.table("t").scan().count() == 1

@@ -30,7 +30,7 @@ from ducklake_core.errors import (
 from tests.support.oracle import LakeAddress
 from tests.unit.commit.handmade import COLUMNS, HandmadeLake
 
-QUICK = RetryPolicy(tries=4, first_pause=0.001, growth=1.5, longest_pause=0.002, jitter=0.5)
+QUICK = RetryPolicy(max_attempts=4, first_pause=0.001, growth=1.5, max_pause=0.002, jitter=0.5)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_expired_history_is_refused(lake: HandmadeLake, oracle: Callable[..., An
 def test_commit_lost_before_it_arrived_is_tried_again(lake: HandmadeLake) -> None:
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, ["before"])
-    committed = Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+    committed = Committer(faulty, attempts=QUICK.attempts()).commit(lake.staged(lake.append(1)))
     assert (committed.attempts, committed.repeated, committed.snapshot.id) == (2, False, 2)
     assert lake.latest().id == 2
 
@@ -125,7 +125,7 @@ def test_commit_lost_after_it_arrived_is_found_again(lake: HandmadeLake) -> None
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, ["after"])
     transaction = lake.staged(lake.append(1))
-    committed = Committer(faulty, policy=QUICK).commit(transaction)
+    committed = Committer(faulty, attempts=QUICK.attempts()).commit(transaction)
     assert (committed.repeated, committed.snapshot.id) == (False, 2)
     assert commit_id_of(lake.latest().extra_info) == transaction.commit_id
     assert lake.latest().id == 2
@@ -137,7 +137,7 @@ def test_outcome_is_unknown_when_nobody_can_be_asked(lake: HandmadeLake, ending:
     faulty = FaultyDatabase(lake.database, [ending, "down", "down", "down"])
     transaction = lake.staged(lake.append(1))
     with pytest.raises(CommitOutcomeUnknownError, match=transaction.commit_id):
-        Committer(faulty, policy=QUICK).commit(transaction)
+        Committer(faulty, attempts=QUICK.attempts()).commit(transaction)
     found = Committer(lake.database).find_commit(transaction.commit_id)
     assert (found is not None) == (ending == "after")
 
@@ -146,7 +146,7 @@ def test_unreachable_catalog_is_a_sure_failure(lake: HandmadeLake) -> None:
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, ["down"] * 9)
     with pytest.raises(CommitRetriesExhaustedError, match=r"4 attempts.*no route to host"):
-        Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+        Committer(faulty, attempts=QUICK.attempts()).commit(lake.staged(lake.append(1)))
     assert lake.latest().id == 1
 
 
@@ -158,7 +158,7 @@ def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(la
             Committer(lake.database).commit(lake.staged(lake.append(9)))
 
     faulty = FaultyDatabase(lake.database, ["before"])
-    committed = Committer(faulty, policy=QUICK, sleep=overtake).commit(lake.staged(lake.append(1)))
+    committed = Committer(faulty, attempts=QUICK.attempts(sleep=overtake)).commit(lake.staged(lake.append(1)))
     assert committed.snapshot.id == 3
 
 
@@ -176,7 +176,7 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     faulty = FaultyDatabase(lake.database, [ending])
     transaction = lake.staged(lake.append(1))
     with pytest.raises(CommitOutcomeUnknownError, match="snapshot 2 has been expired") as caught:
-        Committer(faulty, policy=QUICK, sleep=expire).commit(transaction)
+        Committer(faulty, attempts=QUICK.attempts(sleep=expire)).commit(transaction)
     assert caught.value.details == {"commit_id": transaction.commit_id, "snapshot_id": 2}
     with oracle(lake.address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 1") == (ending == "after")
@@ -254,7 +254,7 @@ def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> Non
     lake = HandmadeLake(postgres.lake(tmp_path))
     Committer(lake.database).commit(lake.staged(lake.create()))
     killed = KilledDatabase(lake.database.address)
-    committed = Committer(killed, policy=QUICK).commit(lake.staged(lake.append(1)))
+    committed = Committer(killed, attempts=QUICK.attempts()).commit(lake.staged(lake.append(1)))
     assert (killed.killed, committed.attempts, committed.snapshot.id) == (True, 2, 2)
     assert lake.latest().id == 2
     killed.close()
