@@ -40,7 +40,7 @@ from ducklake_core.maintenance.request import (
 )
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.spill import HeldBatches
+from ducklake_core.storage.spill import HELD_ROWS, HeldBatches
 from ducklake_core.storage.unfinished import sweep, sweep_after_error
 
 _VERB = "flush_inlined_data"
@@ -446,7 +446,7 @@ def _held(
     reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
 ) -> HeldBatches | None:
     """The rows, None as soon as they are found not to be in order."""
-    held = HeldBatches(encrypted=encrypted)
+    held = HeldBatches(HELD_ROWS, encrypted=encrypted)
     last = -1
     try:
         batches = stored_batches(reader, table, source.inlined, source.schema, row_count=row_count, ordered=ordered, any_ended=any_ended)

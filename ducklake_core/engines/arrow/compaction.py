@@ -16,8 +16,8 @@ from ducklake_core.engines.arrow.read import read_chosen, read_tasks
 from ducklake_core.engines.arrow.sorting import is_sortable, sampled_curve, sorted_along, sorted_by
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.engines.arrow.writer import DatasetWriter, PartitionBuffer, PartitionValues, partition_codes
-from ducklake_core.errors import CorruptFileError, StorageError, UnsupportedFeatureError
+from ducklake_core.engines.arrow.writer import DatasetWriter, PartitionValues, partition_codes
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import (
     ROW_ID_COLUMN,
     ROW_ID_FIELD_ID,
@@ -37,7 +37,7 @@ from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_writer import FileWriter
-from ducklake_core.storage.spill import HeldBatches
+from ducklake_core.storage.spill import FLUSHED_ROWS, HeldBatches, PartitionBuffer
 
 SYSTEM_FIELDS = (
     Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64),
@@ -45,8 +45,6 @@ SYSTEM_FIELDS = (
 )
 _END = "_ducklake_internal_end_snapshot"
 _SLICE_ROWS = 65_536
-GATHERED_BYTES = 128 * 1024 * 1024
-"""Arrow bytes of rows of several partitions that wait in memory; beyond that they go to the local disk."""
 
 _ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
 _SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64)
@@ -166,7 +164,7 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
     columns = relaxed(state.schema)
     writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, *SYSTEM_FIELDS))), columns)
     orders = state.sort if all(order.column is not None and is_sortable(columns.column(order.column)) for order in state.sort) else ()
-    buffer = PartitionBuffer(encrypted=state.encrypted)
+    buffer = PartitionBuffer(FLUSHED_ROWS, encrypted=state.encrypted)
     try:
         for values, part in _partitions((_physical(batch, columns) for batch in rows), columns, state, buffer):
             writer.write(values, sorted_by(part, orders, columns, state) if orders else part)
@@ -203,11 +201,6 @@ def _partitions(
     for batch in rows:
         codes, partitions = partition_codes(state.partition_spec, columns, batch)
         buffer.add(batch, np.array([numbers.setdefault(values, len(numbers)) for values in partitions], np.int64)[codes])
-        if buffer.bytes >= GATHERED_BYTES and not buffer.spill():
-            raise StorageError(
-                f"rows of {state.table} cannot be split by partition: the local disk took {buffer.spilled_bytes} bytes of them and no "
-                "more; name a directory with more room by TMPDIR"
-            )
     found = list(numbers)
     for number, pieces in buffer.partitions():
         yield found[number], pieces

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Self
 
 import numpy as np
@@ -22,7 +19,7 @@ import pyarrow as pa
 from ducklake_core import errors
 from ducklake_core.engines.arrow.sorting import sorted_rows
 from ducklake_core.engines.arrow.write_state import WriteState, check_row_constraint, fitted, with_computed_defaults
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import SchemaError, StorageError
 from ducklake_core.format.files.data_files import ColumnStatistics, EncryptionKey, WrittenFile
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.files.statistics import verify_written_file
@@ -30,16 +27,12 @@ from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.file_statistics import user_columns
 from ducklake_core.storage.parquet_writer import FileWriter
-from ducklake_core.storage.spill import SpilledBatch, SpillFile
+from ducklake_core.storage.spill import PARTITIONED_ROWS, Numbers, PartitionBuffer
 
 MAX_OPEN_FILES = 100
 """Files of different partitions that one writer keeps open; rows of further partitions are gathered."""
 IDLE_STEPS = 16
 """A file that got no rows for so many steps makes room for other partitions, when all are open."""
-BUFFERED_BYTES = 128 * 1024 * 1024
-"""Arrow bytes of rows of partitions without an open file that wait in memory; beyond that they go to the local disk."""
-SPILLED_BYTES = 8 * 1024**3
-"""Bytes on the local disk beyond which all partitions that wait there get a file."""
 GATHERED_BYTES = 256 * 1024 * 1024
 """Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
 SORTED_BYTES = 256 * 1024 * 1024
@@ -54,9 +47,6 @@ _MARK = "ducklake-error:"
 _CARRIED = re.compile(_MARK + r'(\{"code".*?\})(?=\s*(?:$|\n))', re.MULTILINE)
 _MESSAGE_CHARACTERS = 1500
 
-BLOCK_BYTES = 1024 * 1024
-"""Arrow bytes of a block: one of each run is in memory while runs are read."""
-Numbers = npt.NDArray[np.int64]
 PartitionValues = tuple[str | None, ...]
 
 
@@ -75,7 +65,7 @@ class DatasetWriter:
         self._open: OrderedDict[PartitionValues, FileWriter] = OrderedDict()
         self._last_used: dict[PartitionValues, int] = {}  # step in which an open file got rows
         self._steps = 0
-        self._buffer = PartitionBuffer(encrypted=state.encrypted)
+        self._buffer = PartitionBuffer(PARTITIONED_ROWS, encrypted=state.encrypted)
         self._numbers: dict[PartitionValues, int] = {}  # of partitions with rows in the buffer
         self._written: list[WrittenFile] = []
         self._closing: list[str] = []  # full paths of files that left _open; an interrupt may keep them out of _written
@@ -197,8 +187,7 @@ class DatasetWriter:
             return
         numbers = np.array([-1 if to_file else self._number(values) for values, to_file in zip(partitions, is_open, strict=True)])
         waiting = np.flatnonzero(~is_open[codes])
-        self._buffer.add(batch if len(waiting) == batch.num_rows else batch.take(pa.array(waiting)), numbers[codes[waiting]])
-        self._relieve_buffer()
+        self._gather(batch if len(waiting) == batch.num_rows else batch.take(pa.array(waiting)), numbers[codes[waiting]])
 
     def _has_file(self, values: PartitionValues) -> bool:
         """Whether rows of a partition go to its file at once; a file is opened while there is room."""
@@ -220,19 +209,18 @@ class DatasetWriter:
                 # Should more rows come after all, they share a file with these.
                 del self._open[values]
                 for rows in writer.take_back():
-                    self._buffer.add(rows, np.full(rows.num_rows, self._number(values), np.int64))
-                self._relieve_buffer()
+                    self._gather(rows, np.full(rows.num_rows, self._number(values), np.int64))
             elif writer.estimated_size * _LARGE >= self._state.options.target_file_size:
                 self._close_file(values)
 
     def _number(self, values: PartitionValues) -> int:
         return self._numbers.setdefault(values, len(self._numbers))
 
-    def _relieve_buffer(self) -> None:
-        if self._buffer.bytes < BUFFERED_BYTES:
-            return
-        # More files are better than a write that fails for want of room on the local disk.
-        if self._buffer.spilled_bytes >= SPILLED_BYTES or not self._buffer.spill():
+    def _gather(self, rows: pa.RecordBatch, numbers: Numbers) -> None:
+        try:
+            self._buffer.add(rows, numbers)
+        except StorageError:
+            # More files are better than a write that fails for want of room on the local disk.
             self._write_buffered()
 
     def _write_buffered(self) -> None:
@@ -307,7 +295,7 @@ class DatasetWriter:
 
 
 def _parts(
-    batch: pa.RecordBatch, codes: npt.NDArray[np.int64], partitions: list[PartitionValues], wanted: npt.NDArray[np.bool_]
+    batch: pa.RecordBatch, codes: Numbers, partitions: list[PartitionValues], wanted: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
     """Rows of some partitions, in their order within each partition."""
     if not wanted.any():
@@ -428,145 +416,3 @@ def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) 
         encoded = key.dictionary_encode(null_encoding="encode")
         _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)
     return codes, list(zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """Rows sorted by partition.
-
-    Attributes:
-        partitions: The partitions that occur, ascending.
-        ends: Where the rows of each end.
-        blocks: The rows, in memory or on disk.
-        block_ends: Where the rows of each block end.
-    """
-
-    partitions: Numbers
-    ends: Numbers
-    blocks: Sequence[pa.RecordBatch | SpilledBatch]
-    block_ends: Numbers
-
-
-@dataclass(slots=True)
-class _RunReader:
-    """Reads a run once, from its beginning to its end."""
-
-    run: _Run
-    spill: SpillFile
-    block: int = -1
-    batch: pa.RecordBatch | None = field(default=None)
-
-    def rows(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range that begins where the last one ended."""
-        while start < end:
-            if self.block < 0 or start >= self.run.block_ends[self.block]:
-                self.block += 1
-                block = self.run.blocks[self.block]
-                self.batch = self.spill.read(block) if isinstance(block, SpilledBatch) else block
-            assert self.batch is not None
-            first = int(self.run.block_ends[self.block]) - self.batch.num_rows
-            until = min(end, int(self.run.block_ends[self.block]))
-            yield self.batch.slice(start - first, until - start)
-            start = until
-
-
-class PartitionBuffer:
-    """Gathers rows, in memory and on the local disk.
-
-    Args:
-        encrypted: Whether what is written to the disk is encrypted.
-    """
-
-    def __init__(self, *, encrypted: bool = False) -> None:
-        self._spill = SpillFile(encrypted=encrypted)
-        self._runs: list[_Run] = []
-        self._batches: list[pa.RecordBatch] = []
-        self._numbers: list[Numbers] = []
-        self.bytes = 0
-
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes on the disk."""
-        return self._spill.bytes
-
-    def __bool__(self) -> bool:
-        return bool(self._batches or self._runs)
-
-    def add(self, batch: pa.RecordBatch, numbers: Numbers) -> None:
-        """Take rows, each with the number of its partition; ``bytes`` grows by theirs."""
-        self._batches.append(batch)
-        self._numbers.append(numbers)
-        self.bytes += batch.nbytes
-
-    def spill(self) -> bool:
-        """Move the rows in memory to the disk; False when the disk has no room for them, and they stay in memory."""
-        before = self._spill.bytes
-        run = self._sorted()
-        try:
-            blocks = tuple(self._spill.append(block) for block in run.blocks if isinstance(block, pa.RecordBatch))
-        except OSError:
-            with suppress(OSError):
-                self._spill.truncate(before)
-            self._keep(run)
-            return False
-        self._runs.append(_Run(partitions=run.partitions, ends=run.ends, blocks=blocks, block_ends=run.block_ends))
-        return True
-
-    def partitions(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """All rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
-        runs = self._runs
-        if self._batches:
-            runs.append(self._sorted())
-        self._runs = []
-        readers = [_RunReader(run, self._spill) for run in runs]
-        # Of one partition the runs come in the order in which they were made.
-        places = heapq.merge(*(_places(run, number) for number, run in enumerate(runs)))
-        for partition, parts in groupby(places, key=itemgetter(0)):
-            yield partition, (rows for _, run, start, end in parts for rows in readers[run].rows(start, end))
-        self.close()
-
-    def close(self) -> None:
-        """Forget all rows, and free the disk."""
-        self._batches, self._numbers, self._runs, self.bytes = [], [], [], 0
-        self._spill.close()
-
-    def _keep(self, run: _Run) -> None:
-        """Put the only run that is in memory back where rows are gathered."""
-        counts = np.diff(run.ends, prepend=0)
-        self._batches = [block for block in run.blocks if isinstance(block, pa.RecordBatch)]
-        self._numbers = [np.repeat(run.partitions, counts)]
-        self.bytes = sum(batch.nbytes for batch in self._batches)
-
-    def _sorted(self) -> _Run:
-        """The rows in memory as a run, taken out of the buffer."""
-        batches, numbers = self._batches, np.concatenate(self._numbers)
-        self._batches, self._numbers, rows_bytes, self.bytes = [], [], self.bytes, 0
-        if bool(np.all(numbers[1:] >= numbers[:-1])):
-            rows = pa.Table.from_batches(batches)
-        else:
-            order = np.argsort(numbers, kind="stable")
-            numbers = numbers[order]
-            rows = _taken(batches, pa.array(order))
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        most = max(1, int(len(numbers) * BLOCK_BYTES / max(rows_bytes, 1)))
-        blocks = tuple(rows.to_batches(max_chunksize=most))
-        return _Run(
-            partitions=numbers[starts],
-            ends=np.append(starts[1:], len(numbers)),
-            blocks=blocks,
-            block_ends=np.cumsum([block.num_rows for block in blocks]),
-        )
-
-
-def _places(run: _Run, number: int) -> Iterator[tuple[int, int, int, int]]:
-    """Partition, number of the run, first row and end of its rows there."""
-    ends = run.ends.tolist()
-    starts = [0, *ends[:-1]]
-    return ((partition, number, start, end) for partition, start, end in zip(run.partitions.tolist(), starts, ends, strict=True))
-
-
-def _taken(batches: list[pa.RecordBatch], order: pa.Array) -> pa.Table:
-    """The rows in another order, column by column, so that only one column is there three times."""
-    schema = batches[0].schema
-    columns = [pa.concat_arrays([batch.column(place) for batch in batches]).take(order) for place in range(len(schema))]
-    return pa.Table.from_arrays(columns, schema=schema)

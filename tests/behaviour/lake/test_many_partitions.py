@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.arrow.writer import PartitionBuffer
-from ducklake_core.storage.spill import SpillFile
+from ducklake_core.errors import StorageError
+from ducklake_core.storage.spill import SpillFile, SpillLimits
 from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS, VALUES = 12_000, 60
 WRITER = "ducklake_core.engines.arrow.writer"
+LIMITS = SpillLimits(memory_bytes=20_000, block_bytes=1000)
 
 
 def rows(count: int = ROWS, values: int = VALUES) -> pa.Table:
@@ -46,8 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of a writer in proportion to the rows of these tests: its steps hold every value, and it has to spill."""
     monkeypatch.setattr(f"{WRITER}.MAX_OPEN_FILES", 5)
     monkeypatch.setattr(f"{WRITER}._GATHERED_ROWS", 500)
-    monkeypatch.setattr(f"{WRITER}.BUFFERED_BYTES", 20_000)
-    monkeypatch.setattr("ducklake_core.engines.arrow.writer.BLOCK_BYTES", 1000)
+    monkeypatch.setattr(f"{WRITER}.PARTITIONED_ROWS", LIMITS)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_full_disk_makes_more_files(sqlite_address: LakeAddress, monkeypatch: 
         nonlocal calls
         calls += 1
         if calls % 30 == 0:
-            raise OSError(28, "No space left on device")
+            raise StorageError("No space left on device")
         return append(self, batch)
 
     monkeypatch.setattr(SpillFile, "append", full)
@@ -155,7 +155,7 @@ def test_a_full_disk_makes_more_files(sqlite_address: LakeAddress, monkeypatch: 
 
 @pytest.mark.usefixtures("small")
 def test_the_disk_is_used_up_to_a_limit(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{WRITER}.SPILLED_BYTES", 60_000)
+    monkeypatch.setattr(f"{WRITER}.PARTITIONED_ROWS", replace(LIMITS, disk_bytes=60_000))
     most = 0
     append = SpillFile.append
 
@@ -193,7 +193,7 @@ def test_large_partitions_one_after_the_other_are_not_spilled(
     monkeypatch.setattr(f"{WRITER}.IDLE_STEPS", 1)
     monkeypatch.setattr(f"{WRITER}.GATHERED_BYTES", 10_000)
     monkeypatch.setattr(f"{WRITER}._GATHERED_ROWS", 500)
-    monkeypatch.setattr(f"{WRITER}.BUFFERED_BYTES", 40_000)
+    monkeypatch.setattr(f"{WRITER}.PARTITIONED_ROWS", SpillLimits(memory_bytes=40_000))
     data = rows(60_000, 20).sort_by("p")
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", data.schema, partition_by=["p"])
@@ -221,37 +221,6 @@ def test_few_rows_of_a_value_do_not_keep_all_others_in_memory(sqlite_address: La
 
     assert lake.write("t", pa.RecordBatchReader.from_batches(batch.schema, batches())).files_added == 2
     assert most < batch.nbytes * 20
-
-
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_the_buffer_gives_back_all_rows_in_order(encrypted: bool) -> None:
-    random = np.random.default_rng(7)
-    buffer = PartitionBuffer(encrypted=encrypted)
-    wanted: dict[int, list[int]] = {}
-    for step in range(40):
-        numbers = random.integers(0, 30, 200)
-        values = np.arange(200) + step * 200
-        buffer.add(pa.record_batch({"v": values, "t": [f"text {v}" for v in values]}), numbers)
-        for number, value in zip(numbers.tolist(), values.tolist(), strict=True):
-            wanted.setdefault(number, []).append(value)
-        if step % 7 == 3:
-            assert buffer.spill()
-            assert buffer.bytes == 0
-    found = {number: [v for piece in pieces for v in piece.column("v").to_pylist()] for number, pieces in buffer.partitions()}
-    assert found == wanted
-    assert list(found) == sorted(found)
-    assert not buffer
-    assert buffer.spilled_bytes == 0
-
-
-def test_encrypted_rows_are_not_readable_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: (tmp_path / "spill").open("w+b", buffering=0))
-    for encrypted in (True, False):
-        spill = SpillFile(encrypted=encrypted)
-        place = spill.append(pa.record_batch({"s": ["a very secret text"]}))
-        assert (b"secret" in (tmp_path / "spill").read_bytes()) is not encrypted
-        assert spill.read(place).column("s").to_pylist() == ["a very secret text"]
-        spill.close()
 
 
 @pytest.mark.parametrize("together", [True, False])

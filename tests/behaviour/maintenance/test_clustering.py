@@ -13,6 +13,7 @@ import pytest
 from ducklake_core.engines.arrow import sorting
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.lake import DuckLake
+from ducklake_core.storage.spill import SpillLimits
 from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 
@@ -22,8 +23,7 @@ SCATTERED = "SELECT (range * 7919) % 1000 AS a, CASE WHEN range % 9 > 0 THEN (ra
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows fit into memory, so that they are sorted on the local disk."""
-    monkeypatch.setattr(sorting, "RUN_BYTES", 4_000)
-    monkeypatch.setattr(sorting, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(sorting, "SORTED_ROWS", SpillLimits(memory_bytes=4_000, block_bytes=500))
 
 
 def write_sorted(address: LakeAddress, options: str) -> None:

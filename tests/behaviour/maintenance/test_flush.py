@@ -13,14 +13,13 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from ducklake_core.catalog.inlined import rows
-from ducklake_core.engines.arrow import compaction as flushing
-from ducklake_core.engines.arrow import sorting
+from ducklake_core.engines.arrow import compaction, sorting
 from ducklake_core.errors import NotFoundError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import flush
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.request import TableRequest
-from ducklake_core.storage import spill
+from ducklake_core.storage.spill import SpillLimits
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
 
@@ -47,8 +46,8 @@ def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_a
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
-    for module, name in ((spill, "HELD_BYTES"), (flushing, "GATHERED_BYTES"), (sorting, "RUN_BYTES")):
-        monkeypatch.setattr(module, name, 1)
+    for module, name in ((flush, "HELD_ROWS"), (compaction, "FLUSHED_ROWS"), (sorting, "SORTED_ROWS")):
+        monkeypatch.setattr(module, name, SpillLimits(memory_bytes=1))
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
 

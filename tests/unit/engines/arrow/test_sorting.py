@@ -6,37 +6,14 @@ import random
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from ducklake_core.engines.arrow import sorting
-from ducklake_core.engines.arrow.sorting import ExternalSort, hilbert_index
+from ducklake_core.engines.arrow.sorting import hilbert_index
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.maintenance.clustering import expected_gain, touched_files
 
 COLUMN = Field(id=1, name="a", type=INT64)
-
-
-@pytest.mark.parametrize("encrypted", [False, True])
-@pytest.mark.parametrize("spread", [1, 5, 10_000])
-def test_rows_come_in_order_and_equal_ones_as_they_were(monkeypatch: pytest.MonkeyPatch, spread: int, *, encrypted: bool) -> None:
-    monkeypatch.setattr(sorting, "RUN_BYTES", 2_000)
-    monkeypatch.setattr(sorting, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(sorting, "STAGE_BLOCKS", 3)
-    chance = random.Random(spread)
-    for count in (0, 1, 50, 2_000):
-        rows = [(chance.choice([None, *range(spread)]), number) for number in range(count)]
-        sort = ExternalSort(lambda batch: pc.sort_indices(batch, sort_keys=[("k", "ascending")]), encrypted=encrypted)
-        start = 0
-        while start < count:
-            part = rows[start : start + chance.randint(1, 200)]
-            start += len(part)
-            keys = pa.array([key for key, _ in part], pa.int64())
-            sort.add(pa.RecordBatch.from_pydict({"k": keys, "n": pa.array([number for _, number in part])}))
-        found = [(row["k"], row["n"]) for batch in sort.rows() for row in batch.to_pylist()]
-        assert found == sorted(rows, key=lambda row: (row[0] is None, row[0] or 0))
 
 
 @pytest.mark.parametrize(("columns", "bits"), [(2, 1), (2, 4), (3, 3), (4, 2)])
