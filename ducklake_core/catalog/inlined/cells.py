@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Column, ColumnElement, Connection, case, cast, column, func, literal_column, select, text
+from sqlalchemy import Column, ColumnElement, Connection, String, case, cast, column, func, literal_column, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
@@ -29,6 +29,7 @@ from ducklake_core.format.types.data_types import (
     INTERVAL,
     JSON,
     TIMESTAMP,
+    TIMESTAMPTZ,
     UINT128,
     VARCHAR,
     VARIANT,
@@ -39,6 +40,7 @@ from ducklake_core.format.types.data_types import (
     MapType,
     PrimitiveType,
     StructType,
+    children_of,
     holds_variants,
     with_children,
 )
@@ -546,7 +548,7 @@ def stored_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[
     """
     if not holds_variants(data_type):
         return cell
-    return _with_each_variant(cast(cell, native_type(_binary_type(data_type))), data_type, func.variant_bytes_to_variant)
+    return _converted_leaves(cast(cell, native_type(_binary_type(data_type))), data_type, {VARIANT: func.variant_bytes_to_variant})
 
 
 def plain_type(data_type: DataType) -> DataType:
@@ -566,37 +568,57 @@ def _with_variants_as(form: DataType, data_type: DataType) -> DataType:
     return form if data_type == VARIANT else with_children(data_type, field_as)
 
 
+def _exact_text(cell: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The text of a TIMESTAMP WITH TIME ZONE: DuckDB's own is a millisecond off after the year 287396, where it computes in floats."""
+    # epoch_us is NULL for infinity, of which DuckDB's own text is right.
+    return func.coalesce(cast(func.make_timestamp(func.epoch_us(cell)), String), cast(cell, String))
+
+
+_PLAIN_LEAVES: Mapping[DataType, _Convert] = {VARIANT: func.variant_to_parquet_variant, TIMESTAMPTZ: _exact_text}
+
+
+def is_plain(data_type: DataType) -> bool:
+    """Return whether DuckDB's own text of a value is exact: it has no variant or timestamp with time zone in it."""
+    return not _holds(data_type, _PLAIN_LEAVES)
+
+
 def plain_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
-    """A cell with every variant in it in the encoding of Parquet.
+    """Convert the leaves of a cell of which DuckDB has no exact text: variants to the encoding of Parquet, timestamps to text.
 
     Args:
         cell: The value in SQL.
         data_type: Its type.
     """
-    return _with_each_variant(cell, data_type, func.variant_to_parquet_variant)
+    return _converted_leaves(cell, data_type, _PLAIN_LEAVES)
 
 
-def _with_each_variant(cell: ColumnElement[Any], data_type: DataType, convert: _Convert, depth: int = 0) -> ColumnElement[Any]:
-    """A cell with every variant in it converted; ``depth`` lists and maps are around it."""
-    if not holds_variants(data_type):
+def _holds(data_type: DataType, leaves: Container[DataType]) -> bool:
+    return data_type in leaves or any(_holds(child.type, leaves) for child in children_of(data_type))
+
+
+def _converted_leaves(
+    cell: ColumnElement[Any], data_type: DataType, convert: Mapping[DataType, _Convert], depth: int = 0
+) -> ColumnElement[Any]:
+    """A cell with every leaf of some types converted; ``depth`` lists and maps are around it."""
+    if not _holds(data_type, convert):
         return cell
     match data_type:
         case ListType(element=element):
-            return func.list_transform(cell, _each(depth, _with_each_variant(_item(depth), element.type, convert, depth + 1)))
+            return func.list_transform(cell, _each(depth, _converted_leaves(_item(depth), element.type, convert, depth + 1)))
         case MapType(key=key, value=value):
             entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), convert, depth + 1)
             return func.map_from_entries(func.list_transform(func.map_entries(cell), _each(depth, entry)))
         case StructType(fields=fields):
             return case((cell.is_not(None), _struct(cell, fields, convert, depth)))
         case _:
-            return convert(cell)
+            return convert[data_type](cell)
 
 
-def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], convert: _Convert, depth: int) -> ColumnElement[Any]:
+def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], convert: Mapping[DataType, _Convert], depth: int) -> ColumnElement[Any]:
     # By place: DuckDB takes neither a name nor a number as a bound value there.
     members = (func.struct_extract_at(cell, literal_column(str(place))) for place in range(1, len(fields) + 1))
     named = (
-        column(quoted_name(field.name, quote=True)).op(":=")(_with_each_variant(member, field.type, convert, depth))
+        column(quoted_name(field.name, quote=True)).op(":=")(_converted_leaves(member, field.type, convert, depth))
         for field, member in zip(fields, members, strict=True)
     )
     return func.struct_pack(*named)

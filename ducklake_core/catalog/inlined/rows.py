@@ -21,6 +21,7 @@ from ducklake_core.catalog.inlined.cells import (
     declared_types,
     found_array,
     integer_columns,
+    is_plain,
     joined_cells,
     plain_cell,
     row_place,
@@ -29,7 +30,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.state import InlinedTable, TableState
-from ducklake_core.format.types.data_types import VARIANT, Field, holds_variants
+from ducklake_core.format.types.data_types import VARIANT, Field
 from ducklake_core.format.types.schema import ArrowArray, ColumnRow, Schema, build_schema, to_arrow_schema, type_text
 from ducklake_core.format.values.arrow_cast import constant_array
 
@@ -364,7 +365,7 @@ def _execute(reader: CatalogReader, query: Select[Any], table_name: str, **optio
 
 def _cell(stored: Column[Any], column: Field, abilities: Abilities) -> ColumnElement[Any]:
     kind = type_text(column.type).partition("(")[0]
-    if abilities.inlined_as_is and holds_variants(column.type):
+    if abilities.inlined_as_is and not is_plain(column.type):
         plain = plain_cell(stored, column.type)
         return plain if column.type == VARIANT else cast(plain, String)
     return cast(stored, String) if kind in abilities.inlined_cast_to_text else stored
