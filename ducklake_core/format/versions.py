@@ -30,12 +30,14 @@ class InlinedLimits:
     Attributes:
         most_columns: How many columns one has at most: PostgreSQL takes 1600, SQLite 2000, and DuckDB fails beyond.
         most_row_bytes: How many bytes a row has at most, each letter counted with four; None for any number.
+        max_page_bytes: Maximum length of a row in a page of the database, out of which it moves long values; None for any.
         most_name_bytes: Maximum length of a column's name in UTF-8, None for any.
         plain_names: Whether names of columns have to differ by more than case and accents, and have no character beyond U+FFFF.
     """
 
     most_columns: int = 1600
     most_row_bytes: int | None = None
+    max_page_bytes: int | None = None
     most_name_bytes: int | None = None
     plain_names: bool = False
 

@@ -27,7 +27,18 @@ from ducklake_core.format.files.inlined_rows import MAX_BYTES, InlinedRows, chos
 from ducklake_core.format.files.name_mapping import AddedFile, NameMapping
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.state import TableState
-from ducklake_core.format.types.data_types import TIMESTAMPTZ, VARIANT, Field
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    FLOATS,
+    INT128,
+    INTEGERS,
+    TIMESTAMPTZ,
+    UINT64,
+    UINT128,
+    VARIANT,
+    DataType,
+    Field,
+)
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import ArrowArray, Schema, to_arrow_schema
 from ducklake_core.format.values.arrow_cast import constant_array
@@ -44,6 +55,13 @@ if TYPE_CHECKING:
 _IDENTITY: tuple[InlinedColumn, ...] = ("inlined_table", "rowid")
 NOT_COMMITTED = "(not committed)"
 """Stands for the physical table of inlined rows that are not in the catalog yet."""
+
+
+_NUMBERS = frozenset({BOOLEAN, *FLOATS, *INTEGERS} - {UINT64, INT128, UINT128})
+_MAX_CELL_BYTES = 24
+"""Bytes that PostgreSQL leaves of a value in a page, at most: it moves longer ones out, and 18 bytes stay."""
+_ROW_BYTES = 64
+"""Bytes of a row's header, its id and its snapshots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +418,12 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
     most = state.format_version.inlined_limits.most_row_bytes
     if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
         return False
+    page = state.format_version.inlined_limits.max_page_bytes
+    if page is not None and len(schema) * _MAX_CELL_BYTES + _ROW_BYTES > page:
+        kinds = [column.type for column in schema]
+        room = page - _ROW_BYTES - len(schema) // 8
+        if any(sum(map(_page_bytes, row, kinds)) > room for row in rows.rows()):
+            return False
     columns = zip(rows.columns, schema, strict=True)
     doubtful = [(values, column.type) for values, column in columns if column.type == VARIANT or not column.is_leaf]
     return all(is_readable(value, kind) for values, kind in doubtful for value in values)
@@ -420,6 +444,25 @@ def _most_bytes(value: object) -> int:
             return 4 * len(str(value))
         case _:
             return 8
+
+
+def _page_bytes(value: object, data_type: DataType) -> int:
+    """Return how many bytes a value takes at most in a page of PostgreSQL, rounded up to the start of the next value.
+
+    >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
+    >>> [_page_bytes(value, VARCHAR) for value in (None, "", "ten letters", "long" * 1000)], _page_bytes(7, INT64)
+    ([0, 8, 16, 24], 8)
+    """
+    match value:
+        case None:
+            return 0
+        case bool() | int() | float() if data_type in _NUMBERS:
+            return 8
+        case str() | bytes():
+            length = len(value if isinstance(value, bytes) else value.encode())
+            return min((length + 8) // 8 * 8, _MAX_CELL_BYTES)
+        case _:
+            return _MAX_CELL_BYTES
 
 
 def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:

@@ -104,7 +104,8 @@ POSTGRESQL = Abilities(
     inlined_sorting=_SORTING | {"float32", "float64", "decimal"},
     has_useful_indexes=True,
     packs_rows=True,
-    inlined_limits=InlinedLimits(most_name_bytes=63),
+    # A page has 8 KiB, and a row is in one page.
+    inlined_limits=InlinedLimits(max_page_bytes=8160, most_name_bytes=63),
 )
 
 _VALIDATES_INPUT = (16,)

@@ -241,7 +241,7 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
                 advice = "create the database on the server, or correct the address"
                 return CatalogError(f"the database of the catalog {where} does not exist ({text}); {advice}", **details)
             if is_about_length(found):
-                return CatalogError(f"a statement is longer than the catalog {where} accepts ({text})", **details)
+                return CatalogError(f"a statement or a value is longer than the catalog {where} accepts ({text})", **details)
             return found
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pytest
+from sqlalchemy import make_url
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database import sqlite_catalog
@@ -161,3 +163,51 @@ def test_a_value_that_sqlite_rejects_is_named(sqlite_address: LakeAddress, monke
     with pytest.raises(DuckLakeError, match="the value of column 's' in row 1 has 1,000,001 bytes; nothing was changed") as caught:
         lake.write("t", pa.table({"n": [1, 2], "s": ["", "x" * 1_000_001]}), inline=True)
     assert not caught.value.retriable
+
+
+def _wide(columns: int, kind: pa.DataType, value: Callable[[int], object]) -> pa.Table:
+    return pa.table({f"c{number}": pa.array([value(number), None], kind) for number in range(columns)})
+
+
+def _random_text(number: int, letters: int = 200) -> str:
+    return "".join(random.Random(number).choices("0123456789abcdef", k=letters))
+
+
+WIDE: dict[str, tuple[pa.Table, bool]] = {
+    "numbers": (_wide(900, pa.int64(), lambda number: 2**60 + number), True),
+    "many numbers": (_wide(1100, pa.int64(), lambda number: 2**60 + number), False),
+    "strings": (_wide(330, pa.string(), _random_text), True),
+    "many strings": (_wide(600, pa.string(), _random_text), False),
+    "short strings": (_wide(900, pa.string(), str), True),
+    "times": (_wide(600, pa.timestamp("us"), lambda number: number), False),
+    "mixed": (pa.concat_tables([_wide(800, pa.string(), str)]).append_column("n", pa.array([1, 2], pa.int64())), True),
+}
+
+
+@pytest.mark.parametrize("shape", list(WIDE))
+def test_rows_that_do_not_fit_into_a_page_of_postgresql_go_to_files(postgres: Any, tmp_path: Any, shape: str) -> None:
+    data, is_inlined = WIDE[shape]
+    address = postgres.lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    written = lake.write("t", data)
+    assert (written.files_added == 0) is is_inlined
+    assert lake.table("t").scan().to_arrow().equals(data)
+    lake.close()
+
+
+def test_a_value_that_postgresql_rejects_is_named(postgres: Any, tmp_path: Any) -> None:
+    """An index of the operator's own takes values up to a length: PostgreSQL reports SQLSTATE 54000."""
+    address = postgres.lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    with psycopg.connect(make_url(address.url).set(drivername="postgresql").render_as_string()) as connection:
+        connection.execute("CREATE INDEX views_by_text ON ducklake_view (sql)")
+    query = f"SELECT '{_random_text(1, 20_000)}' AS x"
+    with pytest.raises(CatalogError, match=r"a statement or a value is longer than the catalog .* accepts \(index row") as caught:
+        lake.sql(f"CREATE VIEW v AS {query}")
+    assert type(caught.value) is CatalogError
+    assert not caught.value.retriable
+    assert caught.value.details["sqlstate"] == "54000"
+    assert f"sql of view 'v' has {len(query):,} bytes; nothing was changed" in caught.value.message
+    assert [snapshot.id for snapshot in lake.snapshots()] == [0]
+    lake.sql("CREATE VIEW v AS SELECT 1 AS x")
+    lake.close()
