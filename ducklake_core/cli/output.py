@@ -28,7 +28,7 @@ from ducklake_core.maintenance.migrate import MigrationResult
 from ducklake_core.maintenance.request import MaintenanceResult, Progress, ProgressCallback
 
 _SECRET_FIELDS = frozenset({"encryption_key"})
-_LEAST_WIDTH = 20
+_MIN_WIDTH = 20
 """Columns of a terminal that a shortened text takes at least."""
 
 
@@ -216,7 +216,7 @@ def print_table(
     shortened = False
     if not console.is_terminal:
         console = _console(width=1 + sum(3 + width for width in widths))
-    elif shorten_last and (room := max(_LEAST_WIDTH, console.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
+    elif shorten_last and (room := max(_MIN_WIDTH, console.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
         shortened = True
         texts = [[*row[:-1], _shortened(row[-1], room)] for row in texts]
     table = Table(title=title, title_justify="left", header_style="bold")

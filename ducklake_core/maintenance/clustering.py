@@ -32,7 +32,7 @@ from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.value_text import from_text, order_key
 
-MOST_COLUMNS = 8
+MAX_COLUMNS = 8
 """Columns of a curve: each further one leaves less of what the others gain."""
 WORTH = 1.5
 """Files are clustered where a range touches this many times the files that it would touch afterwards."""
@@ -83,8 +83,8 @@ def clustered_columns(table: TableState, names: Sequence[str]) -> tuple[Field, .
     columns = tuple(table.schema.column(name) for name in names)
     if len({column.id for column in columns}) < len(columns):
         raise UsageError(f"cluster_by names a column twice: {', '.join(names)}", parameter="cluster_by")
-    if len(columns) > MOST_COLUMNS:
-        raise UsageError(f"cluster_by takes at most {MOST_COLUMNS} columns, not {len(columns)}", parameter="cluster_by")
+    if len(columns) > MAX_COLUMNS:
+        raise UsageError(f"cluster_by takes at most {MAX_COLUMNS} columns, not {len(columns)}", parameter="cluster_by")
     for column in columns:
         if not column.is_leaf or (column.type not in _CLUSTERED and not isinstance(column.type, DecimalType)):
             raise UnsupportedFeatureError(

@@ -18,7 +18,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.text import short_repr
 from ducklake_core.format.versions import FormatVersion
 from ducklake_core.maintenance.groups import run_write
-from ducklake_core.maintenance.request import MOST_LINES, listed, more_files
+from ducklake_core.maintenance.request import MAX_LINES, listed, more_files
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_files import read_footer
 
@@ -54,7 +54,7 @@ class MigrationResult:
 
     def brief_lines(self) -> list[str]:
         """What :meth:`lines` gives, but of many files whose rows lose their history the first and last few."""
-        return self._lines(MOST_LINES)
+        return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
         if self.done_before:

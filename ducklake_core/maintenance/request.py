@@ -31,9 +31,9 @@ ProgressUnit: TypeAlias = Literal["files", "groups", "tables", "snapshots"]
 
 StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
 
-MOST_LINES = 6
+MAX_LINES = 6
 """Lines of a brief list about things of one kind, such as snapshots or files, of which there may be any number."""
-_MOST_RANGES = 4
+_MAX_RANGES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class MaintenanceResult:
 
     def brief_lines(self) -> list[str]:
         """What :meth:`lines` gives, but of many things of one kind the first and the last three, and how many lie between them."""
-        return self._lines(MOST_LINES)
+        return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
         steps = self.steps
@@ -170,7 +170,7 @@ def id_ranges(ids: Iterable[int]) -> str:
     """
     known = sorted(ids)
     starts = [one for place, one in enumerate(known) if place == 0 or known[place - 1] != one - 1]
-    if len(starts) > _MOST_RANGES:
+    if len(starts) > _MAX_RANGES:
         return f"{len(known):,} between {known[0]} and {known[-1]}"
     stops = [one for place, one in enumerate(known) if place == len(known) - 1 or known[place + 1] != one + 1]
     return ", ".join(f"{start}" if start == stop else f"{start} to {stop}" for start, stop in zip(starts, stops, strict=True))

@@ -22,7 +22,7 @@ Purpose: TypeAlias = Literal["schema", "read", "write", "readStream", "writeStre
 STORAGE = "storage."
 # Spark masks options by their names, and does not know all names that packages of stores give to secrets.
 _MASKED = "secret"
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 _UNMASKED = re.compile(r"key$|connection_string|credential|passphrase", re.IGNORECASE)
 _EVERYWHERE = ("catalogUrl", "catalogFile", "metadataSchema", "dataPath", "overrideDataPath", "table", "path")
 _READ = ("versionAsOf", "timestampAsOf", "where", "types")
@@ -162,7 +162,7 @@ class _Texts:
         text = self.text(name)
         if text is None:
             return None
-        if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) < least:
+        if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) < least:
             raise UsageError(f"option {name} is {text[:80]!r}: give a whole number from {least} on")
         return int(text)
 

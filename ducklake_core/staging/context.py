@@ -18,7 +18,7 @@ from ducklake_core.planning.table_info import Size
 from ducklake_core.results import TableInfo
 from ducklake_core.storage.filesystems import Storage
 
-MOST_TABLES = 1000
+MAX_TABLES = 1000
 RECENT_SECONDS = 1.0
 """How old a base for an append may be. What others have committed since is read by the commit, so that an older base costs more than
 reading the newest snapshot does; it is no less right."""
@@ -93,7 +93,7 @@ class History:
 
     def remember(self, schema: str, table: str, state: TableState) -> None:
         """Keep a state that was just read under the name it was asked for."""
-        if len(self._states) >= MOST_TABLES:
+        if len(self._states) >= MAX_TABLES:
             self._states.clear()
         self._states[folded(schema), folded(table)] = state
 

@@ -39,7 +39,7 @@ from ducklake_core.storage.uploads import discard
 _SMALL_BYTES = 1 << 18
 _ROW_GROUP_ROWS = 1 << 20
 
-_MOST_POSITIONS = 2_000_000
+_MAX_POSITIONS = 2_000_000
 """Of 8 bytes each, or 16 with the snapshots that deleted them."""
 _FILE_POSITIONS = 500
 """A file counts as so many positions more, for its names and arrays."""
@@ -358,5 +358,5 @@ class RecentDeleteFiles:
         return found
 
 
-process_memory = RecentDeleteFiles(_MOST_POSITIONS)
+process_memory = RecentDeleteFiles(_MAX_POSITIONS)
 """What this process remembers."""

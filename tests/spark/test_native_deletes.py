@@ -103,9 +103,9 @@ def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory,
 
 
 WAYS = {
-    "constants": (native_read, "MOST_NAMES", 4096),
-    "join": (native_read, "MOST_NAMES", 0),
-    "executors": (native_read, "MOST_FILES", 0),
+    "constants": (native_read, "MAX_NAMES", 4096),
+    "join": (native_read, "MAX_NAMES", 0),
+    "executors": (native_read, "MAX_FILES", 0),
 }
 
 

@@ -135,7 +135,7 @@ _TURNED = {"intersects": "intersects", "within": "contains", "covered_by": "cove
 SOURCE_IDS = 1_000_000_000
 """Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
-_MOST_IN_FLOAT32 = 2**24
+_MAX_IN_FLOAT32 = 2**24
 
 
 def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
@@ -659,7 +659,7 @@ def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
 
 def _is_short(value: TypedArray) -> bool:
     """Whether it is a whole number as written that every type of numbers holds exactly."""
-    return value.constant is not None and abs(value.constant) <= _MOST_IN_FLOAT32
+    return value.constant is not None and abs(value.constant) <= _MAX_IN_FLOAT32
 
 
 def _scalar_comparison(left: TypedArray, operator: Any, right: TypedArray, rows: int) -> Any:

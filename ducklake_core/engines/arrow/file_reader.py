@@ -62,11 +62,11 @@ _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
 _HELD_BYTES = 8 * 1024 * 1024
 """So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
-_MOST_READERS = 8
+_MAX_READERS = 8
 _NOWHERE = np.full(BATCH_ROWS, -1, dtype=np.int64)
 """The positions of the rows of a batch, where nobody asks for them."""
 
-_MOST_REMEMBERED = 8
+_MAX_REMEMBERED = 8
 
 ArrowField: TypeAlias = Any
 
@@ -81,7 +81,7 @@ Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
 
 def readers_of(path: str) -> int:
     """How many threads read files of a place at once: of a store so many that its answers overlap."""
-    return min(pa.cpu_count(), _MOST_READERS) if protocol_of(path) == "file" else _MOST_READERS
+    return min(pa.cpu_count(), _MAX_READERS) if protocol_of(path) == "file" else _MAX_READERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,7 +461,7 @@ def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileL
     if found is None:
         found = _made(schema, task, shape)
         if found.is_common:
-            recent.layouts = (found, *recent.layouts[: _MOST_REMEMBERED - 1])
+            recent.layouts = (found, *recent.layouts[: _MAX_REMEMBERED - 1])
     return found
 
 

@@ -38,7 +38,7 @@ from ducklake_core.storage.parquet_files import open_parquet
 _POSITION = "file_row_number"
 
 _FOUND = "found"
-_MOST_PLACES = 1 << 22
+_MAX_PLACES = 1 << 22
 """So far apart may the integers of a batch be for a table of all between them, a byte for each."""
 
 
@@ -427,7 +427,7 @@ def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
     near = numbers[np.searchsorted(numbers, low) : np.searchsorted(numbers, high, side="right")]
     if not len(near):
         return pa.repeat(pa.scalar(False), len(values))
-    if high - low > _MOST_PLACES:
+    if high - low > _MAX_PLACES:
         return pc.is_in(values, value_set=pa.array(near, values.type))
     is_key = np.zeros(high - low + 1, dtype=bool)
     is_key[near - low] = True

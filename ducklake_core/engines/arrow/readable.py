@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DtypeBackend: TypeAlias = Literal["numpy", "numpy_nullable", "pyarrow"]
 """Types of the columns of a pandas frame, as pandas' own readers call them."""
-_LEAST_POLARS = 2
+_MIN_POLARS = 2
 
 _WIDEST = 38
 
@@ -88,9 +88,9 @@ class Readable(ABC):
         """
 
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
-        if int(polars.__version__.partition(".")[0]) < _LEAST_POLARS:
+        if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
             # Earlier ones make columns of Python objects of a stream, or texts of nested JSON.
-            message = f"to_polars() needs polars {_LEAST_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
+            message = f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
             raise UnsupportedFeatureError(message, package="polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")

@@ -22,7 +22,7 @@ from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 SAMPLED_ROWS = 100_000
 """So many rows, about, say where the ranges of a column begin."""
 CURVE_COLUMN = "_ducklake_internal_curve"
-_MOST_BITS = 10
+_MAX_BITS = 10
 _WORD_BITS = 64
 Codes = npt.NDArray[np.uint64]
 
@@ -177,7 +177,7 @@ def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) 
         schema: The columns, two at least.
         rows: How many rows there are, about.
     """
-    bits = min(_MOST_BITS, _WORD_BITS // len(schema))
+    bits = min(_MAX_BITS, _WORD_BITS // len(schema))
     # The same rows every time, and no pattern of the data that a fixed step could fall in with.
     chance, random = min(1.0, SAMPLED_ROWS / max(1, rows)), np.random.default_rng(0)
     kept: list[list[pa.Array]] = [[] for _ in schema]

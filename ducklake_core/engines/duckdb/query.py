@@ -30,7 +30,7 @@ _CATALOG = "memory"
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
 """Columns that rows are for, by their names."""
 
-_MOST_PLANNED_ROWS = 20_000_000
+_MAX_PLANNED_ROWS = 20_000_000
 """DuckDB makes five numbers for each of these rows, in two nanoseconds each; only proportions matter to the order of joins."""
 Planned: TypeAlias = tuple[int | None, ...]
 
@@ -541,7 +541,7 @@ def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
 def _in_proportion(tables: Sequence[TableSource]) -> Planned:
     """Row counts, in proportion where the largest is beyond what is worth it."""
     largest = max(table.row_count or 0 for table in tables)
-    shrunk = max(largest / _MOST_PLANNED_ROWS, 1)
+    shrunk = max(largest / _MAX_PLANNED_ROWS, 1)
     return tuple(None if table.row_count is None else max(int(table.row_count / shrunk), 1) for table in tables)
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _REPORT = f"{ATTEMPT_COLUMNS}, kind string, result binary"
 
-_MOST_TASKS = 512
+_MAX_TASKS = 512
 
 
 FILE, POSITION, ROW_ID, FROM_SOURCE = "f", "p", "r", "m"
@@ -316,7 +316,7 @@ def restore_rows(
     pairs = changed_files(now, then)
     rows: list[Any] = []
     if pairs:
-        numbers = session.range(0, len(pairs), 1, min(len(pairs), _MOST_TASKS))
+        numbers = session.range(0, len(pairs), 1, min(len(pairs), _MAX_TASKS))
         with reraise_remote_errors(), awaiting_tasks(session):
             rows = numbers.mapInArrow(_worker(pairs, now.shape, then.shape, target, state, storage), RESULT).collect()
     found: list[FileDeletion] = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _FILES_PER_SLICE = 256
-_LEAST_SLICES = 4
+_MIN_SLICES = 4
 _HASH = "_ducklake_hash"
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
@@ -50,14 +50,14 @@ SPARK_LISTS = 32
 # Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
 _ALL_ROWS = {f"parquet.filter.{name}.enabled": "false" for name in ("stats", "columnindex", "dictionary", "bloom", "record-level")}
 
-MOST_WORDS = 1 << 20
+MAX_WORDS = 1 << 20
 """Words at most, 8 MB, as they travel with each stage that reads the files."""
-MOST_NAMES = 4096
+MAX_NAMES = 4096
 SHARE = 0.2
 """Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
-_MOST_ROWS = 1 << 37
+_MAX_ROWS = 1 << 37
 """The numbers of the words of so many rows are integers of 32 bits."""
-_MOST_COMPARED = 8
+_MAX_COMPARED = 8
 """Among so many files the only one with deletes is told by its name: a third of the words, and a subquery less."""
 
 READER_CONF = "spark.ducklake.read.files"
@@ -66,13 +66,13 @@ _FILES_PER_PARTITION = 4096
 _AT_ONCE = 16
 FILES_LOOKED_AT_HERE = 64
 """As many footers take some milliseconds here, once, where a task of executors takes fifty in each action."""
-_MOST_REMEMBERED = 1 << 16
-_looked_at = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MOST_REMEMBERED)
+_MAX_REMEMBERED = 1 << 16
+_looked_at = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MAX_REMEMBERED)
 """Files that were looked at here, with what :func:`check_ids` found: none is written again under its name."""
 
-MOST_FILES = 4096
+MAX_FILES = 4096
 """Data files, and delete files, that the driver looks at for one plan at most: 0.4 ms of processor time for each delete file."""
-MOST_POSITIONS = 2_000_000
+MAX_POSITIONS = 2_000_000
 """Deleted positions that it holds meanwhile, of eight bytes each."""
 
 
@@ -318,7 +318,7 @@ def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[
 
 def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
     """One row a file; delete files are read where this runs, on executors."""
-    count = min(len(tasks), max(_LEAST_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
+    count = min(len(tasks), max(_MIN_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
     # Pickled one by one, so that a task of Spark unpacks its own slice only.
     slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
     schema = _schema(plan)
@@ -424,12 +424,12 @@ def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows:
     [False, True, False, True, False, False, False, True, False, False]
     """
     changed = [found for found in positions if len(found)]
-    if not changed or len(names) > MOST_NAMES or rows > _MOST_ROWS:
+    if not changed or len(names) > MAX_NAMES or rows > _MAX_ROWS:
         return None
     first = min(int(found[0]) for found in changed) >> 6
     words = (max(int(found[-1]) for found in changed) >> 6) + 1 - first
-    is_compared = len(changed) == 1 and len(names) <= _MOST_COMPARED
-    if words * (1 if is_compared else len(names) + 1) > MOST_WORDS:
+    is_compared = len(changed) == 1 and len(names) <= _MAX_COMPARED
+    if words * (1 if is_compared else len(names) + 1) > MAX_WORDS:
         return None
     if is_compared:
         only = next(name for name, found in zip(names, positions, strict=True) if len(found))
@@ -612,7 +612,7 @@ def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> 
     """
     files = [task.file for task in tasks]
     positions = sum(len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files) for file in files)
-    if max(len(files), sum(len(file.delete_files) for file in files)) > MOST_FILES or positions > MOST_POSITIONS:
+    if max(len(files), sum(len(file.delete_files) for file in files)) > MAX_FILES or positions > MAX_POSITIONS:
         return None
     pairs = [(one, file) for file in files for one in file.delete_files]
     # Held here meanwhile, as what is read now may push out of the memory what was remembered.

@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_MOST_LOCAL_ROWS = 10_000
-_MOST_LOCAL_BYTES = 1 << 20
+_MAX_LOCAL_ROWS = 10_000
+_MAX_LOCAL_BYTES = 1 << 20
 # Types of which Spark makes constants from Arrow as it makes columns of them.
 _LOCAL_TYPES = (NumericType, BooleanType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 V1_SOURCES_CONF = "spark.sql.sources.useV1SourceList"
 """Spark's session setting: formats that are read by its first data source interface, Parquet among them unless a user says otherwise."""
 # Spark compares each row with every term of a condition, and cannot compile very many of them.
-_MOST_TERMS = 200
+_MAX_TERMS = 200
 
 
 def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
@@ -104,7 +104,7 @@ def _by_arrow(plan: ScanPlan, tasks: list[FileTask], storage: Storage, session: 
 
 def _is_long(plan: ScanPlan) -> bool:
     """Whether the filter has too many terms for Spark, which compares each row with every one of them."""
-    return plan.predicate is not None and not needs_sql(plan.predicate) and terms(plan.predicate) > _MOST_TERMS
+    return plan.predicate is not None and not needs_sql(plan.predicate) and terms(plan.predicate) > _MAX_TERMS
 
 
 def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> tuple[list[FileTask], list[FileTask]]:
@@ -157,7 +157,7 @@ def _arrow_columns(plan: ScanPlan, exact: bool) -> _ArrowColumns:
 def _local(plan: ScanPlan, by_arrow: _ArrowColumns, session: SparkSession) -> DataFrame | None:
     """A few inlined rows as constants of the query, which takes no Python worker; None for others, and where there are none."""
     rows, schema = plan.inlined, by_arrow.columns.schema
-    if rows is None or rows.num_rows > _MOST_LOCAL_ROWS or rows.nbytes > _MOST_LOCAL_BYTES:
+    if rows is None or rows.num_rows > _MAX_LOCAL_ROWS or rows.nbytes > _MAX_LOCAL_BYTES:
         return None
     if not all(isinstance(field.dataType, _LOCAL_TYPES) for field in schema) or len(set(schema.names)) < len(schema):
         return None

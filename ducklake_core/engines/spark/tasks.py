@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BUNDLE_BYTES = 64 << 20
 # Opening a file costs about as much as reading this many bytes (Spark's own estimate, spark.sql.files.openCostInBytes).
 _OPEN_BYTES = 4 << 20
-_LEAST_GROUPS = 8
+_MIN_GROUPS = 8
 INLINED_ROWS = 100_000
 
 _SMALL = 1 << 20
@@ -56,7 +56,7 @@ class TaskGroup:
     inlined: bytes | None = None
 
 
-def split_tasks(tasks: Sequence[GroupWork], *, least: int = _LEAST_GROUPS) -> list[GroupWork]:
+def split_tasks(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[GroupWork]:
     """The same rows with large files in parts, so that one of them does not keep a single core busy.
 
     A row group is read as a whole, so there are no more parts than row groups where the catalog counts them.
@@ -81,7 +81,7 @@ def _parts(task: GroupWork, most: int) -> Iterator[GroupWork]:
         yield replace(cast("Any", task), rows=(start, end))
 
 
-def bin_pack(tasks: Sequence[GroupWork], *, least: int = _LEAST_GROUPS) -> list[tuple[GroupWork, ...]]:
+def bin_pack(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[tuple[GroupWork, ...]]:
     """Tasks in groups of about equal cost, the costliest first.
 
     Args:

@@ -35,7 +35,7 @@ def _check(values: pa.Array[Any], source: pa.Array[Any], data_type: DataType) ->
 @pytest.mark.parametrize("most", [0, 100, 1 << 22])
 @pytest.mark.parametrize("data_type", EDGES, ids=str)
 def test_integers(data_type: DataType, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_PLACES", most)
+    monkeypatch.setattr(module, "_MAX_PLACES", most)
     (low, high), arrow = EDGES[data_type], ARROW[data_type]
     near = [int(value) for value in RANDOM.integers(0, 120, 60)]
     values = [*near, None, low, high, *near[:5], low + 1]

@@ -48,5 +48,5 @@ def test_a_join_where_the_array_does_not_pay(monkeypatch: pytest.MonkeyPatch) ->
     assert deleted_bits_of(names[:1], far, 1 << 33) is not None
     assert deleted_bits_of(names[:1], far, 1 << 38) is None
     assert deleted_bits_of(names[:1], [np.array([1, 1 << 32])], 1 << 33) is None
-    monkeypatch.setattr(native_read, "MOST_NAMES", 3)
+    monkeypatch.setattr(native_read, "MAX_NAMES", 3)
     assert deleted_bits_of(names[:4], files(4, 4, 2)[1], 4 * ROWS) is None
