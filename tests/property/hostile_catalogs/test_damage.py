@@ -62,7 +62,7 @@ def _read(damage: Damage, lake: DamagedLake) -> None:
 # Checks: each kind is found by its codes, and nothing else is
 
 
-@pytest.mark.some(45)
+@pytest.mark.some(40)
 @pytest.mark.parametrize("damage", [*FOUND, *READ, *READ_IN_SQLITE], ids=str)
 def test_each_is_found(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _check(damage, damaged_sqlite)
