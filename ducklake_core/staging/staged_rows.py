@@ -95,14 +95,19 @@ class StagedFile:
         return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
 
     def in_columns(self, schema: Schema) -> StagedFile:
-        """The same file in a table that has these columns now: without bounds that mean nothing for them."""
+        """The same file in a table that has these columns now: without bounds and buckets that mean nothing for them."""
         now = {leaf.id: leaf.type for leaf in schema.leaves()}
-        lost = {leaf.id for leaf in self.schema.leaves() if leaf.id in now and not bounds_hold(leaf.type, now[leaf.id])}
-        if not lost:
+        changed = {leaf.id: leaf.type for leaf in self.schema.leaves() if leaf.type != now.get(leaf.id, leaf.type)}
+        lost = {number for number, written in changed.items() if not bounds_hold(written, now[number])}
+        spec, file = self.partition_spec, self.file
+        if spec is not None and any(key.buckets is not None and key.column_id in changed for key in spec.fields):
+            # The bucket of a value depends on its type, and the catalog tells no type that ended with the transaction in which it began.
+            spec, file = None, replace(file, partition_values=())
+        if not lost and spec is self.partition_spec:
             return self
-        file = replace(self.file, statistics=tuple(_unbounded(self.file.statistics, lost)))
+        file = replace(file, statistics=tuple(_unbounded(file.statistics, lost)))
         added = self.added and replace(self.added, file=file, absent=tuple(_unbounded(self.added.absent, lost)))
-        return replace(self, file=file, added=added)
+        return replace(self, file=file, added=added, partition_spec=spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.oracle import LakeAddress
+from tests.support.scans import Shown, shown
 
 NOW = timedelta(0)
-Shown = dict[tuple[int, str], Counter[str]]
 
 VERBS: dict[str, Callable[[Any], Any]] = {
     "merge": lambda lake: lake.merge_adjacent_files(),
@@ -79,27 +78,6 @@ def _spoil(lake: Any) -> None:
         bounds, count = lake.database.tables["table_column_stats"], lake.database.tables["table_stats"]
         connection.execute(update(bounds).values(max_value="1"))
         connection.execute(update(count).values(record_count=1))
-
-
-def shown(lake: Any) -> Shown:
-    """What every snapshot that is left shows of every table, row ids included."""
-    from tests.support.lakes import held_open
-
-    found: Shown = {}
-    with held_open(lake):
-        for snapshot in lake.snapshots():
-            for info in lake.tables(at=snapshot.id):
-                table = lake.table(info.table, at=snapshot.id)
-                rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-                found[snapshot.id, info.table] = Counter(map(repr, rows.to_pylist()))
-    return found
-
-
-def told(lake: Any, until: int) -> dict[str, Counter[str]]:
-    """What the change feed tells of every table from the first snapshot that is left to another one."""
-    first = lake.snapshots()[0].id
-    tables = [info.table for info in lake.tables(at=until)]
-    return {name: Counter(map(repr, lake.table(name, at=until).changes(first, until).to_arrow().to_pylist())) for name in tables}
 
 
 def nothing_is_lost(lake: Any, before: Shown) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from ducklake_core import DuckLake
 from ducklake_core.catalog.database.bootstrap import open_catalog
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.types.names import join_name
 from ducklake_core.scan import Scan
 from ducklake_core.storage.filesystems import Storage
+from tests.support.lakes import held_open
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.variants import comparable
 
@@ -89,6 +93,36 @@ def counted(rows: pa.Table) -> Counter[str]:
         comparable(column) if _is_variant(column.type) else column.cast(_countable(column.type)).to_pylist() for column in rows.columns
     ]
     return Counter(map(repr, zip(*columns, strict=True)))
+
+
+Shown = dict[tuple[int, str], Counter[str]]
+"""Rows as texts, by snapshot and table."""
+
+
+def shown(lake: DuckLake, known: Shown | None = None) -> Shown:
+    """What every snapshot that is left shows of every table, row ids included; snapshots that are known are not read again."""
+    left = {snapshot.id for snapshot in lake.snapshots()}
+    found: Shown = {key: rows for key, rows in (known or {}).items() if key[0] in left}
+    read = {number for number, _ in found}
+    with held_open(lake):
+        for number in sorted(left - read):
+            with lake.reader() as reader:
+                names = [join_name(*name) for name in reader.table_names(number).values()]
+            for name in names:
+                table = lake.table(name, at=number)
+                found[number, name] = counted(table.scan(columns=[*table.schema.names, "rowid"]).to_arrow())
+    return found
+
+
+def change_feed(lake: DuckLake, until: int) -> dict[str, Counter[str]]:
+    """The change feed of every table up to a snapshot, of those that have one."""
+    found: dict[str, Counter[str]] = {}
+    with held_open(lake):
+        first = lake.snapshots()[0].id
+        for info in lake.tables(at=until):
+            with suppress(DuckLakeError):
+                found[info.table] = counted(lake.table(info.table, at=until).changes(first, until).to_arrow())
+    return found
 
 
 def _is_variant(data_type: Any) -> bool:

@@ -20,7 +20,7 @@ from ducklake_core.cli import doctor
 from ducklake_core.cli.app import app
 from ducklake_core.cli.doctor import first_file
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.command import Run, answer, lines
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
@@ -132,11 +132,11 @@ def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
     assert "nothing found" in run("check --level rows").stdout
     assert 'ducklake_table_rows{lake="x",schema="main",table="t"} 200' in run("health --openmetrics --label lake=x").stdout
     assert answer(run("health --json"))["tables"][0]["deleted_row_count"] == 30
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_file_column_stats SET max_value = '1' WHERE column_id = 1 AND max_value = '199'")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_file_column_stats SET max_value = '1' WHERE column_id = 1 AND max_value = '199'")
     assert [one["code"] for one in answer(run("check --level footers --json", code=FOUND))["findings"]] == ["statistics-invalid"]
     assert "mended" in run("check --repair").stdout
     assert "nothing found" in run("check").stdout
-    SpoiledLake(sqlite_address).edit("CREATE TABLE ducklake_inlined_data_77_1 (row_id BIGINT)")
+    DamagedLake(sqlite_address).edit("CREATE TABLE ducklake_inlined_data_77_1 (row_id BIGINT)")
     assert "dead inlined tables" in run("health", code=FOUND).stdout
 
 
@@ -199,7 +199,7 @@ def test_doctor_tells_of_clocks_and_variables(
             outcome, said, advice = clock()
         assert (outcome, said) == ("warning", f"{says} the catalog's database")
         assert "by NTP" in advice
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_snapshot SET snapshot_time = '2099-01-01 00:00:00+00' WHERE snapshot_id = 4")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_snapshot SET snapshot_time = '2099-01-01 00:00:00+00' WHERE snapshot_id = 4")
     assert clock() == (
         "warning",
         "the newest snapshot is of 2099-01-01 00:00:00 UTC, which is in the future",

@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import NOW
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
 
 _LIVE = {
@@ -33,7 +33,7 @@ def drop_schema(address: LakeAddress, kinds: Sequence[str]) -> int:
     """Create objects of these kinds in schema s, and end the schema alone; the snapshot that ends it."""
     with attached(address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE TABLE k AS SELECT 1 AS a", *(_LIVE[kind] for kind in kinds), "CREATE SCHEMA other")
-    spoiled = SpoiledLake(address)
+    spoiled = DamagedLake(address)
     newest = int(spoiled.value("SELECT max(snapshot_id) FROM ducklake_snapshot"))
     spoiled.edit(f"UPDATE ducklake_schema SET end_snapshot = {newest} WHERE schema_name = 's'")
     return newest
@@ -65,7 +65,7 @@ def test_repair_on_every_database(lake_address: LakeAddress) -> None:
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.create_schema("s")
         lake.write("s.t", pa.table({"a": [1, 2]}))
-        spoiled = SpoiledLake(lake_address)
+        spoiled = DamagedLake(lake_address)
         spoiled.edit("UPDATE ducklake_schema SET end_snapshot = 2 WHERE schema_name = 's'")
         assert lake.check(repair=True).by_code == {"schema-missing": 1}
         assert lake.check(level="rows").findings == ()
@@ -93,7 +93,7 @@ def test_a_name_that_is_taken_gets_a_number(sqlite_address: LakeAddress) -> None
 
 def test_a_schema_without_a_row_is_not_repaired(sqlite_address: LakeAddress) -> None:
     drop_schema(sqlite_address, ["table"])
-    SpoiledLake(sqlite_address).edit("DELETE FROM ducklake_schema WHERE schema_name = 's'")
+    DamagedLake(sqlite_address).edit("DELETE FROM ducklake_schema WHERE schema_name = 's'")
     with DuckLake.connect(sqlite_address.url) as lake:
         found = lake.check(repair=True)
         assert [finding.is_repairable for finding in found] == [False]
@@ -134,7 +134,7 @@ def test_rows_of_a_dropped_table_end_with_it(sqlite_address: LakeAddress) -> Non
     """One file begins after the drop, as another writer committed it meanwhile: no snapshot shows it."""
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT 1 AS a", "INSERT INTO t VALUES (2)", "DROP TABLE t", "CREATE TABLE k AS SELECT 1 AS a")
-    spoiled = SpoiledLake(sqlite_address)
+    spoiled = DamagedLake(sqlite_address)
     table = int(spoiled.value("SELECT table_id FROM ducklake_table WHERE table_name = 't'"))
     newest = int(spoiled.value("SELECT max(snapshot_id) FROM ducklake_snapshot"))
     spoiled.edit(

@@ -15,7 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import FILES_ONLY
 from tests.behaviour.maintenance.test_expire import NOW, backdate, expire
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress
 
 
@@ -69,7 +69,7 @@ def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: La
         "INSERT INTO ducklake_delete_file SELECT {id}, table_id, begin_snapshot, end_snapshot, 888, {path}, path_is_relative, format, "
         "delete_count, file_size_bytes, footer_size, encryption_key, partial_max FROM ducklake_delete_file LIMIT 1"
     )
-    SpoiledLake(sqlite_address).edit(copied.format(id=901, path="path"), copied.format(id=902, path="'alone-delete.parquet'"))
+    DamagedLake(sqlite_address).edit(copied.format(id=901, path="path"), copied.format(id=902, path="'alone-delete.parquet'"))
     with DuckLake.connect(sqlite_address.url) as lake:
         newest = lake.snapshot().id
         assert lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=newest + 1, dry_run=True).files == ()

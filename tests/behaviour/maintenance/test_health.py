@@ -87,18 +87,17 @@ def test_any_number_of_queries_is_one_statement() -> None:
 
 
 def test_faults_are_counted(sqlite_address: LakeAddress) -> None:
-    from tests.property.hostile_catalogs.spoiled import SpoiledLake, build
+    from tests.property.hostile_catalogs.lake import DamagedLake, build
 
-    build(sqlite_address)
-    SpoiledLake(sqlite_address).edit(
+    DamagedLake(build(sqlite_address)).look_up().edit(
         "INSERT INTO ducklake_delete_file SELECT 77, table_id, begin_snapshot, end_snapshot, data_file_id, path, path_is_relative, format, "
-        "delete_count, file_size_bytes, footer_size, encryption_key, partial_max FROM ducklake_delete_file",
-        "INSERT INTO ducklake_file_column_stats (data_file_id, table_id, column_id) VALUES (99, 1, 1), (99, 1, 2)",
-        "INSERT INTO ducklake_file_partition_value VALUES (1, 1, 0, 'x')",
-        "INSERT INTO ducklake_table SELECT 9, table_uuid, begin_snapshot, NULL, schema_id, 'OTHER', path, 1 FROM ducklake_table "
-        "WHERE table_id = 2",
+        "delete_count, file_size_bytes, footer_size, encryption_key, partial_max FROM ducklake_delete_file WHERE delete_file_id = {rdel}",
+        "INSERT INTO ducklake_file_column_stats (data_file_id, table_id, column_id) VALUES (99, {r}, 1), (99, {r}, 2)",
+        "INSERT INTO ducklake_file_partition_value VALUES ({r0}, {r}, 0, 'x')",
+        "INSERT INTO ducklake_table SELECT 99, table_uuid, begin_snapshot, NULL, schema_id, 'R', path, 1 FROM ducklake_table "
+        "WHERE table_id = {r}",
         "CREATE TABLE ducklake_inlined_data_77_1 (row_id BIGINT)",
-        "INSERT INTO ducklake_inlined_data_tables VALUES (1, 'ducklake_inlined_data_1_9', 9)",
+        "INSERT INTO ducklake_inlined_data_tables VALUES ({r}, 'ducklake_inlined_data_{r}_9', 9)",
     )
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.health().faults == {
@@ -114,11 +113,11 @@ def test_faults_are_counted(sqlite_address: LakeAddress) -> None:
 
 def test_two_tables_of_one_name_are_told_apart(sqlite_address: LakeAddress) -> None:
     """Prometheus refuses a text with one sample twice, and would not hear of the fault."""
-    from tests.property.hostile_catalogs.spoiled import SpoiledLake
+    from tests.property.hostile_catalogs.lake import DamagedLake
 
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         ids = {str(lake.write(name, pa.table({"a": [1]})).table_id) for name in ("t", "u")}
-        SpoiledLake(sqlite_address).edit("UPDATE ducklake_table SET table_name = 't'")
+        DamagedLake(sqlite_address).edit("UPDATE ducklake_table SET table_name = 't'")
         text = lake.health().to_openmetrics()
     families = {family.name: family.samples for family in openmetrics_parser.text_string_to_metric_families(text)}
     assert {one.labels["table_id"] for one in families["ducklake_table_files"]} == ids

@@ -16,7 +16,7 @@ from ducklake_core.cli.session import FOUND
 from ducklake_core.maintenance import cleanup, orphans
 from tests.behaviour.maintenance.lakes import NOW
 from tests.faults.upkeep import plant_orphan
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached
 
@@ -84,7 +84,7 @@ def test_a_live_file_of_an_unknown_scheme_is_no_orphan(sqlite_address: LakeAddre
     lake.write("t", pa.table({"n": range(10)}))
     (file,) = lake.table("t").list_files()
     name = Path(file.path).name
-    SpoiledLake(sqlite_address).edit(f"UPDATE ducklake_data_file SET path = 'weird+scheme://there/{name}', path_is_relative = 0")
+    DamagedLake(sqlite_address).edit(f"UPDATE ducklake_data_file SET path = 'weird+scheme://there/{name}', path_is_relative = 0")
     assert lake.delete_orphaned_files(cleanup_all=True, min_age=NOW).files == ()
     assert Path(file.path).exists()
     lake.close()
@@ -102,7 +102,7 @@ def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAdd
             lake.table(name).delete("n >= 60")
         lake.set_option("data_inlining_row_limit", 10, table=name)
         lake.write(name, pa.table({"n": [1]}))
-    number, spoiled = lake.table("bad").state.id, SpoiledLake(sqlite_address)
+    number, spoiled = lake.table("bad").state.id, DamagedLake(sqlite_address)
     if fault == "unknown type":
         spoiled.edit(f"UPDATE ducklake_column SET column_type = 'int7' WHERE table_id = {number}")
     elif command == "flush":

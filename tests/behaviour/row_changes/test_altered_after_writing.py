@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.altered import FEW, frame, read, rows_of
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.catalog_dump import dump_catalog
+from tests.support.oracle import LakeAddress
 
 Step = tuple[Callable[[Transaction], Any], str]
 
@@ -221,3 +225,25 @@ def test_nulls_that_are_staged(twins: Twins, limit: int) -> None:
             tx.set_not_null("n", "b")
     assert read(lake.table("t")) == rows_of(twins.ours) == ["(2, 'b2')", "(3, 'b3')", "(4, 'b4')"]
     assert not lake.table("t").schema.column("b").nullable
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "values"),
+    [
+        ("decimal(9,2)", "decimal(15,3)", [Decimal(n) / 4 for n in range(12)]),
+        ("date", "timestamp", [date(2024, 1, 1 + n) for n in range(12)]),
+    ],
+)
+def test_files_in_buckets_of_a_type_that_ended_with_the_transaction(
+    sqlite_address: LakeAddress, before: str, after: str, values: list[Any]
+) -> None:
+    """The bucket of a value depends on its type: files lose their buckets, and no row is lost."""
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.create_table("t", {"a": before}, partition_by=["bucket(4, a)"])
+        with lake.transaction() as tx:
+            for value in values:
+                tx.append("t", [{"a": value}] * 20, inline=False)
+            tx.set_column_type("t", "a", after)
+            assert [tx.table("t").scan(where=f"a = '{value}'").count() for value in values] == [20] * len(values)
+        assert [lake.table("t").scan(where=f"a = '{value}'").count() for value in values] == [20] * len(values)
+        assert lake.check(level="rows").by_code == {}

@@ -1,4 +1,4 @@
-"""Catalogs of version 1.1 whose new columns, and Puffin files whose bytes, hold anything: right rows, or an error of ours."""
+"""Puffin files whose bytes hold anything: right rows, or an error of the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sqlalchemy import func, select, text
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFeatureError
@@ -21,57 +20,6 @@ from tests.support.oracle import LakeAddress
 
 POSITIONS = np.array([0, 1, 5, 70_000, 70_001, 1 << 33], np.int64)
 SNAPSHOTS = np.array([3, 7, 3, 7, 3, 9], np.int64)
-
-
-_EDITS = {
-    "UPDATE ducklake_data_file SET row_group_count = -1": None,
-    "UPDATE ducklake_data_file SET row_group_count = 0": None,
-    "UPDATE ducklake_delete_file SET row_group_count = 99": None,
-    "UPDATE ducklake_file_column_stats SET min_is_exact = NULL, max_is_exact = NULL": None,
-    "UPDATE ducklake_file_column_stats SET min_is_exact = false, max_is_exact = false": None,
-    "UPDATE ducklake_table_column_stats SET min_is_exact = false": None,
-    "UPDATE ducklake_schema SET parent_schema_id = schema_id": "no table main.t",
-    "UPDATE ducklake_schema SET parent_schema_id = 77": "no table main.t",
-    "DROP TABLE ducklake_view_column_tag": None,
-    "INSERT INTO ducklake_view_column_tag VALUES (99, NULL, NULL, NULL, NULL, NULL)": None,
-    "ALTER TABLE {inlined} RENAME COLUMN _ducklake_end_snapshot TO end_snapshot": "_ducklake_end_snapshot",
-}
-
-
-@pytest.mark.some(4)
-@pytest.mark.parametrize("edit", _EDITS)
-def test_edited_catalogs(lake_address: LakeAddress, edit: str) -> None:
-    _check_edited(lake_address, edit, _EDITS[edit])
-
-
-def test_cells_of_any_type(sqlite_address: LakeAddress) -> None:
-    _check_edited(sqlite_address, "UPDATE ducklake_data_file SET row_group_count = 'many'", None)
-    with DuckLake.connect(sqlite_address.url) as lake:
-        with lake.database.write() as connection:
-            connection.execute(text("UPDATE ducklake_file_column_stats SET min_is_exact = 'maybe'"))
-        with pytest.raises(DuckLakeError, match="true or false"):
-            lake.table("t").scan(where="a >= 0 and f > 0").to_arrow()
-
-
-def _check_edited(address: LakeAddress, edit: str, error: str | None) -> None:
-    """Right rows, also after a write, or an error that says what is wrong."""
-    lake = new_lake(address)
-    lake.write("t", pa.table({"a": [1, 2], "f": [1.5, 2.5]}))
-    lake.write("t", pa.table({"a": list(range(100, 200)), "f": [float("nan")] * 100}))
-    lake.table("t").delete("a % 7 = 1")
-    with lake.database.write() as connection:
-        registered = lake.database.tables["inlined_data_tables"].c.table_name
-        name = connection.execute(select(func.min(registered))).scalar_one()
-        connection.execute(text(edit.format(inlined=name)))
-    again = DuckLake.connect(address.url)
-    if error is not None:
-        with pytest.raises(DuckLakeError, match=error):
-            again.table("t").scan(where="a >= 0 and f > 0").to_arrow()
-        return
-    wanted = [a for a in (1, 2, *range(100, 200)) if a % 7 != 1]
-    assert sorted(again.table("t").scan(where="a >= 0 and f > 0").to_arrow()["a"].to_pylist()) == wanted
-    again.write("t", pa.table({"a": [3], "f": [0.5]}))
-    assert again.table("t").scan().count() == len(wanted) + 1
 
 
 def test_vectors_and_containers_are_read_back() -> None:

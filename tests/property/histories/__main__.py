@@ -1,4 +1,4 @@
-"""Hunt: ``python -m tests.property.histories 100 120 --steps 40`` lives through 20 random histories and shortens those that fail."""
+"""Hunt: ``python -m tests.property.histories 100 120 --steps 40`` plays 20 random histories and shortens those that fail."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.property.histories.play import Lake, live, replay
 from tests.support.oracle import LakeAddress, sqlite_lake
 from tests.support.postgres import start_server
 
-Place = Callable[[Path], LakeAddress]
+Place = Callable[[Path], Lake]
 
 
-def outcome(place: Place, limit: int, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
+def outcome(place: Place, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
     """What is wrong after ``act`` on a new lake (nothing: ''), and what was done to the lake."""
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake(place(Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}")
+        lake = place(Path(folder))
         try:
             with lake:
                 act(lake)
@@ -29,11 +29,11 @@ def outcome(place: Place, limit: int, act: Callable[[Lake], None]) -> tuple[str,
         return "", lake.done
 
 
-def shortened(place: Place, limit: int, actions: list[Action]) -> list[Action]:
+def shortened(place: Place, actions: list[Action]) -> list[Action]:
     """Fewer of the actions that still end in an error of the same kind."""
 
     def kind(some: list[Action]) -> str:
-        return outcome(place, limit, lambda lake: replay(lake, some))[0].split(":")[0]
+        return outcome(place, lambda lake: replay(lake, some))[0].split(":")[0]
 
     wanted = kind(actions)
     size = len(actions) // 2 if wanted else 0
@@ -54,18 +54,24 @@ def main() -> None:
     parser.add_argument("last", type=int)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--catalog", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--mode", choices=["duckdb", "second", "alone"], default="duckdb")
+    parser.add_argument("--version", choices=["1.0", "1.1"], default="1.0")
     chosen = parser.parse_args()
     server = start_server() if chosen.catalog == "postgresql" else None
-    place: Place = server.lake if server else sqlite_lake
+    address: Callable[[Path], LakeAddress] = server.lake if server else sqlite_lake
     for number in range(chosen.first, chosen.last):
-        limit = Random(number).choice((0, 10))
+        limit = f"DATA_INLINING_ROW_LIMIT {Random(number).choice((0, 10))}"
+
+        def place(folder: Path, limit: str = limit) -> Lake:
+            return Lake(address(folder), limit, mode=chosen.mode, version=chosen.version, migrates=chosen.version == "1.0")
+
         seeds = [number * 1000 + step for step in range(chosen.steps)]
-        wrong, actions = outcome(place, limit, lambda lake, seeds=seeds: live(lake, seeds))
+        wrong, actions = outcome(place, lambda lake, seeds=seeds: live(lake, seeds))
         print(number, wrong or "right", flush=True)
         if wrong:
-            short = shortened(place, limit, actions)
-            print(f"inlining limit {limit}\n{script(short)}", flush=True)
-            print(outcome(place, limit, lambda lake, short=short: replay(lake, short))[0], flush=True)
+            short = shortened(place, actions)
+            print(f"{limit}\n{script(short)}", flush=True)
+            print(outcome(place, lambda lake, short=short: replay(lake, short))[0], flush=True)
     if server:
         server.stop()
 

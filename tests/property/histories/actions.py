@@ -2,54 +2,112 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-FOLDER = "{folder}"
+FOLDER, TABLE, ROWS = "$FOLDER", "$TABLE", "$ROWS"
+"""Placeholders in SQL: a folder next to the lake's files, the table of a step, and its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A statement of the oracle; :data:`FOLDER` in it stands for a folder beside the lake's files."""
+    """A statement of DuckDB."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reattach:
-    """The oracle leaves the lake and comes back: nothing that it keeps in memory stays."""
+    """DuckDB detaches the lake and attaches it again: nothing that it keeps in memory stays. So does the library, if asked."""
+
+    ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """A commit of ours.
+class Step:
+    """One change of a table.
 
     Attributes:
         table: ``schema.table``, quoted as SQL wants it.
-        rows: SELECT of the rows to write, with the table's columns; the oracle makes the values.
-        where: Condition of a delete or overwrite.
-        on: Key columns of an upsert.
+        call: Method of a transaction of this library; empty when only DuckDB can make the change.
+        sql: The same for DuckDB and for the model, with placeholders.
+        arguments: Keyword arguments of the method. Those of ``SQL_VALUES`` are SQL text of a value.
+        rows: SELECT of the rows that are written; DuckDB makes the values.
     """
 
-    verb: Literal["append", "overwrite", "upsert", "delete", "create", "widen"]
     table: str
+    call: str
+    sql: tuple[str, ...]
+    arguments: dict[str, Any] = field(default_factory=dict)
     rows: str = ""
-    where: str | None = None
-    on: tuple[str, ...] = ()
-    partition_by: tuple[str, ...] = ()
+
+    def statements(self, table: str = "", rows: str = "") -> list[str]:
+        """Return the SQL with a table and rows put in."""
+        return [text.replace(TABLE, table or self.table).replace(ROWS, rows or f"({self.rows})") for text in self.sql]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transaction.
+
+    Attributes:
+        steps: What it changes, in order.
+        by: Who commits. The second implementation commits each step by itself.
+        reads: Read each table after each of its steps, inside the transaction.
+        breaks: Raise at the end, so that nothing is committed.
+        meanwhile: Committed by the other writer before the transaction is.
+    """
+
+    steps: tuple[Step, ...]
+    by: Literal["ours", "second"] = "ours"
+    reads: bool = False
+    breaks: bool = False
+    meanwhile: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The rows of a table become those of an earlier snapshot."""
+
+    table: str
+    snapshot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """Maintenance of ours."""
+    """Maintenance by this library.
 
-    verb: Literal["merge_adjacent_files", "flush_inlined_data", "rewrite_data_files", "checkpoint", "expire_snapshots", "cleanup_old_files"]
+    Attributes:
+        verb: Method of the lake, or ``expiring_checkpoint``.
+        options: Keyword arguments.
+        by_executors: Run it on Spark, if the history has a session.
+        seed: Seed of a transaction that is open meanwhile, and of a hold; None for neither.
+    """
+
+    verb: str
+    options: dict[str, Any] = field(default_factory=dict)
+    by_executors: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SecondUpkeep:
+    """Maintenance by the second implementation."""
+
+    verb: Literal["flush", "merge", "rewrite", "expire"]
     versions: tuple[int, ...] = ()
 
 
-Action: TypeAlias = Sql | Reattach | Write | Upkeep
+@dataclass(frozen=True, slots=True)
+class Special:
+    """``save`` the catalog, ``put back`` what was saved (ids since are given out again), or ``migrate`` to the next version."""
+
+    what: Literal["save", "put back", "migrate"]
+
+
+Action: TypeAlias = Sql | Reattach | Change | Restore | Upkeep | SecondUpkeep | Special
 
 
 def script(actions: list[Action]) -> str:
-    """A history as Python text that :func:`tests.property.histories.play.replay` takes."""
+    """Return a history as Python text that :func:`tests.property.histories.play.replay` takes."""
     return "[\n" + "".join(f"    {action!r},\n" for action in actions) + "]"

@@ -1,4 +1,4 @@
-"""Random conditions on a table's columns, in SQL that the oracle and our parser both take."""
+"""Random conditions on a table's columns, in SQL that DuckDB and our parser both take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _UNORDERED = ("struct", "list", "map", "json", "interval", "variant")
 
 
 def condition(draw: Random, table: TableSketch, depth: int = 0) -> str:
-    """A condition; often simple, sometimes a few joined by AND, OR and NOT."""
+    """A condition; often simple, sometimes a few joined by AND, OR and NOT. A span of the key, if the table has one."""
+    if table.key is not None:
+        low = draw.randint(-20, 40)
+        return f"{quoted(table.key)} BETWEEN {low} AND {low + draw.choice((0, 2, 10, 60))}"
     if depth < 2 and draw.random() < 0.25:
         joined = draw.choice((" AND ", " OR ")).join(condition(draw, table, depth + 1) for _ in range(2))
         return f"NOT ({joined})" if draw.random() < 0.2 else f"({joined})"
@@ -34,7 +37,9 @@ def _about(draw: Random, column: Column) -> str:
 
     if data_type.id == "boolean" and draw.random() < 0.3:
         return draw.choice((name, f"NOT {name}"))
-    match draw.randint(0, 5):
+    match draw.randint(0, 6):
+        case 6 if data_type.id in ("integer", "bigint"):
+            return f"{name} % {draw.randint(2, 7)} = {draw.randint(0, 1)}"
         case 0:
             return f"{name} IN ({value()}, {value()}, {value()})"
         case 1:

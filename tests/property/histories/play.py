@@ -1,4 +1,10 @@
-"""Performing a history's actions on a lake, and comparing after each."""
+"""Performing a history's actions on a lake, and comparing after each.
+
+The expectation of a transaction of the library is made by DuckDB: each of its steps has SQL, which changes a temporary copy of the table
+(its model). Where DuckDB works on the lake, the copy is what DuckDB reads before the transaction. Elsewhere the models of all tables are
+kept. When another writer commits before the transaction does, there are two models, one for each order of the two, and the lake must show
+one of them, or the other writer's change alone after a conflict.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +12,147 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import duckdb
 import pyarrow as pa
 
-from ducklake_core import DuckLake
-from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.names import join_name
+from ducklake_core import DuckLake, Transaction
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    DuckLakeError,
+    NotFoundError,
+    SchemaError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import to_arrow_schema
-from ducklake_core.maintenance.request import MaintenanceResult
-from tests.property.histories.actions import FOLDER, Action, Reattach, Sql, Upkeep, Write, script
-from tests.property.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
+from tests.property.histories import second
+from tests.property.histories.actions import FOLDER, Action, Change, Reattach, Restore, SecondUpkeep, Special, Sql, Step, Upkeep, script
+from tests.property.histories.comparison import (
+    columns_of,
+    compare_listing,
+    compare_table,
+    differences,
+    reads_twice,
+    register,
+    remember,
+    tables_at,
+)
+from tests.property.histories.conditions import condition
 from tests.property.histories.divergences import ReferenceBrokeError, reference_failure
-from tests.property.histories.sketch import TableSketch, look
-from tests.property.histories.steps import first_steps, next_in_transaction, next_step
-from tests.support.lakes import held_open
-from tests.support.oracle import LakeAddress, Oracle, attached, quoted
-from tests.support.scans import counted
+from tests.property.histories.maintenance import keep_up
+from tests.property.histories.operations import first_steps, next_in_transaction, next_step
+from tests.property.histories.sketch import LakeSketch, TableSketch, look
+from tests.support.backups import Backup
+from tests.support.ducklakepy_lake import BACKENDS, compare_all, second_implementation
+from tests.support.object_stores import ObjectStore
+from tests.support.oracle import Attachment, LakeAddress, Oracle, attached, quoted
+from tests.support.scans import Shown, counted, shown
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Mode = Literal["duckdb", "second", "alone"]
 NOT_COMPARED = -1
-Shown: TypeAlias = dict[tuple[int, str], Counter[str]]
-"""Rows as texts, by snapshot and table."""
+LEFT_FOR_GOOD = frozenset({"orphaned-file", "foreign-file", "delete-files-of-the-past", "inlined-table-dead"})
+LEFT: dict[Mode, frozenset[str]] = {
+    "duckdb": LEFT_FOR_GOOD | {"table-bounds-narrow", "table-bounds-unknown", "inlined-delete-orphaned"},
+    "second": frozenset({"inlined-table-dead"}),
+    "alone": frozenset(),
+}
+"""What a check may find: DuckDB leaves bounds too narrow, files of statements that failed, deletes of files that its expiry forgets, and a
+second delete file in the past; files lie next to those of the lake."""
+_LAYOUT = ("set_partitioned_by", "reset_partitioned_by", "set_sorted_by", "reset_sorted_by", "set_comment")
+"""Steps that change no row."""
+_REFUSALS = (SchemaError, UnsupportedFeatureError, UsageError, AlreadyExistsError, NotFoundError)
+
+
+class _BrokenError(Exception):
+    """What a user's code raises in the middle of a transaction."""
+
+
+class _Memory(Attachment):
+    """DuckDB with models alone: no lake is attached."""
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        return self.own
+
+    def give_up(self) -> None:
+        """There is nothing to detach."""
+
+
+Models = dict[str, str]
+"""Temporary tables of DuckDB by the tables that they stand for."""
 
 
 class Lake:
-    """One lake that the oracle and we work on in turns."""
+    """One lake that its writers work on in turns.
 
-    def __init__(self, address: LakeAddress, attach: str = "") -> None:
-        self.address = address
-        self.attach = attach
+    Args:
+        address: The lake.
+        options: Options with which DuckDB attaches it.
+        mode: Who works on it.
+        version: Its version when the library creates it.
+        encrypted: Whether the library creates it encrypted.
+        migrates: Whether it may migrate to the next version in the middle.
+        store: Where its files are, if not in a local directory.
+        session: Runs some of the maintenance.
+    """
+
+    def __init__(
+        self,
+        address: LakeAddress,
+        options: str = "",
+        *,
+        mode: Mode = "duckdb",
+        version: Literal["1.0", "1.1"] = "1.0",
+        encrypted: bool = False,
+        migrates: bool = False,
+        store: ObjectStore | None = None,
+        session: SparkSession | None = None,
+    ) -> None:
+        self.address, self.options, self.mode, self.version = address, options, mode, version
+        self.encrypted, self.migrates, self.store, self.session = encrypted, migrates, store, session
         self.done: list[Action] = []
         self.outcomes: Counter[tuple[str, bool]] = Counter()
         self.refused: Counter[str] = Counter()
         self.in_transaction = False
-        self.is_alone = False
         self.draw = Random(7)
+        self.has_buckets = False
+        self.left = LEFT[mode]
+        self.models: Models = {}
+        self.past: Shown = {}
+        self.ours_read: Shown = {}
+        self.saved: tuple[Callable[[], None], Models, Shown] | None = None
+        self._numbers = count()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self.duck: Oracle = self._stack.enter_context(attached(self.address, self.attach))
-        self.ours = DuckLake.connect(self.address.url)
+        if self.mode == "duckdb":
+            self._attach()
+            self.ours = self._connect()
+            return self
+        connection = duckdb.connect(config={"threads": 1})
+        connection.execute("SET TimeZone = 'UTC'")
+        self._stack.callback(connection.close)
+        self.duck = Oracle(_Memory(connection, ""), self.address)
+        self.ours = DuckLake.create(
+            self.address.url,
+            data_path=self.address.data_path,
+            version=self.version,
+            encrypted=self.encrypted,
+            storage_options=self._storage,
+        )
+        if self.mode == "second":
+            self.ours.set_option("data_inlining_row_limit", self.draw.choice((0, 5, 10)))
+            self.ours.set_option("write_deletion_vectors", self.draw.random() < 0.5)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -60,44 +161,111 @@ class Lake:
         if self.in_transaction:
             self.duck.connection.execute("ROLLBACK")
         self.ours.close()
-        if not self.is_alone:
-            self._leave()
-
-    def go_alone(self) -> None:
-        """The oracle leaves for good."""
         self._leave()
-        self.is_alone = True
+
+    @property
+    def _storage(self) -> Any:
+        return None if self.store is None else self.store.options
+
+    def _connect(self) -> DuckLake:
+        return DuckLake.connect(self.address.url, storage_options=self._storage)
+
+    def _attach(self) -> None:
+        before = None if self.store is None else self.store.know
+        self.duck: Oracle = self._stack.enter_context(attached(self.address, self.options, before=before))
 
     def _leave(self) -> None:
         # A connection that an error has broken must not hide the error.
         with suppress(duckdb.Error):
-            for name in ("theirs", "before", "incoming", "expected", "after"):
-                self.duck.connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
+            for (name,) in self.duck.rows("SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"):
+                self.duck.connection.execute(f"DROP TABLE temp.main.{quoted(str(name))}")
             self._stack.close()
 
+    def go_alone(self, version: Literal["1.0", "1.1"]) -> None:
+        """DuckDB, which does not know the version, leaves for good, and the lake is migrated."""
+        self.models = {table.sql: self._copied(table.sql) for table in self.sketch().tables}
+        self.past, known = shown(self.ours), {finding.code for finding in self.ours.check(level="rows").findings}
+        own = self.duck.attached.own
+        self.duck.attached.give_up()
+        self.duck = Oracle(_Memory(own, ""), self.address)
+        self.mode, self.left = "alone", frozenset(known | {"inlined-table-dead"})
+        self._migrate(version)
+
+    def sketch(self) -> LakeSketch:
+        """The lake as it is now, within DuckDB's open transaction."""
+        if self.mode == "duckdb":
+            return look(self.duck)
+        key = "a" if self.mode == "second" else None
+        tables = []
+        for name, relation in self.models.items():
+            schema, table = split_name(name)
+            tables.append(TableSketch(schema, table, tuple(columns_of(self.duck, relation)), written=name, key=key))
+        return LakeSketch(tables=tuple(tables), schemas=("main",), views=())
+
+    def named(self, name: str) -> TableSketch:
+        return next(table for table in self.sketch().tables if table.sql == name)
+
+    def altered(self, table: TableSketch, step: Step) -> TableSketch:
+        """The table with the columns that a step leaves."""
+        if not step.call.endswith(("_column", "_column_type")) and step.arguments.get("schema_evolution") is None:
+            return table
+        relation = self._named()
+        columns = ", ".join(f"{column.sql} {column.type}" for column in table.columns)
+        self.duck.connection.execute(f"CREATE TEMP TABLE {relation} ({columns})")
+        try:
+            self.duck.connection.execute(step.statements(relation)[0])
+        except duckdb.Error:
+            return table
+        return replace(table, columns=tuple(columns_of(self.duck, relation)))
+
     def perform(self, action: Action) -> bool:
-        """Do it; False when the oracle refused the statement, which is no matter."""
+        """Do it; False when it was rejected, which is no matter."""
         self.done.append(action)
+        self.has_buckets |= "bucket(" in repr(action)
         match action:
             case Sql(text=text):
+                if "added_" in text and (self.store is not None or "ENCRYPTED" in self.options):
+                    # DuckDB adds plain files to an encrypted lake, and reads the table never again.
+                    return False
                 done = self._run(text.replace(FOLDER, str(Path(self.address.data_path).parent)))
                 self.outcomes[" ".join(text.split()[:2]).split("(")[0], done] += 1
                 return done
-            case Reattach():
-                if not self.in_transaction:
+            case _ if self.in_transaction:
+                return True
+            case Reattach(ours=ours):
+                if self.mode == "duckdb":
                     self._leave()
-                    self.duck = self._stack.enter_context(attached(self.address, self.attach))
-            case Write():
-                if not self.in_transaction:
-                    done = self._write(action)
-                    self.outcomes[f"our {action.verb}", done] += 1
-                    return done
-            case Upkeep():
-                if not self.in_transaction:
-                    self._keep_up(action)
+                    self._attach()
+                if ours:
+                    self.ours.close()
+                    self.ours = self._connect()
+            case Change(by=by, steps=steps):
+                done = self._commit(action) if by == "ours" else self._by_second(steps)
+                self.outcomes[f"{by}: {', '.join(step.call for step in steps)}", done] += 1
+                return done
+            case Restore():
+                self._restore(action)
+            case Upkeep(verb=verb):
+                if verb not in ("merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"):
+                    self.saved = None
+                keep_up(self, action)
+            case SecondUpkeep(verb=verb):
+                self.ours_read = {}
+                if verb == "expire":
+                    self.saved = None
+                with second_implementation(self.address) as catalog:
+                    second.maintain(catalog, action, list(self.models))
+            case Special(what=what):
+                {"save": self._save, "put back": self._put_back, "migrate": self._migrate}[what]()
         return True
 
+    # DuckDB
+
     def _run(self, statement: str) -> bool:
+        if statement.startswith(("CALL ducklake_", "CHECKPOINT")):
+            self.ours_read = {}
+            if not statement.startswith(("CALL ducklake_merge", "CALL ducklake_rewrite", "CALL ducklake_flush")):
+                self.saved = None
         try:
             self.duck.run(statement)
         except duckdb.Error as error:
@@ -111,125 +279,344 @@ class Lake:
         self.in_transaction = {"BEGIN": True, "COMMIT": False, "ROLLBACK": False}.get(statement, self.in_transaction)
         return True
 
-    def _write(self, action: Write) -> bool:
+    # Models
+
+    def _named(self) -> str:
+        return f"model_{next(self._numbers)}"
+
+    def _copied(self, table: str) -> str:
+        """A model of a table as it is now, with its defaults and constraints."""
+        relation, source = self._named(), self.models.get(table, table)
+        self.duck.connection.execute(f"CREATE TEMP TABLE {relation} AS FROM {source}")
+        place = ("temp", "main", source) if table in self.models else ("lake", *_parts(table))
+        for name, default, nullable in self.duck.rows(
+            "SELECT column_name, column_default, is_nullable FROM duckdb_columns() "
+            "WHERE (database_name, schema_name, table_name) = (?, ?, ?)",
+            place,
+        ):
+            start = f"ALTER TABLE {relation} ALTER {quoted(str(name))}"
+            if default not in (None, "NULL"):
+                self.duck.connection.execute(f"{start} SET DEFAULT {default}")
+            if not nullable:
+                self.duck.connection.execute(f"{start} SET NOT NULL")
+        return relation
+
+    def _refilled(self, table: str, rows: pa.Table) -> str:
+        """A model of a table with other rows."""
+        model = self._copied(table)
+        register(self.duck, "rows", rows)
+        self.duck.connection.execute(f"DELETE FROM {model}")
+        cells = ", ".join(f"CAST({column.sql} AS {column.type})" for column in columns_of(self.duck, model))
+        self.duck.connection.execute(f'INSERT INTO {model} SELECT {cells} FROM "rows"')
+        return model
+
+    def changed_meanwhile(self, table: str) -> None:
+        """Take over what a transaction next to maintenance has made of a table, which was compared."""
+        for name in self.models:
+            if split_name(name) == split_name(table):
+                self.models[name] = self._refilled(name, self.ours.table(name).scan().to_arrow())
+
+    def _apply(self, step: Step, models: Models, rows: str) -> None:
+        """Make a step's change to the model of its table."""
+        if step.call == "create_table":
+            models[step.table] = self._named()
+        relation = models[step.table]
+        if step.call == "swap":
+            # Out of sight of what else is done to the name.
+            models[step.arguments["path"]], models[step.table] = relation, (relation := self._named())
+            self.duck.connection.execute(step.statements(relation)[1].replace("CREATE", "CREATE TEMP"))
+        elif step.call not in _LAYOUT:
+            for statement in step.statements(relation, rows):
+                self.duck.connection.execute(statement.replace("CREATE", "CREATE TEMP", 1))
+
+    def _present(self, table: str) -> str:
+        """A relation of DuckDB with the rows that the lake shows now."""
+        if self.mode == "duckdb":
+            return f"(FROM {table})"
+        register(self.duck, "present", self.ours.table(table).scan().to_arrow())
+        return "present"
+
+    def _differences(self, found: str, wanted: str) -> list[tuple[object, ...]]:
+        # Doubles of inlined rows lose the sign of zero in tables that the second implementation makes in SQLite.
+        return differences(self.duck, found, wanted, signed_zeros=self.mode != "second")
+
+    # Transactions of the library
+
+    def _commit(self, change: Change) -> bool:
+        """Commit a transaction, and compare with each outcome that it may have."""
+        tables = list(dict.fromkeys(step.table for step in change.steps if step.call != "create_table"))
+        created = {step.table for step in change.steps if step.call == "create_table"}
+        tables = [table for table in tables if table not in created]
         try:
-            if action.verb != "create":
-                remember(self.duck, "before", f"SELECT * FROM {action.table}")
-            rows = self._rows(action)
+            outcomes: list[Models] = [{table: self._copied(table) for table in tables} for _ in range(3 if change.meanwhile else 2)]
         except duckdb.Error as error:
-            reference_failure(error, repr(action))
+            reference_failure(error, repr(change))
             return False
+        mine, before = outcomes[:2]
+        made: list[tuple[Step, str]] = []
+        possible: list[Models] = [mine]
         try:
-            self._commit(action, rows)
-        except (SchemaError, UnsupportedFeatureError, UsageError) as error:
-            self.refused[f"our {action.verb}: {type(error).__name__} {str(error)[:150]}"] += 1
-            return False
-        self._check_written(action)
+            with self.ours.transaction() as tx:
+                for step in change.steps:
+                    rows = self._make(tx, step, mine, reads=change.reads)
+                    if rows is not None:
+                        made.append((step, rows))
+                if change.meanwhile:
+                    possible = self._meanwhile(change.meanwhile, made, outcomes)
+                if change.breaks:
+                    raise _BrokenError
+        except _BrokenError:
+            possible = [before]
+        except CommitConflictError:
+            if not change.meanwhile or {step.call for step in (*change.steps, *change.meanwhile)} == {"append"}:
+                raise
+            possible = [before]
+        self._match(possible, change)
+        if change.meanwhile and change.meanwhile[0].call == "swap":
+            self._drop(change.meanwhile[0].arguments["path"])
+        if self.draw.random() < 0.3:
+            self.check()
+        return bool(made)
+
+    def _make(self, tx: Transaction, step: Step, models: Models, *, reads: bool) -> str | None:
+        """Make one step in the transaction and on its model; the relation with its rows, or None when it was rejected."""
+        incoming = f"incoming_{next(self._numbers)}"
+        remember(self.duck, incoming, step.rows or "SELECT 1 AS nothing")
+        rows = self._rows(tx, step, incoming) if step.rows else None
+        try:
+            _call(tx, step, rows, lambda sql, kind: self._value(sql, kind or self._type_of(step, models)))
+        except _REFUSALS as error:
+            self.refused[f"our {step.call}: {type(error).__name__} {str(error)[:150]}"] += 1
+            if step.call == "set_not_null" and "NULL" in str(error):
+                column = quoted(step.arguments["column"][0])
+                assert self.duck.value(f"SELECT count(*) FROM {models[step.table]} WHERE {column} IS NULL"), error
+            return None
+        self._apply(step, models, incoming)
+        if reads:
+            seen, relation = tx.table(step.table), models[step.table]
+            register(self.duck, "seen", seen.scan().to_arrow())
+            assert self._differences("seen", relation) == [], f"rows in the transaction after {step.call}"
+            assert seen.scan().count() == self.duck.value(f"SELECT count(*) FROM {relation}")
+        return incoming
+
+    def _rows(self, tx: Transaction, step: Step, incoming: str) -> pa.Table:
+        rows = self.duck.arrow(f"FROM {incoming}")
+        schema = to_arrow_schema(tx.table(step.table).schema)
+        try:
+            return rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
+        except (KeyError, ValueError, pa.ArrowNotImplementedError):
+            # A column more, NULLs for a column without, or a type that has no cast: the transaction decides.
+            return rows
+
+    def _value(self, sql: str, data_type: str) -> object:
+        return self.duck.value(f"SELECT CAST({sql} AS {data_type})")
+
+    def _type_of(self, step: Step, models: Models) -> str:
+        return next(str(c.type) for c in columns_of(self.duck, models[step.table]) if c.name == step.arguments["column"][0])
+
+    def _meanwhile(self, steps: Sequence[Step], made: list[tuple[Step, str]], outcomes: list[Models]) -> list[Models]:
+        """Let the other writer commit; gives what the lake may show when the transaction is committed."""
+        mine, before, after = outcomes
+        possible = [mine, after]
+        for step in steps:
+            incoming = f"incoming_{next(self._numbers)}"
+            remember(self.duck, incoming, step.rows or "SELECT 1 AS nothing")
+            if self.mode == "duckdb":
+                statements = step.statements(rows=f"(FROM temp.main.{incoming})")
+                done = not [statement for statement in statements if not self._run(statement)]
+            else:
+                done = self._second_step(step, incoming)
+            if not done:
+                return [mine]
+            for models in (mine, before, after):
+                with suppress(KeyError, duckdb.Error):
+                    self._apply(step, models, incoming)
+            if step.call == "swap":
+                return [before]
+        try:
+            for step, rows in made:
+                self._apply(step, after, rows)
+        except duckdb.Error:
+            possible.remove(after)
+        return possible
+
+    def _match(self, possible: list[Models], change: Change) -> None:
+        """One of the outcomes is what the lake shows."""
+        found: list[object] = []
+        for models in possible:
+            found = [(table, diff) for table, relation in models.items() if (diff := self._differences(self._present(table), relation))]
+            if not found:
+                if self.mode != "duckdb":
+                    self.models |= models
+                return
+        raise AssertionError(f"rows after {change}: {found}")
+
+    def _drop(self, table: str) -> None:
+        """The other writer drops a table whose name it has given away."""
+        self.models.pop(table, None)
+        if self.mode == "duckdb":
+            self._run(f"DROP TABLE {table}")
+        else:
+            with second_implementation(self.address) as catalog:
+                catalog.drop_table(table)
+
+    # The second implementation
+
+    def _by_second(self, steps: Sequence[Step]) -> bool:
+        for step in steps:
+            incoming = f"incoming_{next(self._numbers)}"
+            remember(self.duck, incoming, step.rows or "SELECT 1 AS nothing")
+            models = {step.table: self._copied(step.table)}
+            if not self._second_step(step, incoming):
+                return False
+            self._apply(step, models, incoming)
+            self._match([models], Change(tuple(steps), by="second"))
         return True
 
-    def _rows(self, action: Write) -> pa.Table | None:
-        if not action.rows:
-            return None
-        remember(self.duck, "incoming", action.rows)
-        rows = self.duck.arrow("FROM incoming")
-        if action.verb in ("create", "widen"):
-            return rows
-        schema = to_arrow_schema(self.ours.table(action.table).schema)
+    def _second_step(self, step: Step, incoming: str) -> bool:
+        rows = self.duck.arrow(f"FROM {incoming}") if step.rows else None
+        types = {column.name: str(column.type) for table in self.sketch().tables if table.sql == step.table for column in table.columns}
+        values = {name: self._value(sql, types[name]) for name, sql in step.arguments.get("values", {}).items()}
+        new = step.arguments.get("new_name", "").lower()
+        if new in {name.lower() for name in types}:
+            return False
+        with second_implementation(self.address) as catalog:
+            second.commit(catalog, step, rows, values)
+        return True
+
+    def _migrate(self, version: Literal["1.0", "1.1"] = "1.1") -> None:
+        before = shown(self.ours)
+        if self.address.backend not in BACKENDS or self.draw.random() < 0.5:
+            self.ours.migrate(version)
+        else:
+            with second_implementation(self.address, migrate=True):
+                pass
+        self.ours.close()
+        self.ours = self._connect()
+        self.saved = None
+        assert self.ours.info.version == version
+        assert shown(self.ours) == before
+
+    # What else happens to a lake
+
+    def can_restore(self, table: str, snapshot: int) -> bool:
+        """Whether the snapshot has the table with the columns of today."""
         try:
-            return rows.select(schema.names).cast(schema)
-        except (ValueError, pa.ArrowNotImplementedError):
-            # NULLs for a column without, or a type that has no cast: what a commit says to that is ours to find out.
-            return rows
+            then, now = self.ours.table(table, at=snapshot), self.ours.table(table)
+        except DuckLakeError:
+            return False
+        return (then.schema, then.state.id) == (now.schema, now.state.id)
 
-    def _commit(self, action: Write, rows: pa.Table | None) -> None:
-        name = action.table
-        match action.verb:
-            case "append":
-                self.ours.write(name, rows, create=False)
-            case "overwrite":
-                self.ours.write(name, rows, mode="overwrite", where=action.where, create=False)
-            case "upsert":
-                self.ours.write(name, rows, mode="upsert", on=action.on, create=False)
-            case "delete":
-                self.ours.table(name).delete(action.where)
-            case "create":
-                self.ours.write(name, rows, partition_by=action.partition_by)
-            case "widen":
-                self.ours.write(name, rows, schema_evolution="additive", create=False)
+    def _restore(self, action: Restore) -> None:
+        if action.snapshot not in {snapshot.id for snapshot in self.ours.snapshots()} or not self.can_restore(
+            action.table, action.snapshot
+        ):
+            return
+        model = self._refilled(action.table, self.ours.table(action.table, at=action.snapshot).scan().to_arrow())
+        try:
+            self.ours.table(action.table).restore(action.snapshot)
+        except _REFUSALS as error:
+            self.refused[f"our restore: {str(error)[:150]}"] += 1
+            return
+        self._match([{action.table: model}], Change((Step(action.table, "restore", (), {"at": action.snapshot}),)))
 
-    def _check_written(self, action: Write) -> None:
-        """What the oracle reads after a commit of ours is what the oracle would have made of the rows before it."""
-        kept = {
-            "append": "FROM before",
-            "overwrite": f"FROM before WHERE ({action.where or 'true'}) IS NOT TRUE",
-            "delete": f"FROM before WHERE ({action.where}) IS NOT TRUE",
-            "create": "FROM incoming LIMIT 0",
-            "widen": "FROM before",
-            "upsert": "FROM before ANTI JOIN incoming USING (" + ", ".join(quoted(name) for name in action.on) + ")",
-        }[action.verb]
-        added = "" if action.verb == "delete" else " UNION ALL BY NAME FROM incoming"
-        remember(self.duck, "expected", f"({kept}){added}")
-        remember(self.duck, "after", f"SELECT * FROM {action.table}")
-        assert differences(self.duck, "after", "expected") == [], f"rows after our {action.verb}"
+    def _save(self) -> None:
+        self.duck.attached.give_up()
+        self.saved = Backup(address=self.address).restore, dict(self.models), dict(self.past)
 
-    def _keep_up(self, action: Upkeep) -> None:
-        before, newest = shown(self.ours), self.ours.snapshot().id
-        feed = told(self.ours, newest)
-        match action.verb:
-            case "merge_adjacent_files":
-                self._carry_out(self.ours.merge_adjacent_files)
-            case "flush_inlined_data":
-                self._carry_out(self.ours.flush_inlined_data)
-                assert not any(table.skipped is None for table in self.ours.flush_inlined_data(dry_run=True).tables)
-            case "rewrite_data_files":
-                self._carry_out(partial(self.ours.rewrite_data_files, delete_threshold=self.draw.choice((0.0, 0.3, None))))
-            case "checkpoint":
-                # Later verbs meet what the earlier ones have made of the lake.
-                assert self.ours.checkpoint().failed_steps == ()
-            case "expire_snapshots":
-                left = {snapshot.id for snapshot in self.ours.snapshots()[:-1]}
-                if left & set(action.versions):
-                    self.ours.expire_snapshots(versions=sorted(left & set(action.versions)), min_age="0 days")
-            case "cleanup_old_files":
-                self.ours.cleanup_old_files(older_than=timedelta(0), min_age=timedelta(0))
+    def _put_back(self) -> None:
+        """What was committed since is lost, and its ids are given out again; the library goes on with the same object."""
+        if self.saved is None:
+            return
+        restore, models, past = self.saved
+        self.duck.attached.give_up()
+        restore()
+        self.models, self.past, self.ours_read = dict(models), dict(past), {}
+        self.left |= {"orphaned-file"}
 
-        after = shown(self.ours)
-        left = {snapshot.id for snapshot in self.ours.snapshots()}
-        for (snapshot, name), rows in before.items():
-            if snapshot in left:
-                assert after[snapshot, name] == rows, f"{name} at {snapshot} after our {action.verb}"
-        if left.issuperset(snapshot for snapshot, _ in before):
-            assert told(self.ours, newest) == feed, f"the change feed after our {action.verb}"
+    # Comparisons
 
-    def _carry_out(self, verb: Callable[..., MaintenanceResult]) -> None:
-        """A dry run plans what a run then does."""
-        state = self.draw.getstate()
-        planned = verb(dry_run=True)
-        self.draw.setstate(state)
-        done = verb()
-        assert done.failed_steps == (), done
-        assert [replace(step, outcome="done") for step in planned.steps] == [replace(step, outcome="done") for step in done.steps]
+    def check(self) -> None:
+        """A check of all rows finds nothing but what others leave."""
+        found = self.ours.check(level="rows")
+        assert set(found.by_code) <= self.left, str(found)
+        # DuckDB leaves out files without a bucket.
+        if self.mode == "duckdb" and not found.by_code and not self.has_buckets:
+            for table in look(self.duck).tables:
+                self._guarded(lambda table=table: self._filter_by_duckdb(table), f"{table.sql} filtered by DuckDB")
+
+    def _filter_by_duckdb(self, table: TableSketch) -> None:
+        """DuckDB prunes files by what the library has written about them, and loses no row by it."""
+        where = condition(self.draw, table)
+        remember(self.duck, "unfiltered", f"FROM {table.sql}")
+        counts = [self.duck.value(f"SELECT count(*) FROM {source} WHERE {where}") for source in (table.sql, "temp.main.unfiltered")]
+        assert counts[0] == counts[1], f"rows WHERE {where}"
 
     def compare_newest(self, draw: Random, conditions: int) -> None:
         """Every table as it is now, and one of them at an earlier snapshot, by id or by time."""
+        if self.mode != "duckdb":
+            self._compare_models(draw)
+            return
         for table in look(self.duck).tables:
             self._compare(table, None, draw, conditions)
-        snapshots = self.ours.snapshots()
-        past = draw.choice(snapshots)
+        past = draw.choice(self.ours.snapshots())
         tables = tables_at(self.duck, past.id)
         if tables:
             at = past.id if draw.random() < 0.7 else past.time
             self._compare(draw.choice(tables), at, draw, conditions)
 
-    def compare_all(self, draw: Random) -> None:
+    def _compare_models(self, draw: Random) -> None:
+        newest, ids = self.ours.snapshot().id, {snapshot.id for snapshot in self.ours.snapshots()}
+        for table, relation in self.models.items():
+            opened = self.ours.table(table)
+            rows = opened.scan(columns=[*opened.schema.names, "rowid"]).to_arrow()
+            self.past[newest, table] = counted(rows)
+            assert len(set(rows["rowid"].to_pylist())) == len(rows), f"row ids of {table}"
+            register(self.duck, "present", rows.drop_columns(["rowid"]))
+            assert self._differences("present", relation) == [], f"rows of {table}"
+            assert opened.scan().count() == len(rows), f"count of {table}"
+            if self.mode == "second":
+                with second_implementation(self.address) as catalog:
+                    register(self.duck, "theirs", catalog.load_table(table).to_arrow())
+                assert self._differences("theirs", relation) == [], f"rows of {table} of the second implementation"
+        self.past = {key: rows for key, rows in self.past.items() if key[0] in ids}
+        if self.past:
+            number, table = draw.choice(sorted(self.past))
+            opened = self.ours.table(table, at=number)
+            rows = opened.scan(columns=[*opened.schema.names, "rowid"]).to_arrow()
+            assert counted(rows) == self.past[number, table], f"rows of {table} at {number}"
+
+    def compare_everything(self, draw: Random) -> None:
         """Every table at every snapshot that is left, and the lists."""
+        if self.mode != "duckdb":
+            after = shown(self.ours)
+            for (number, table), rows in self.past.items():
+                assert after.get((number, table), rows) == rows, f"rows of {table} at {number}"
+            compared, rejected = compare_all(self.ours, self.address) if not self.encrypted else (1, {})
+            assert compared
+            assert self.mode == "alone" or not rejected, rejected
+            self.check()
+            return
         self._guarded(lambda: compare_listing(self.duck, self.ours), "lists")
         for snapshot in self.ours.snapshots():
             for table in tables_at(self.duck, snapshot.id):
                 self._compare(table, snapshot.id, draw, 1)
+        self.check()
+        # A column that comes later shows its default, whatever ids were used in between.
+        for table in look(self.duck).tables:
+            if self._run(f"ALTER TABLE {table.sql} ADD COLUMN later INTEGER DEFAULT 77"):
+                wanted = self.duck.value(f"SELECT count(*) FROM {table.sql} WHERE later = 77")
+                found = self.ours.table(table.sql).scan(columns=["later"]).to_arrow()["later"].to_pylist()
+                assert found == [77] * int(str(wanted)), f"a later column of {table.sql}"
+
+    def check_after_repair(self) -> None:
+        """A repair leaves what none can mend."""
+        self.ours.check(level="rows", repair=True)
+        assert set(self.ours.check(level="rows").by_code) <= LEFT_FOR_GOOD | {"inlined-delete-orphaned"}
 
     def _compare(self, table: TableSketch, at: Any, draw: Random, conditions: int) -> None:
-        self._guarded(lambda: compare_table(self.duck, self.ours, table, at, draw, conditions), f"{table.sql} at {at}")
+        if at is None or not reads_twice(self.duck, at):
+            self._guarded(lambda: compare_table(self.duck, self.ours, table, at, draw, conditions), f"{table.sql} at {at}")
 
     def _guarded(self, compare: Any, what: str) -> None:
         try:
@@ -242,52 +629,46 @@ class Lake:
             raise
 
 
-def shown(lake: DuckLake, known: Shown | None = None) -> Shown:
-    """What every snapshot that is left shows of every table, row ids included; snapshots that are known are not read again."""
-    left = {snapshot.id for snapshot in lake.snapshots()}
-    found: Shown = {key: rows for key, rows in (known or {}).items() if key[0] in left}
-    read = {number for number, _ in found}
-    with held_open(lake):
-        for snapshot in lake.snapshots():
-            if snapshot.id in read:
-                continue
-            with lake.reader() as reader:
-                names = [join_name(*name) for name in reader.table_names(snapshot.id).values()]
-            for name in names:
-                table = lake.table(name, at=snapshot.id)
-                rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-                found[snapshot.id, name] = counted(rows)
-    return found
+def _parts(table: str) -> tuple[str, str]:
+    schema, name = split_name(table)
+    return schema.strip('"').replace('""', '"'), name
 
 
-def told(lake: DuckLake, until: int) -> dict[str, Counter[str]]:
-    """What the change feed tells of every table up to a snapshot, of those about which it can."""
-    found: dict[str, Counter[str]] = {}
-    with held_open(lake):
-        first = lake.snapshots()[0].id
-        for info in lake.tables(at=until):
-            with suppress(DuckLakeError):
-                rows = lake.table(info.table, at=until).changes(first, until).to_arrow()
-                found[info.table] = counted(rows)
-    return found
+def _call(tx: Transaction, step: Step, rows: pa.Table | None, value: Callable[[str, str], object]) -> None:
+    """Make a step in a transaction of the library."""
+    arguments = dict(step.arguments)
+    for name in ("default", "value"):
+        if name in arguments:
+            arguments[name] = value(arguments[name], arguments.get("data_type", ""))
+    if step.call == "merge":
+        merge = tx.merge(step.table, rows, on=arguments["on"])
+        merge = merge.when_matched_update("all") if arguments["matched"] == "UPDATE" else merge.when_matched_delete()
+        merge.when_not_matched_insert("all").execute()
+    else:
+        getattr(tx, step.call)(step.table, *([] if rows is None else [rows]), **arguments)
 
 
 def live(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
     """A random history, one step a seed (so that a part of the seeds is a history too), compared after each."""
     try:
-        for action in first_steps(Random(len(seeds) and seeds[0])):
+        for action in first_steps(Random(len(seeds) and seeds[0]), lake.mode):
             lake.perform(action)
-        for seed in seeds:
-            draw = Random(seed)
-            for action in next_in_transaction(draw, lake.duck) if lake.in_transaction else next_step(draw, lake.duck):
-                lake.perform(action)
-            if lake.in_transaction and draw.random() < 0.35:
-                lake.perform(Sql(draw.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK"))))
-            if not lake.in_transaction and conditions != NOT_COMPARED:
-                lake.compare_newest(draw, conditions)
-        _end(lake, compare=conditions != NOT_COMPARED)
+        go_on(lake, seeds, conditions)
+        end(lake, compare=conditions != NOT_COMPARED)
     except ReferenceBrokeError as broke:
         lake.refused[f"DuckDB broke: {broke}"] += 1
+
+
+def go_on(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
+    """More steps of a history."""
+    for seed in seeds:
+        draw = Random(seed)
+        for action in next_in_transaction(draw, lake) if lake.in_transaction else next_step(draw, lake):
+            lake.perform(action)
+        if lake.in_transaction and draw.random() < 0.35:
+            lake.perform(Sql(draw.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK"))))
+        if not lake.in_transaction and conditions != NOT_COMPARED:
+            lake.compare_newest(draw, conditions)
 
 
 def replay(lake: Lake, actions: Iterable[Action], conditions: int = 2, *, each: bool = True) -> None:
@@ -297,14 +678,16 @@ def replay(lake: Lake, actions: Iterable[Action], conditions: int = 2, *, each: 
             lake.perform(action)
             if each and not lake.in_transaction:
                 lake.compare_newest(lake.draw, conditions)
-        _end(lake)
+        end(lake)
     except ReferenceBrokeError:
         return
 
 
-def _end(lake: Lake, *, compare: bool = True) -> None:
+def end(lake: Lake, *, compare: bool = True) -> None:
+    """Compare everything once more with caches empty, and after a repair."""
     if lake.in_transaction:
         lake.perform(Sql("COMMIT"))
-    lake.perform(Reattach())
+    lake.perform(Reattach(ours=True))
     if compare:
-        lake.compare_all(Random(len(lake.done)))
+        lake.compare_everything(Random(len(lake.done)))
+        lake.check_after_repair()

@@ -28,13 +28,22 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSketch:
+    """A table; ``key`` is the column by which conditions choose rows, where they are spans of one column only."""
+
     schema: str
     name: str
     columns: tuple[Column, ...]
+    written: str = ""
+    key: str | None = None
 
     @property
     def sql(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+        return self.written or f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def others(self) -> tuple[Column, ...]:
+        """Columns but the key."""
+        return tuple(column for column in self.columns if column.name != self.key)
 
     def of_kind(self, *kinds: str) -> list[Column]:
         return [column for column in self.columns if column.kind in kinds]

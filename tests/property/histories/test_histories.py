@@ -1,122 +1,123 @@
-"""Random histories: what the oracle and we do to one lake in turns, read alike by both after every step."""
+"""Random histories: what DuckDB, the library and a second implementation do to one lake, read alike by all after every step."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+import os
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
-from tests.property.histories.later_version import Version, go_on
+from ducklake_core.commit import registration
+from ducklake_core.maintenance import flush
 from tests.property.histories.on_spark import compare_on_spark
-from tests.property.histories.play import NOT_COMPARED, Lake, live
-from tests.support.oracle import READS, LakeAddress, file_lake
-from tests.support.postgres import PostgresServer
+from tests.property.histories.play import NOT_COMPARED, Lake, Mode, end, go_on, live
+from tests.support.object_stores import ObjectStore, s3_store
+from tests.support.oracle import READS, LakeAddress
+from tests.support.s3 import S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LIMITS = st.sampled_from((10, 0))
-Places = Callable[[str, Path], LakeAddress]
+pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # of the second implementation
+Version = Literal["1.0", "1.1"]
+SEEDS = range(int(os.environ.get("DUCKLAKE_HISTORIES_FIRST", "0")), int(os.environ.get("DUCKLAKE_HISTORIES_LAST", "4")))
+NEW = -1
+"""Stands for another seed in every run; a failure prints the history."""
 
 
-@pytest.fixture(scope="session")
-def places(request: pytest.FixtureRequest) -> Iterator[Places]:
-    """A new lake on a kind of catalog; Hypothesis wants fixtures that live longer than one example."""
-
-    def place(kind: str, folder: Path) -> LakeAddress:
-        if kind != "postgresql":
-            return file_lake(kind, folder)
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return server.lake(folder)
-
-    return place
+@pytest.fixture(autouse=True)
+def _registered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes say that they run as soon as their first file is begun."""
+    for name in ("REGISTER_AFTER", "LOOK_EVERY"):
+        monkeypatch.setattr(registration, name, 0.02)
+    # A thread of an earlier test may wait longer.
+    monkeypatch.setattr(registration, "_running", registration._RunningWrites())
 
 
-def histories(shortest: int, longest: int) -> st.SearchStrategy[list[int]]:
-    """Seeds, one for each step: fewer of them are a shorter history, so that Hypothesis can shrink."""
-    return st.lists(st.integers(0, 2**20), min_size=shortest, max_size=longest)
+def play(
+    address: LakeAddress,
+    mode: Mode,
+    version: Version,
+    seed: int,
+    steps: int,
+    store: ObjectStore | None = None,
+    session: SparkSession | None = None,
+) -> Lake:
+    """A history. DuckDB goes through the one of a version that it does not know in the version before; the rest goes on without it."""
+    draw = Random(time.time_ns() if seed == NEW else seed)
+    seeds = [draw.randrange(2**30) for _ in range(steps)]
+    migrates_at_once = mode == "duckdb" and version not in READS
+    options, encrypted = f"DATA_INLINING_ROW_LIMIT {draw.choice((10, 10, 0))}", draw.random() < 0.25 and mode != "second"
+    if mode == "duckdb":
+        encrypted = encrypted and not migrates_at_once
+        options += ", ENCRYPTED" if encrypted else ""
+    migrates = mode == "second" and version == "1.0"
+    with Lake(address, options, mode=mode, version=version, encrypted=encrypted, migrates=migrates, store=store, session=session) as lake:
+        if migrates_at_once:
+            live(lake, seeds[: steps * 2 // 3], NOT_COMPARED)
+            lake.go_alone(version)
+            go_on(lake, seeds[steps * 2 // 3 :])
+            end(lake)
+        else:
+            live(lake, seeds)
+    rejected = sum(count for (_, done), count in lake.outcomes.items() if not done)
+    assert rejected <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.refused}"
+    return lake
 
 
-def profile(examples: int, *, random: bool = False) -> settings:
-    return settings(
-        max_examples=examples,
-        derandomize=not random,
-        database=None,
-        deadline=None,
-        print_blob=True,
-        phases=(Phase.explicit, Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-
-
-def live_through(places: Places, kind: str, version: Version, seeds: list[int], limit: int) -> int:
-    """A history with DuckDB in its own version, if it knows it; else in the one before, and then on without it: what was compared there."""
-    known = version in READS
-    options = f"DATA_INLINING_ROW_LIMIT {limit}" + (f", DUCKLAKE_VERSION '{version}'" if known and version != READS[0] else "")
-    compared = 0
-    with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), options) as lake:
-        live(lake, seeds, 1 if known else NOT_COMPARED)
-        if not known:
-            compared = go_on(lake, version, len(seeds))
-    refused = sum(count for (_, done), count in lake.outcomes.items() if not done)
-    assert refused <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.refused}"
-    return compared
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.some(1)
-def test_short_histories(places: Places, kind: str, version: Version) -> None:
-    compared = []
-
-    @profile(2)
-    @given(seeds=histories(10, 20), limit=LIMITS)
-    def check(seeds: list[int], limit: int) -> None:
-        compared.append(live_through(places, kind, version, seeds, limit))
-
-    check()
-    assert version in READS or sum(compared) > 0
+@pytest.mark.parametrize(
+    ("every_lake_address", "mode", "version", "seed", "steps"),
+    [
+        ("postgresql", "duckdb", "1.0", 1, 20),
+        ("sqlite", "duckdb", "1.1", 2, 15),
+        ("sqlite", "second", "1.1", 3, 12),
+        ("postgresql", "second", "1.0", 4, 12),
+        ("sqlite", "alone", "1.1", 5, 10),
+        pytest.param("duckdb", "duckdb", "1.0", 6, 10, marks=pytest.mark.slow),
+    ],
+    indirect=["every_lake_address"],
+)
+def test_a_short_history(every_lake_address: LakeAddress, mode: Mode, version: Version, seed: int, steps: int) -> None:
+    lake = play(every_lake_address, mode, version, seed, steps)
+    assert len(lake.outcomes) > 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("seed", [*SEEDS, NEW])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
-def test_long_histories(places: Places, kind: str, version: Version, part: int) -> None:
-    """New ones in every run; a failure prints the seeds, the actions, and how to see it again."""
-
-    @profile(2, random=True)
-    @given(seeds=histories(30, 60), limit=LIMITS)
-    def check(seeds: list[int], limit: int) -> None:
-        live_through(places, kind, version, seeds, limit)
-
-    check()
+@pytest.mark.parametrize("mode", ["duckdb", "second", "alone"])
+def test_long_histories(every_lake_address: LakeAddress, mode: Mode, version: Version, seed: int) -> None:
+    play(every_lake_address, mode, version, seed if seed == NEW else 1000 + seed, 40 if mode == "duckdb" else 25)
 
 
 @pytest.mark.slow
-def test_a_history_on_spark(places: Places, spark: SparkSession, tmp_path: Path) -> None:
-    with Lake(places("sqlite", tmp_path), "DATA_INLINING_ROW_LIMIT 10") as lake:
-        live(lake, range(100, 120), conditions=NOT_COMPARED)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mode", ["duckdb", "alone"])
+@pytest.mark.parametrize("seed", [*SEEDS, NEW])
+def test_histories_on_s3(every_lake_address: LakeAddress, s3: S3Server, mode: Mode, seed: int) -> None:
+    store = s3_store(s3)
+    address = store.lake(every_lake_address, f"{every_lake_address.backend}_{mode}_{seed}/files")
+    play(address, mode, "1.0", seed if seed == NEW else 2000 + seed, 15, store=store)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", [*SEEDS, NEW])
+def test_histories_with_executors(every_lake_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Spark runs the maintenance, and reads what the lake shows."""
+    monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
+    play(every_lake_address, "duckdb", "1.0", seed if seed == NEW else 3000 + seed, 15, session=spark)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seeds", [range(100, 120), range(200, 230), [NEW] * 20], ids=["first", "second", "new"])
+def test_histories_read_by_spark(every_lake_address: LakeAddress, spark: SparkSession, seeds: Sequence[int]) -> None:
+    draw = Random()
+    with Lake(every_lake_address, "DATA_INLINING_ROW_LIMIT 10") as lake:
+        live(lake, [draw.randrange(2**30) if seed == NEW else seed for seed in seeds], conditions=NOT_COMPARED)
         assert compare_on_spark(lake, spark, seed=1, earlier=2) >= 3
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_histories_on_spark(places: Places, spark: SparkSession, kind: str) -> None:
-    @profile(3, random=True)
-    @given(seeds=histories(15, 30), limit=LIMITS)
-    def check(seeds: list[int], limit: int) -> None:
-        with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}") as lake:
-            live(lake, seeds, conditions=NOT_COMPARED)
-            compare_on_spark(lake, spark, seed=len(seeds))
-
-    check()

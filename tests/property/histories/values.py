@@ -22,8 +22,14 @@ _TEXTS = (*_PLAIN_TEXTS, "it's", "a\\b", '{"x": 1}', "[1]", "a,b", " lead", "lin
 NULL_SHARE = 0.12
 
 
-def column_type(draw: Random, depth: int = 0) -> str:
-    """A type for a new column: mostly a common scalar."""
+NARROW = ("BIGINT", "VARCHAR", "DOUBLE", "DATE")
+"""Types that the second implementation reads and writes as DuckDB does."""
+
+
+def column_type(draw: Random, among: tuple[str, ...] = ()) -> str:
+    """A type for a new column: mostly a common scalar, or one of those given."""
+    if among:
+        return draw.choice(among)
     if draw.random() < 0.2:
         return container_type(draw)
     return draw.choice(SCALARS[:8]) if draw.random() < 0.6 else draw.choice(SCALARS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
 from tests.property.hostile_catalogs.cells import EDITS, INLINED, TABLES, TYPED_EDITS, Cell, Edit, build, rows
-from tests.property.hostile_catalogs.spoiled import SpoiledLake, file_copy, sqlite_copy
-from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
-from tests.support.postgres import PostgresServer
+from tests.property.hostile_catalogs.lake import DamagedLake
+from tests.support.oracle import LakeAddress
 
 ROWS = sorted([*range(0, 60, 2), 100, 101, 102])
 FILTERS: dict[str | None, Callable[[int], bool]] = {
@@ -24,64 +22,31 @@ FILTERS: dict[str | None, Callable[[int], bool]] = {
     "a < 100 AND a > 3": lambda a: 3 < a < 100,
 }
 _ANY = object()
-_OWNER = "SELECT min(table_id) FROM ducklake_table WHERE table_name = 't'"
-_TYPE = "SELECT data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = '{}' AND column_name = '{}'"
-_TYPE_IN_DUCKDB = "SELECT data_type FROM duckdb_columns() WHERE table_name = '{}' AND column_name = '{}'"
-
-
-@pytest.fixture(scope="module")
-def in_sqlite(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
-    """The untouched lake, its catalog in SQLite."""
-    return build(sqlite_lake(tmp_path_factory.mktemp("cells")))
-
-
-@pytest.fixture(scope="module")
-def in_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> LakeAddress:
-    """The untouched lake, its catalog in PostgreSQL."""
-    return build(postgres.lake(tmp_path_factory.mktemp("cells-postgres"), keep=True))
+_TYPES = {
+    "postgresql": "SELECT data_type FROM information_schema.columns WHERE table_name = '{}' AND column_name = '{}'",
+    "duckdb": "SELECT data_type FROM duckdb_columns() WHERE (table_name, column_name) = ('{}', '{}')",
+}
 
 
 @pytest.mark.some(4)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("edit", EDITS, ids=str)
-def test_cells_in_sqlite(edit: Edit, in_sqlite: LakeAddress, tmp_path: Path) -> None:
-    lake = sqlite_copy(in_sqlite, tmp_path)
-    lake.edit(str(edit).replace(INLINED, _inlined(lake)))
-    _check(lake.address)
+def test_cells_in_sqlite(edit: Edit, copies: Callable[..., DamagedLake]) -> None:
+    _check("sqlite", edit, copies)
 
 
 @pytest.mark.some(4)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
-def test_cells_in_postgresql(edit: Edit, in_postgresql: LakeAddress, postgres: PostgresServer, tmp_path: Path) -> None:
-    lake = SpoiledLake(postgres.lake(tmp_path, template=in_postgresql)).moved_from(in_postgresql)
-    inlined = _inlined(lake)
-    statements = (
-        [edit] if isinstance(edit, str) else edit.typed(lake.value(_TYPE.format(edit.table.replace(INLINED, inlined), edit.column)))
-    )
-    lake.edit(*(statement.replace(INLINED, inlined) for statement in statements))
-    _check(lake.address)
-
-
-@pytest.fixture(scope="module")
-def in_duckdb(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
-    """The untouched lake, its catalog in a DuckDB file."""
-    return build(file_lake("duckdb", tmp_path_factory.mktemp("cells-duckdb")))
+def test_cells_in_postgresql(edit: Edit, copies: Callable[..., DamagedLake]) -> None:
+    _check("postgresql", edit, copies)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
-def test_cells_in_duckdb(edit: Edit, in_duckdb: LakeAddress, tmp_path: Path) -> None:
-    lake = file_copy(in_duckdb, file_lake("duckdb", tmp_path))
-    inlined = _inlined(lake)
-    statements = (
-        [edit]
-        if isinstance(edit, str)
-        else edit.in_duckdb(lake.value(_TYPE_IN_DUCKDB.format(edit.table.replace(INLINED, inlined), edit.column)))
-    )
-    lake.edit(*(statement.replace(INLINED, inlined) for statement in statements))
-    _check(lake.address)
+def test_cells_in_duckdb(edit: Edit, copies: Callable[..., DamagedLake]) -> None:
+    _check("duckdb", edit, copies)
 
 
 def test_values_of_other_types_are_put_into_columns_of_those() -> None:
@@ -96,15 +61,27 @@ def test_values_of_other_types_are_put_into_columns_of_those() -> None:
     ]
 
 
-def _inlined(lake: SpoiledLake) -> str:
-    name: str = lake.value(f"SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ({_OWNER})")
-    return name
+def _check(kind: str, edit: Edit, copies: Callable[..., DamagedLake]) -> None:
+    damaged = copies(kind, build)
+    owner = "SELECT min(table_id) FROM ducklake_table WHERE table_name = 't'"
+    inlined = damaged.value(f"SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ({owner})")
+    statements = [str(edit)]
+    if isinstance(edit, Cell) and kind != "sqlite":
+        declared = damaged.value(_TYPES[kind].format(edit.table.replace(INLINED, inlined), edit.column))
+        statements = list(edit.typed(declared) if kind == "postgresql" else edit.in_duckdb(declared))
+    damaged.edit(*(statement.replace(INLINED, inlined) for statement in statements))
+    # What only helps to plan is not needed for a right answer.
+    planned = isinstance(edit, Cell) and (
+        edit.column == "row_group_count" or (edit.column.endswith("_is_exact") and edit.value in ("NULL", "0"))
+    )
+    _hold(damaged.address, reads=planned)
 
 
-def _check(address: LakeAddress) -> None:
+def _hold(address: LakeAddress, *, reads: bool) -> None:
     try:
         lake = DuckLake.connect(address.url)
     except DuckLakeError:
+        assert not reads
         return
     answers = [_right(lambda n=name, w=where: _read(lake, n, w), _wanted(name, where)) for name in TABLES for where in FILTERS]
     answers += [_right(lambda n=name: lake.table(n).scan().count(), len(_wanted(name, None))) for name in TABLES]
@@ -126,6 +103,7 @@ def _check(address: LakeAddress) -> None:
         _right(lambda: _read(lake, "t", None), [*_wanted("t", None), 103])
     lake.close()
     assert answers
+    assert all(answers) or not reads
 
 
 def _wanted(name: str, where: str | None) -> list[int]:

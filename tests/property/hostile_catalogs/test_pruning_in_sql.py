@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.evaluate import evaluate
 from ducklake_core.format.expressions.conditions import bind
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
 
 _ATOMS = {
@@ -134,7 +133,7 @@ def test_statistics_that_are_missing_or_wrong_for_long(sqlite_address: LakeAddre
 
 def _check_spoiled(address: LakeAddress, examples: int) -> None:
     _build(address)
-    spoiled = SpoiledLake(address)
+    spoiled = DamagedLake(address)
     # Values of partitions would prune too.
     spoiled.edit("UPDATE ducklake_data_file SET partition_id = NULL", "CREATE TABLE kept AS SELECT * FROM ducklake_file_column_stats")
     restore = ("DELETE FROM ducklake_file_column_stats", "INSERT INTO ducklake_file_column_stats SELECT * FROM kept")
@@ -164,23 +163,14 @@ _BLOBS = (
 
 def test_swapped_bounds_say_nothing(every_lake_address: LakeAddress) -> None:
     _build(every_lake_address)
-    _edit_by_hand(every_lake_address, "UPDATE ducklake_data_file SET partition_id = NULL", *_SWAPPED)
+    DamagedLake(every_lake_address).edit("UPDATE ducklake_data_file SET partition_id = NULL", *_SWAPPED)
     _check_examples(every_lake_address)
 
 
 def test_bounds_that_are_blobs_say_nothing(sqlite_address: LakeAddress) -> None:
     _build(sqlite_address)
-    _edit_by_hand(sqlite_address, "UPDATE ducklake_data_file SET partition_id = NULL", *_BLOBS)
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET partition_id = NULL", *_BLOBS)
     _check_examples(sqlite_address)
-
-
-def _edit_by_hand(address: LakeAddress, *statements: str) -> None:
-    if address.url.startswith("duckdb:"):
-        with duckdb.connect(address.url.removeprefix("duckdb:///")) as catalog:
-            for statement in statements:
-                catalog.execute(statement)
-    else:
-        SpoiledLake(address).edit(*statements)
 
 
 def _check_examples(address: LakeAddress) -> None:

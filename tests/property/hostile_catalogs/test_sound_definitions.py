@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from ducklake_core import DuckLake
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -106,7 +106,7 @@ def test_macros_that_duckdb_takes(sqlite_address: LakeAddress, monkeypatch: pyte
         assert duck.value("SELECT m0(1)") is None
     with DuckLake.connect(sqlite_address.url) as lake:
         assert lake.check().by_code == {}, str(lake.check())
-        SpoiledLake(sqlite_address).edit("UPDATE ducklake_macro_impl SET sql = '(q +' WHERE type = 'scalar'")
+        DamagedLake(sqlite_address).edit("UPDATE ducklake_macro_impl SET sql = '(q +' WHERE type = 'scalar'")
         assert set(lake.check().by_code) == {"macro-invalid"}
         monkeypatch.setitem(sys.modules, "duckdb", None)
         assert lake.check().by_code == {}

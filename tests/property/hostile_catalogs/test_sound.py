@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,18 +13,10 @@ from sqlalchemy import inspect
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import write_history
-from tests.property.histories.actions import Sql
-from tests.property.histories.play import NOT_COMPARED, Lake, Reattach, live
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake, build
 from tests.property.hostile_catalogs.test_pruning_in_sql import _build as write_partitions
-from tests.property.planted import lake as planted
 from tests.support.old_lakes import VERSIONS, old_lake
-from tests.support.oracle import LakeAddress, attached, sqlite_lake
-
-_LEFT_FOR_GOOD = {"orphaned-file", "delete-files-of-the-past"}
-_LEFT_BY_DUCKDB = {"table-bounds-narrow", "table-bounds-unknown", *_LEFT_FOR_GOOD}
-"""Bounds that rewrites, changes of types and additions of files leave too narrow; files of statements that failed; delete files of inlined
-deletes that it flushes once the data file was rewritten."""
+from tests.support.oracle import LakeAddress, attached
 
 
 def _ours(address: LakeAddress) -> None:
@@ -67,7 +57,7 @@ def _expired(address: LakeAddress) -> None:
 
 
 @pytest.mark.slow_on("postgresql", "duckdb")
-@pytest.mark.parametrize("make", [_ours, _theirs_encrypted, _expired, write_partitions, planted.build], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [_ours, _theirs_encrypted, _expired, write_partitions, build], ids=lambda make: make.__name__)
 @pytest.mark.some(3)
 def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], every_lake_address: LakeAddress) -> None:
     make(every_lake_address)
@@ -108,34 +98,6 @@ def test_earlier_versions_are_checked(version: str, tmp_path: Path) -> None:
     lake.close()
 
 
-def _check_history(seed: int, steps: int) -> None:
-    draw = Random(seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Lake(sqlite_lake(Path(folder)), f"DATA_INLINING_ROW_LIMIT {draw.choice((10, 0))}") as lake,
-    ):
-        live(lake, [draw.randrange(2**20) for _ in range(steps)], conditions=NOT_COMPARED)
-        if lake.in_transaction:
-            lake.perform(Sql("COMMIT"))
-        lake.perform(Reattach())
-        found = lake.ours.check(level="rows")
-        assert set(found.by_code) <= _LEFT_BY_DUCKDB, str(found)
-        lake.ours.check(level="rows", repair=True)
-        assert set(lake.ours.check(level="rows").by_code) <= _LEFT_FOR_GOOD
-
-
-@pytest.mark.slow_on("107")
-@pytest.mark.parametrize("seed", [107, 122])
-def test_histories_are_sound(seed: int) -> None:
-    _check_history(seed, 25)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1060))
-def test_many_histories_are_sound(seed: int) -> None:
-    _check_history(seed, 40)
-
-
 @pytest.mark.slow_on("duckdb")
 def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress) -> None:
     """Its rewrite makes table bounds those of the rows that are left, by which it loses rows of earlier snapshots."""
@@ -164,8 +126,8 @@ def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress)
 
 @pytest.mark.some(1)
 def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> None:
-    planted.build(every_lake_address)
-    spoiled = SpoiledLake(every_lake_address)
+    build(every_lake_address)
+    spoiled = DamagedLake(every_lake_address)
     flag = "1" if every_lake_address.backend == "sqlite" else "true"
     spoiled.edit(
         "UPDATE ducklake_file_column_stats SET min_value = 'w' WHERE column_id = 2 AND max_value = 'v149'",
@@ -207,7 +169,7 @@ def test_what_came_since_the_check_is_left_alone(every_lake_address: LakeAddress
     with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
         table = lake.write("t", pa.table({"a": range(100)}), inline=False).table_id
         lake.table("t").delete("a = 7")
-        spoiled = SpoiledLake(every_lake_address)
+        spoiled = DamagedLake(every_lake_address)
         coming = int(spoiled.value("SELECT max(next_file_id) FROM ducklake_snapshot"))
         spoiled.edit(f"INSERT INTO ducklake_inlined_delete_{table} VALUES ({coming}, 3, 3), (999, 0, 3)")
         carry_out = run.carry_out
@@ -229,7 +191,7 @@ def test_what_came_since_the_check_is_left_alone(every_lake_address: LakeAddress
 def test_tables_of_numbers_that_were_never_given_out(every_lake_address: LakeAddress, name: str) -> None:
     """A commit may be making them where they are seen before the COMMIT; elsewhere nobody does."""
     with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
-        SpoiledLake(every_lake_address).edit(f"CREATE TABLE {name} (row_id BIGINT)")
+        DamagedLake(every_lake_address).edit(f"CREATE TABLE {name} (row_id BIGINT)")
         dead = int(every_lake_address.backend != "mysql")
         assert lake.health().dead_inlined_tables == dead
         found = lake.check(repair=True)
@@ -246,7 +208,7 @@ def test_a_repair_beside_a_commit_narrows_nothing(every_lake_address: LakeAddres
 
     lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
     lake.write("t", pa.table({"a": range(100)}))
-    SpoiledLake(every_lake_address).edit("UPDATE ducklake_table_column_stats SET max_value = '50'")
+    DamagedLake(every_lake_address).edit("UPDATE ducklake_table_column_stats SET max_value = '50'")
     other, carry_out = DuckLake.connect(every_lake_address.url), run.carry_out
 
     def late(*arguments: object) -> object:
@@ -266,12 +228,12 @@ def test_a_repair_beside_a_commit_narrows_nothing(every_lake_address: LakeAddres
 def test_faults_of_encrypted_and_added_files(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     _theirs_encrypted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = NULL WHERE data_file_id = 0")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = NULL WHERE data_file_id = 0")
     assert set(lake.check(level="footers").by_code) == {"encryption-key-missing"}
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = 'no key' WHERE data_file_id = 0")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = 'no key' WHERE data_file_id = 0")
     assert set(lake.check(level="footers").by_code) == {"encryption-key-missing"}
     other = "(SELECT encryption_key FROM ducklake_data_file WHERE data_file_id <> 0 LIMIT 1)"
-    SpoiledLake(sqlite_address).edit(f"UPDATE ducklake_data_file SET encryption_key = {other} WHERE data_file_id = 0")
+    DamagedLake(sqlite_address).edit(f"UPDATE ducklake_data_file SET encryption_key = {other} WHERE data_file_id = 0")
     assert set(lake.check(level="footers").by_code) == {"footer-unreadable"}
     with pytest.raises(UsageError, match="level must be one of"):
         lake.check(level="deep")  # type: ignore[arg-type]
@@ -281,7 +243,7 @@ def test_faults_of_encrypted_and_added_files(sqlite_address: LakeAddress, monkey
 
 
 def test_a_file_that_was_added_twice(sqlite_address: LakeAddress) -> None:
-    planted.build(sqlite_address)
+    build(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     path = str(Path(sqlite_address.data_path) / "main" / "f" / "theirs.parquet")
     lake.table("f").add_data_files(path, allow_duplicates=True)
@@ -294,7 +256,7 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
     from ducklake_core.errors import StorageError
     from ducklake_core.storage.filesystems import Storage
 
-    planted.build(sqlite_address)
+    build(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     real = Storage.open_input
 
@@ -312,7 +274,7 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
 def test_a_commit_during_the_check_leaves_no_orphans(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_core.storage.filesystems import Storage
 
-    planted.build(lake_address)
+    build(lake_address)
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     real = Storage.list
 
@@ -332,7 +294,7 @@ def test_row_groups_that_were_counted_wrong(sqlite_address: LakeAddress) -> None
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
     lake.write("t", pa.table({"a": range(100)}))
     assert lake.check(level="rows").by_code == {}
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET row_group_count = 7")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET row_group_count = 7")
     assert lake.check().by_code == {}
     assert lake.check(level="footers").by_code == {"row-group-count": 1}
     lake.close()
@@ -363,7 +325,7 @@ def test_a_wrong_mapping_hides_no_fault_of_files_with_another(sqlite_address: La
     with lake.database.read() as connection:
         first, second = connection.exec_driver_sql("SELECT mapping_id FROM ducklake_data_file ORDER BY data_file_id").scalars()
     assert first != second
-    SpoiledLake(sqlite_address).edit(
+    DamagedLake(sqlite_address).edit(
         f"UPDATE ducklake_name_mapping SET target_field_id = 77 WHERE mapping_id = {first}",
         "UPDATE ducklake_file_column_stats SET max_value = '7' WHERE data_file_id = (SELECT max(data_file_id) FROM ducklake_data_file)",
     )

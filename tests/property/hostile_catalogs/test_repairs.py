@@ -10,7 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
-from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -26,7 +26,7 @@ def test_what_is_said_about_a_snapshot_is_refused_where_none_is_made(sqlite_addr
 def test_a_repair_widens_no_bounds_to_those_of_files_that_are_wrong(sqlite_address: LakeAddress) -> None:
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         lake.write("t", pa.table({"a": range(100)}), inline=False)
-        SpoiledLake(sqlite_address).edit(
+        DamagedLake(sqlite_address).edit(
             "UPDATE ducklake_file_column_stats SET max_value = '60'", "UPDATE ducklake_table_column_stats SET max_value = '50'"
         )
         found = lake.check(level="rows", repair=True)
@@ -40,7 +40,7 @@ def test_a_repair_widens_no_bounds_to_those_of_files_that_are_wrong(sqlite_addre
 def test_a_repair_of_the_catalog_alone_takes_no_bounds_of_floats_for_those_of_doubles(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t(a FLOAT)", "INSERT INTO t VALUES (0.5), (1.1)", "ALTER TABLE t ALTER a TYPE DOUBLE")
-    SpoiledLake(sqlite_address).edit("UPDATE ducklake_table_column_stats SET min_value = '0.6', max_value = '0.7', contains_nan = 0")
+    DamagedLake(sqlite_address).edit("UPDATE ducklake_table_column_stats SET min_value = '0.6', max_value = '0.7', contains_nan = 0")
     with DuckLake.connect(sqlite_address.url) as lake:
         assert lake.check(repair=True).by_code == {"table-bounds-narrow": 1}
         assert lake.check(level="rows").by_code == {}
@@ -101,7 +101,7 @@ def test_mappings_that_lost_a_column_leave_statistics_alone(sqlite_address: Lake
         )
     with DuckLake.connect(sqlite_address.url) as lake:
         assert lake.check(level="rows").by_code == {}
-        SpoiledLake(sqlite_address).edit(fault)
+        DamagedLake(sqlite_address).edit(fault)
         assert lake.check().by_code == {"mapping-invalid": 1}
         found = lake.check(level="rows", repair=True)
         assert (found.by_code, found.repairs) == ({"mapping-invalid": 1}, ()), str(found)

@@ -1,1 +1,0 @@
-"""Faults planted in a sound lake: each is found by its code, and nothing else is."""

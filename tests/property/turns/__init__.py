@@ -1,1 +1,0 @@
-"""Random histories of two implementations on one lake."""
