@@ -21,76 +21,111 @@ _WEIGHTS = {"insert": 6.0, "insert_many": 2.0, "delete": 4.0, "update": 4.0, "tr
 
 
 def write_with_duckdb(run: Run, name: str, incarnation: int) -> None:
-    """Run random statements until the run ends."""
-    choose = random.Random(f"{run.seed}/{name}/{incarnation}")
-    ledger = Ledger(run.folder, name)
-    weights = dict(_WEIGHTS)
-    if run.catalog == "sqlite":
-        # When DuckDB's flush ends with "database is locked", its snapshot stays in the catalog and the files of the snapshot are deleted.
-        del weights["flush"]
-    connection = None
-    number = 0
+    """Run random transactions until the run ends."""
+    writer = DuckDBWriter(run, name, incarnation)
     while not run.ended:
-        if connection is None:
-            try:
-                connection = duckdb_connection(run)
-            except duckdb.Error:
-                time.sleep(0.3)
-                continue
-        number += 1
-        operation = f"{name}.{incarnation}.{number}"
-        kind = choose.choices(list(weights), list(weights.values()))[0]
-        ledger.append(Intent(operation=operation, kind=kind))
-        start = time.time()
-        try:
-            if kind in _MAINTENANCE:
-                connection.execute(f"CALL {_MAINTENANCE[kind]}('lake')")
-            else:
-                _change(connection, choose, ledger, operation, kind)
-            ledger.append(Success(operation=operation, seconds=time.time() - start))
-        except duckdb.Error as error:
-            failure = Failure(
-                operation=operation,
-                seconds=time.time() - start,
-                error=type(error).__name__,
-                message=str(error)[:600],
-                outcome_unknown=True,
-            )
-            ledger.append(failure)
+        if not writer.connect():
+            time.sleep(0.3)
+            continue
+        if writer.begin():
+            writer.commit()
+        time.sleep(writer.choose.random() * _PAUSE)
+
+
+class DuckDBWriter:
+    """One incarnation of a writer. It has at most one open transaction."""
+
+    def __init__(self, run: Run, name: str, incarnation: int) -> None:
+        self.run = run
+        self.prefix = f"{name}.{incarnation}"
+        self.choose = random.Random(f"{run.seed}/{name}/{incarnation}")
+        self.ledger = Ledger(run.folder, name)
+        self.weights = dict(_WEIGHTS)
+        if run.catalog == "sqlite":
+            # When DuckDB's flush ends with "database is locked", its snapshot stays in the catalog and the files of the snapshot are deleted.
+            del self.weights["flush"]
+        self.count = 0
+        self.connection: duckdb.DuckDBPyConnection | None = None
+        self._operation = ""
+        self._start = 0.0
+
+    def connect(self) -> bool:
+        """Connect unless connected. Return False if that fails."""
+        if self.connection is None:
             with suppress(duckdb.Error):
-                connection.execute("ROLLBACK")
-            if "onflict" not in str(error):
-                connection.close()
-                connection = None
-        time.sleep(choose.random() * _PAUSE)
+                self.connection = duckdb_connection(self.run)
+        return self.connection is not None
 
+    def begin(self) -> bool:
+        """Run a random transaction up to its COMMIT. Return False if it fails; the outcome is in the ledger then."""
+        self.count += 1
+        self._operation = f"{self.prefix}.{self.count}"
+        kind = self.choose.choices(list(self.weights), list(self.weights.values()))[0]
+        self.ledger.append(Intent(operation=self._operation, kind=kind))
+        self._start = time.time()
+        try:
+            self._change(kind)
+        except duckdb.Error as error:
+            self._fail(error)
+            return False
+        return True
 
-def _change(connection: duckdb.DuckDBPyConnection, choose: random.Random, ledger: Ledger, operation: str, kind: str) -> None:
-    """Run one transaction. Append its changes and their base to the ledger before they are written."""
-    connection.execute("BEGIN")
-    connection.execute(f"CALL lake.set_commit_message('duckdb', 'chaos', extra_info => '{EXTRA_INFO}{operation}')")
-    row = connection.execute("FROM lake.current_snapshot()").fetchone()
-    assert row is not None
-    base = row[0]
-    table = choose.choice(ROW_TABLES)
-    if kind in {"insert", "insert_many"}:
-        rows = generated_rows(operation, choose.randint(1, 9) if kind == "insert" else choose.randint(50, 300))
-        connection.register("new_rows", frame(rows))
-        ledger.append(Plan(operation=operation, base=base, changes=[Insert(table, rows)]))
-        connection.execute(f"INSERT INTO lake.{table} (uid, k, v, p, note) SELECT uid, k, v, p, note FROM new_rows")
-    elif kind == "transfer":
-        changes = transfer_changes(choose)
-        ledger.append(Plan(operation=operation, base=base, changes=changes))
-        for change in changes:
-            assignments = ", ".join(f"{column} = {value}" for column, value in change.assignment.sql().items())
-            connection.execute(f"UPDATE lake.{change.table} SET {assignments} WHERE {sql(change.condition)}")
-    else:
-        low = choose.randrange(10**6)
-        by_partition = Term("p", "=", choose.randrange(PARTITIONS)), Term("k", "%", (7, choose.randrange(7)))
-        condition = choose.choice((by_partition, (Term("k", ">=", low), Term("k", "<", low + 50000))))
-        read = connection.execute(f"SELECT uid, v FROM lake.{table} WHERE {sql(condition)}").fetchall()
-        deletes = kind == "delete"
-        ledger.append(Plan(operation=operation, base=base, changes=[DuckDBChange(table, condition, read, deletes)]))
-        statement = f"DELETE FROM lake.{table}" if deletes else f"UPDATE lake.{table} SET v = v + 7"
-        connection.execute(f"{statement} WHERE {sql(condition)}")
-    connection.execute("COMMIT")
+    def commit(self) -> None:
+        """Commit, and append the outcome to the ledger."""
+        assert self.connection is not None
+        try:
+            self.connection.execute("COMMIT")
+        except duckdb.Error as error:
+            self._fail(error)
+        else:
+            self.ledger.append(Success(operation=self._operation, seconds=time.time() - self._start))
+
+    def _fail(self, error: duckdb.Error) -> None:
+        failure = Failure(
+            operation=self._operation,
+            seconds=time.time() - self._start,
+            error=type(error).__name__,
+            message=str(error)[:600],
+            outcome_unknown=True,
+        )
+        self.ledger.append(failure)
+        assert self.connection is not None
+        with suppress(duckdb.Error):
+            self.connection.execute("ROLLBACK")
+        if "onflict" not in str(error):
+            self.connection.close()
+            self.connection = None
+
+    def _change(self, kind: str) -> None:
+        """Begin a transaction and run its statements. Append its changes and their base to the ledger before they are written."""
+        connection, choose, operation = self.connection, self.choose, self._operation
+        assert connection is not None
+        connection.execute("BEGIN")
+        connection.execute(f"CALL lake.set_commit_message('duckdb', 'chaos', extra_info => '{EXTRA_INFO}{operation}')")
+        if kind in _MAINTENANCE:
+            connection.execute(f"CALL {_MAINTENANCE[kind]}('lake')")
+            return
+        row = connection.execute("FROM lake.current_snapshot()").fetchone()
+        assert row is not None
+        base = row[0]
+        table = choose.choice(ROW_TABLES)
+        if kind in {"insert", "insert_many"}:
+            rows = generated_rows(operation, choose.randint(1, 9) if kind == "insert" else choose.randint(50, 300))
+            connection.register("new_rows", frame(rows))
+            self.ledger.append(Plan(operation=operation, base=base, changes=[Insert(table, rows)]))
+            connection.execute(f"INSERT INTO lake.{table} (uid, k, v, p, note) SELECT uid, k, v, p, note FROM new_rows")
+        elif kind == "transfer":
+            changes = transfer_changes(choose)
+            self.ledger.append(Plan(operation=operation, base=base, changes=changes))
+            for change in changes:
+                assignments = ", ".join(f"{column} = {value}" for column, value in change.assignment.sql().items())
+                connection.execute(f"UPDATE lake.{change.table} SET {assignments} WHERE {sql(change.condition)}")
+        else:
+            low = choose.randrange(10**6)
+            by_partition = Term("p", "=", choose.randrange(PARTITIONS)), Term("k", "%", (7, choose.randrange(7)))
+            condition = choose.choice((by_partition, (Term("k", ">=", low), Term("k", "<", low + 50000))))
+            read = connection.execute(f"SELECT uid, v FROM lake.{table} WHERE {sql(condition)}").fetchall()
+            deletes = kind == "delete"
+            self.ledger.append(Plan(operation=operation, base=base, changes=[DuckDBChange(table, condition, read, deletes)]))
+            statement = f"DELETE FROM lake.{table}" if deletes else f"UPDATE lake.{table} SET v = v + 7"
+            connection.execute(f"{statement} WHERE {sql(condition)}")
