@@ -16,7 +16,11 @@ from tests.chaos.library_writer import transfer_changes
 EXTRA_INFO = "duckdb:"
 """Start of the extra information of DuckDB's commits; the name of the operation follows."""
 _PAUSE = 0.2
-_MAINTENANCE = {"flush": "ducklake_flush_inlined_data", "merge_files": "ducklake_merge_adjacent_files"}
+_MAINTENANCE = {
+    "flush": "ducklake_flush_inlined_data('lake')",
+    "merge_files": "ducklake_merge_adjacent_files('lake')",
+    "expire": "ducklake_expire_snapshots('lake', older_than => now())",
+}
 _WEIGHTS = {"insert": 6.0, "insert_many": 2.0, "delete": 4.0, "update": 4.0, "transfer": 4.0, "flush": 1.5, "merge_files": 1.0}
 
 
@@ -44,6 +48,8 @@ class DuckDBWriter:
         if run.catalog == "sqlite":
             # When DuckDB's flush ends with "database is locked", its snapshot stays in the catalog and the files of the snapshot are deleted.
             del self.weights["flush"]
+        if not run.writers:
+            self.weights["expire"] = 1.0
         self.count = 0
         self.connection: duckdb.DuckDBPyConnection | None = None
         self._operation = ""
@@ -103,7 +109,7 @@ class DuckDBWriter:
         connection.execute("BEGIN")
         connection.execute(f"CALL lake.set_commit_message('duckdb', 'chaos', extra_info => '{EXTRA_INFO}{operation}')")
         if kind in _MAINTENANCE:
-            connection.execute(f"CALL {_MAINTENANCE[kind]}('lake')")
+            connection.execute(f"CALL {_MAINTENANCE[kind]}")
             return
         row = connection.execute("FROM lake.current_snapshot()").fetchone()
         assert row is not None

@@ -39,6 +39,7 @@ from tests.support.postgres import PostgresServer, start_server
 _SECONDS_TO_END = 75
 _SECONDS_TO_READ = 180
 _SECONDS_WITHOUT_EXPIRY = 8
+_MIN_AGE_WITH_DUCKDB = 10
 _RESTART_AT = 0.55
 """Part of the run after which PostgreSQL is restarted."""
 
@@ -71,6 +72,7 @@ def run_chaos(
     seconds: float,
     writers: int = 5,
     duckdb_writers: int = 0,
+    min_age: float | None = None,
     operations: Sequence[str] = (),
     keep: bool = False,
 ) -> Report:
@@ -81,7 +83,9 @@ def run_chaos(
         seed: Seed of the operations and the faults. Their timing differs between runs.
         seconds: Duration of the disturbed part of the run.
         writers: Number of processes that write with the library.
-        duckdb_writers: Number of processes that write with DuckDB.
+        duckdb_writers: Number of processes that write with DuckDB. Without writers of the library they expire snapshots too.
+        min_age: Minimum age in seconds of snapshots that the library expires. None: 0, or 10 with DuckDB, which repeats a failed commit
+            for some seconds without a transaction that expiry could notice.
         operations: Kinds of operations of the library; all by default.
         keep: Keep the folder of the run.
     """
@@ -100,6 +104,7 @@ def run_chaos(
         seconds=seconds,
         writers=writers,
         duckdb_writers=duckdb_writers,
+        min_age=(_MIN_AGE_WITH_DUCKDB if duckdb_writers else 0) if min_age is None else min_age,
         operations=frozenset(operations),
         folder=folder,
         address=address,
