@@ -46,6 +46,7 @@ def print_report(report: Report) -> None:
     run, found, faults = report.run, report.findings, report.faults
     for title, lines in (
         ("violation", found.violations),
+        ("known damage by DuckDB", found.known),
         ("difference of DuckDB", found.duckdb),
         ("older snapshot changed by DuckDB", found.time_travel),
         ("skew", found.skew),
@@ -66,7 +67,8 @@ def print_report(report: Report) -> None:
         f"{'FAILED' if found.violations else 'passed'}: {run.catalog}, seed {run.seed}, {report.seconds:.0f} s, "
         f"{run.duckdb_writers} DuckDB writers, {found.commits} commits, {found.expired} expired, "
         f"{found.observations} snapshots compared, {found.counted} row counts compared, {len(found.violations)} violations, "
-        f"{len(found.duckdb)} differences of DuckDB, {len(found.time_travel)} in older snapshots, {len(found.skew)} skews"
+        f"{len(found.known)} known damages by DuckDB, {len(found.duckdb)} differences of DuckDB, "
+        f"{len(found.time_travel)} in older snapshots, {len(found.skew)} skews"
     )
 
 

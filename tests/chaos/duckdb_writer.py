@@ -7,10 +7,12 @@ import time
 from contextlib import suppress
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tests.chaos.changes import PARTITIONS, ROW_TABLES, DuckDBChange, Insert, Term, frame, generated_rows, sql
+from tests.chaos.changes import PARTITIONS, ROW_TABLES, STABLE_ROW_IDS, DuckDBChange, Insert, Term, frame, generated_rows, sql
 from tests.chaos.lake import Run, duckdb_connection
-from tests.chaos.ledger import Failure, Intent, Ledger, Plan, Success
+from tests.chaos.ledger import Failure, Intent, Ledger, Plan, RowIds, RowIdsAfter, RowIdsBefore, Success
 from tests.chaos.library_writer import transfer_changes
 
 EXTRA_INFO = "duckdb:"
@@ -46,7 +48,8 @@ class DuckDBWriter:
         self.ledger = Ledger(run.folder, name)
         self.weights = dict(_WEIGHTS)
         if run.catalog == "sqlite":
-            # When DuckDB's flush ends with "database is locked", its snapshot stays in the catalog and the files of the snapshot are deleted.
+            # When DuckDB's flush ends with "database is locked", its snapshot stays in the catalog, and the files of the snapshot are
+            # deleted.
             del self.weights["flush"]
         if not run.writers:
             self.weights["expire"] = 1.0
@@ -54,6 +57,14 @@ class DuckDBWriter:
         self.connection: duckdb.DuckDBPyConnection | None = None
         self._operation = ""
         self._start = 0.0
+        # An earlier incarnation may have been killed between a merge and its note.
+        self._merge: RowIdsBefore | None = None
+        for entry in self.ledger.entries():
+            match entry:
+                case RowIdsBefore():
+                    self._merge = entry
+                case RowIdsAfter():
+                    self._merge = None
 
     def connect(self) -> bool:
         """Connect unless connected. Return False if that fails."""
@@ -70,6 +81,7 @@ class DuckDBWriter:
         self.ledger.append(Intent(operation=self._operation, kind=kind))
         self._start = time.time()
         try:
+            self._note_changed_row_ids()
             self._change(kind)
         except duckdb.Error as error:
             self._fail(error)
@@ -81,10 +93,36 @@ class DuckDBWriter:
         assert self.connection is not None
         try:
             self.connection.execute("COMMIT")
+            self._note_changed_row_ids()
         except duckdb.Error as error:
             self._fail(error)
         else:
             self.ledger.append(Success(operation=self._operation, seconds=time.time() - self._start))
+
+    def _note_changed_row_ids(self) -> None:
+        """After a merge, append the row ids that the files which it wrote give to rows that had others.
+
+        DuckDB drops the row ids in files whose first row ids seem to follow each other.
+        """
+        if self._merge is None:
+            return
+        before = self._merge.row_ids
+        files = {file for _, file in before.values()}
+        changed = {
+            row: row_id
+            for row, (row_id, file) in self._row_ids().items()
+            if row in before and row_id != before[row][0] and file not in files and _is_by_duckdb(file)
+        }
+        self.ledger.append(RowIdsAfter(operation=self._merge.operation, row_ids=changed))
+        self._merge = None
+
+    def _row_ids(self) -> RowIds:
+        assert self.connection is not None
+        return {
+            (table, uid): (row_id, file)
+            for table in STABLE_ROW_IDS
+            for uid, row_id, file in self.connection.execute(f"SELECT uid, rowid, filename FROM lake.{table}").fetchall()
+        }
 
     def _fail(self, error: duckdb.Error) -> None:
         failure = Failure(
@@ -108,6 +146,9 @@ class DuckDBWriter:
         assert connection is not None
         connection.execute("BEGIN")
         connection.execute(f"CALL lake.set_commit_message('duckdb', 'chaos', extra_info => '{EXTRA_INFO}{operation}')")
+        if kind == "merge_files":
+            self._merge = RowIdsBefore(operation=operation, row_ids=self._row_ids())
+            self.ledger.append(self._merge)
         if kind in _MAINTENANCE:
             connection.execute(f"CALL {_MAINTENANCE[kind]}")
             return
@@ -135,3 +176,9 @@ class DuckDBWriter:
             self.ledger.append(Plan(operation=operation, base=base, changes=[DuckDBChange(table, condition, read, deletes)]))
             statement = f"DELETE FROM lake.{table}" if deletes else f"UPDATE lake.{table} SET v = v + 7"
             connection.execute(f"{statement} WHERE {sql(condition)}")
+
+
+def _is_by_duckdb(file: str) -> bool:
+    with suppress(pa.ArrowException, OSError):
+        return "DuckDB" in (pq.read_metadata(file).created_by or "")
+    return False

@@ -305,7 +305,9 @@ def _keep_catalog(run: Run, server: PostgresServer) -> None:
     """Copy the catalog to ``catalog.duckdb`` and the log of the server to ``server.log`` in the folder of the run."""
     with duckdb.connect(str(run.folder / "catalog.duckdb")) as connection:
         connection.execute(f"ATTACH '{run.database}' AS postgres (TYPE postgres, READ_ONLY)")
-        tables = connection.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'postgres' AND schema_name = 'public'").fetchall()
+        tables = connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'postgres' AND schema_name = 'public'"
+        ).fetchall()
         for (table,) in tables:
             connection.execute(f'CREATE TABLE "{table}" AS FROM postgres."{table}"')
     with (run.folder / "server.log").open("wb") as log:
