@@ -119,9 +119,7 @@ def test_plan_and_result_name_the_transaction(address: LakeAddress, lake: DuckLa
     assert {step.outcome for step in done.steps if step.target in {f"snapshot {base}", f"snapshot {base + 1}"}} == {"skipped"}
 
 
-def test_roles_without_privileges_see_transactions_of_others(
-    postgres: PostgresServer, address: LakeAddress, lake: DuckLake
-) -> None:
+def test_roles_without_privileges_see_transactions_of_others(postgres: PostgresServer, address: LakeAddress, lake: DuckLake) -> None:
     name = make_url(address.url).database
     with psycopg.connect(f"host={postgres.socket} user={postgres.user} dbname={name}", autocommit=True) as server:
         server.execute(f"CREATE ROLE keeper_{name} LOGIN")
