@@ -502,6 +502,8 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
     builder.data_changed = True
     if action.gathered:
         builder.log("deleted_from_table", table_id)
+        # DuckDB's deletes overlook new delete files that begin with an earlier snapshot, and would give the data files second ones.
+        builder.log("rewrite_delete", table_id)
     builder.log("inline_flush", table_id)
 
 
@@ -634,6 +636,9 @@ def add_delete_files(builder: SnapshotBuilder, action: AddDeleteFiles) -> None:
     # What was never there before is no loss.
     if any(file.data_file_id >= 0 for file in action.files):
         log_moving(builder, "deleted_from_table", table_id)
+    if replaced:
+        # DuckDB's deletes overlook new delete files that begin with an earlier snapshot, and would give the data files second ones.
+        builder.log("inlined_insert", table_id)
 
 
 def inline_deletes(builder: SnapshotBuilder, action: InlineDeletes) -> None:

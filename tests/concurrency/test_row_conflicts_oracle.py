@@ -30,6 +30,8 @@ OURS: dict[str, tuple[Callable[[DuckLake], object], Callable[[Rows], Rows]]] = {
     ),
     "update": (lambda lake: lake.table("t").update({"i": "i + 100"}, where="i = 1"), lambda rows: rows - {1} | {101}),
     "merge": (lambda lake: lake.merge_adjacent_files("t"), lambda rows: rows),
+    "flush": (lambda lake: lake.flush_inlined_data("t"), lambda rows: rows),
+    "rewrite": (lambda lake: lake.rewrite_data_files("t", delete_threshold=0), lambda rows: rows),
 }  # fmt: skip
 THEIRS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "inlined delete": ("DELETE FROM t WHERE i IN (3, 13)", lambda rows: rows - {3, 13}),
@@ -41,10 +43,10 @@ THEIRS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
 }
 
 
-FEW = {("delete the same row", "inlined delete"), ("merge", "inlined delete")}
+FEW = {("delete the same row", "inlined delete"), ("merge", "inlined delete"), ("delete many", "delete file"), ("flush", "delete file")}
 
 
-@pytest.fixture(scope="module", params=["plain files", "files with deletes in the catalog"])
+@pytest.fixture(scope="module", params=["plain files", "files with deletes in the catalog", "files with delete files"])
 def template(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
     """Two files of ten rows, and a row inlined."""
     address = postgres.lake(tmp_path_factory.mktemp("template"))
@@ -53,7 +55,10 @@ def template(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_
         lake.write("t", pa.table({"i": range(start, start + 10)}))
     with attached(address) as duck:
         duck.run("CALL lake.set_option('data_inlining_row_limit', 5)", "INSERT INTO t VALUES (50)")
-        if request.param != "plain files":
+        if request.param == "files with delete files":
+            duck.run("CALL lake.set_option('data_inlining_row_limit', 0)", "DELETE FROM t WHERE i IN (7, 17)")
+            duck.run("CALL lake.set_option('data_inlining_row_limit', 5)")
+        elif request.param != "plain files":
             duck.run("DELETE FROM t WHERE i IN (7, 17)")
     # A database that somebody uses is no template.
     lake.close()
