@@ -69,6 +69,8 @@ PAIRS = [
     pytest.param(ours, theirs, marks=() if (ours, theirs) in FEW else pytest.mark.slow, id=f"{theirs} after {ours}")
     for ours in OURS
     for theirs in THEIRS
+    # An open flush of DuckDB locks the rows that the other one would wait for.
+    if (ours, theirs) != ("flush", "flush")
 ]
 
 
