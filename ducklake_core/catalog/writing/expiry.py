@@ -262,7 +262,7 @@ def needed_by_transactions(connection: Connection, database: Database) -> Needed
 
     Transactions that begin after this read the newest snapshot.
     """
-    # An open reader of a file lets nobody commit, and MySQL does not show what a transaction sees.
+    # Only PostgreSQL shows what the transactions of others see.
     if connection.dialect.name != "postgresql":
         return None
     oldest = oldest_transaction(connection)
