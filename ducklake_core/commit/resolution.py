@@ -512,7 +512,7 @@ def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
     table_id = action.table_id
     gathered = tuple(source.gathered for source in action.sources if source.gathered is not None)
     _gather(builder, gathered, table_id, ends_now=True)
-    held = tuple(deletes.data_file_id for deletes in gathered)
+    held = tuple(source.data_file_id for source in action.sources if source.gathered is not None and source.has_inlined_deletes)
     if held:
         builder.endings.append(RemoveInlinedDeletes(table_id=table_id, file_ids=held, until=builder.head.snapshot.id))
     sources = tuple(source.data_file_id for source in action.sources)

@@ -99,3 +99,21 @@ def test_the_reference_commits_on_top(template: LakeAddress, postgres: PostgresS
     assert sorted(rows["i"].to_pylist()) == sorted(expected)
     assert len(set(rows["rowid"].to_pylist())) == len(expected)
     lake.close()
+
+
+def test_two_delete_files_by_duckdb_are_found_and_repaired(postgres: PostgresServer, tmp_path: Path) -> None:
+    """DuckDB looks for deletes from the same file by the first snapshot of its delete file, which a second delete keeps."""
+    address = postgres.lake(tmp_path)
+    lake = lake_of_files(address)
+    lake.write("t", pa.table({"i": range(40)}))
+    with attached(address) as first, attached(address) as second:
+        first.run("DELETE FROM t WHERE i < 3")
+        second.run("BEGIN", "DELETE FROM t WHERE i BETWEEN 20 AND 29")
+        first.run("DELETE FROM t WHERE i BETWEEN 10 AND 19")
+        second.run("COMMIT")
+        assert first.value("SELECT count(*) > count(DISTINCT i) FROM t") is True
+        assert "delete-files-two" in [finding.code for finding in lake.check().findings]
+        lake.rewrite_data_files("t", delete_threshold=0)
+        assert first.rows("SELECT i FROM t ORDER BY i") == [(i,) for i in (*range(3, 10), *range(30, 40))]
+    assert lake.check(level="rows").is_sound
+    lake.close()
