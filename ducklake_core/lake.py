@@ -1328,7 +1328,8 @@ class DuckLake:
     ) -> ExpiryResult:
         """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
 
-        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
+        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays. On PostgreSQL
+        the snapshots that an open transaction of another program needs stay too: DuckDB finds no conflicts with expired snapshots.
 
         Args:
             older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the

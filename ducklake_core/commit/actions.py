@@ -327,11 +327,13 @@ class RewrittenSource:
         data_file_id: The file.
         delete_file_ids: Its live delete files when it was read.
         gathered: Its deletes in one file, where the catalog held some of them, or several files did.
+        has_inlined_deletes: Whether the catalog holds deletes of its rows, which go when they are gathered.
     """
 
     data_file_id: int
     delete_file_ids: frozenset[int]
     gathered: GatheredDeletes | None = None
+    has_inlined_deletes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -502,6 +502,8 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
     builder.data_changed = True
     if action.gathered:
         builder.log("deleted_from_table", table_id)
+        # DuckDB's deletes overlook new delete files that begin with an earlier snapshot, and would give the data files second ones.
+        builder.log("rewrite_delete", table_id)
     builder.log("inline_flush", table_id)
 
 
@@ -510,7 +512,7 @@ def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
     table_id = action.table_id
     gathered = tuple(source.gathered for source in action.sources if source.gathered is not None)
     _gather(builder, gathered, table_id, ends_now=True)
-    held = tuple(deletes.data_file_id for deletes in gathered)
+    held = tuple(source.data_file_id for source in action.sources if source.gathered is not None and source.has_inlined_deletes)
     if held:
         builder.endings.append(RemoveInlinedDeletes(table_id=table_id, file_ids=held, until=builder.head.snapshot.id))
     sources = tuple(source.data_file_id for source in action.sources)
@@ -634,6 +636,9 @@ def add_delete_files(builder: SnapshotBuilder, action: AddDeleteFiles) -> None:
     # What was never there before is no loss.
     if any(file.data_file_id >= 0 for file in action.files):
         log_moving(builder, "deleted_from_table", table_id)
+    if replaced:
+        # DuckDB's deletes overlook new delete files that begin with an earlier snapshot, and would give the data files second ones.
+        builder.log("inlined_insert", table_id)
 
 
 def inline_deletes(builder: SnapshotBuilder, action: InlineDeletes) -> None:

@@ -14,11 +14,13 @@ from ducklake_core.catalog.reading.options import Hold, delete_hold, read_holds,
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import (
     DeadTable,
+    NeededSnapshots,
     Unneeded,
     UnneededFile,
     drop_superseded,
     expire,
     lock_snapshots,
+    needed_by_transactions,
     superseded_tables,
     unneeded,
 )
@@ -48,11 +50,23 @@ class ExpiringSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSnapshot:
-    """A snapshot that is old enough to be forgotten, and the names of the holds that keep it."""
+    """A snapshot that is old enough to be forgotten, and what keeps it.
+
+    Attributes:
+        holds: Names of holds.
+        transaction: Description of an open transaction of another program that needs the snapshot.
+    """
 
     id: int
     time: datetime | None
-    holds: tuple[str, ...]
+    holds: tuple[str, ...] = ()
+    transaction: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """What keeps the snapshot, in words."""
+        held = [f"held as {', '.join(map(repr, self.holds))}"] if self.holds else []
+        return "; ".join([*held, *([f"{self.transaction} needs it"] if self.transaction else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -64,7 +78,7 @@ class ExpiryResult(MaintenanceResult):
         snapshots: Snapshots to forget, by id.
         files: Files that thereby lose their last reader, to be scheduled for deletion.
         tables: Dropped tables that are forgotten with them.
-        held: Snapshots that would have gone but for a hold, and the holds' names.
+        held: Snapshots that would have gone but for a hold or an open transaction.
     """
 
     dry_run: bool
@@ -92,9 +106,9 @@ class ExpiryResult(MaintenanceResult):
         lines = listed(self.snapshots, lambda s: f"{would} snapshot {s.id} of {_said(s.time)}: {s.reason}", most, _left_out)
         lines += listed(
             self.held,
-            lambda s: f"kept snapshot {s.id} of {_said(s.time)}: held as {', '.join(map(repr, s.holds))}",
+            lambda s: f"kept snapshot {s.id} of {_said(s.time)}: {s.reason}",
             most,
-            lambda rest: f"{_left_out(rest)}, held too",
+            lambda rest: f"{_left_out(rest)}, kept too",
         )
         lines += listed(
             self.tables, lambda one: f"  forget dropped table {one.name}", most, lambda rest: f"{len(rest):,} more dropped tables"
@@ -120,7 +134,7 @@ class ExpiryResult(MaintenanceResult):
             )
 
         steps = [step(f"snapshot {one.id}", "forget it", one.reason) for one in self.snapshots]
-        steps += [step(f"snapshot {s.id}", "forget it", f"held as {', '.join(map(repr, s.holds))}", "skipped") for s in self.held]
+        steps += [step(f"snapshot {s.id}", "forget it", s.reason, "skipped") for s in self.held]
         steps += [step(table.name, "forget the dropped table", "no snapshot shows it any more") for table in self.tables]
         return (
             *steps,
@@ -165,7 +179,7 @@ def expire_snapshots(
             said = option_text("expire_older_than", option) if option is not None else "older_than"
             age = older_than if option is None else option_age("expire_older_than", option, now)
             chosen = _by_age(snapshots, age, keep_last, min_age, now, said=said)
-        chosen, held = _split(chosen, _holders(reader, now))
+        chosen, held = _split(chosen, _holders(reader, now), needed_by_transactions(connection, database))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run and chosen else Unneeded()
     if dry_run or not chosen:
         return _result(chosen, planned, held, dry_run=dry_run)
@@ -175,7 +189,8 @@ def expire_snapshots(
             if database.abilities.concurrent_writers:
                 lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
             # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
-            free, late = _split(chosen, _holders(CatalogReader(connection, info, database.tables), database.now(connection)))
+            holders = _holders(CatalogReader(connection, info, database.tables), database.now(connection))
+            free, late = _split(chosen, holders, needed_by_transactions(connection, database))
             gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
         expired = frozenset(gone)
         return _result([s for s in free if s.id in expired], found, (*held, *late), dry_run=False)
@@ -288,11 +303,17 @@ def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]
 
 
 def _split(
-    chosen: Sequence[ExpiringSnapshot], holders: Mapping[int, tuple[str, ...]]
+    chosen: Sequence[ExpiringSnapshot], holders: Mapping[int, tuple[str, ...]], needed: NeededSnapshots | None
 ) -> tuple[list[ExpiringSnapshot], tuple[HeldSnapshot, ...]]:
-    """The snapshots that nobody holds, and those that somebody does."""
-    held = tuple(HeldSnapshot(id=s.id, time=s.time, holds=holders[s.id]) for s in chosen if s.id in holders)
-    return [s for s in chosen if s.id not in holders], held
+    """Return the snapshots that may go, and those that a hold or an open transaction keeps."""
+    free, held = [], []
+    for snapshot in chosen:
+        transaction = needed.transaction if needed is not None and snapshot.id >= needed.first else None
+        if snapshot.id in holders or transaction is not None:
+            held.append(HeldSnapshot(id=snapshot.id, time=snapshot.time, holds=holders.get(snapshot.id, ()), transaction=transaction))
+        else:
+            free.append(snapshot)
+    return free, tuple(held)
 
 
 def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequence[HeldSnapshot] = (), *, dry_run: bool) -> ExpiryResult:

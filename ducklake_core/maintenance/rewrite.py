@@ -396,7 +396,10 @@ def _sources(group: RewriteGroup, files: RewrittenFiles) -> list[RewrittenSource
     gathered = {deletes.data_file_id: deletes for deletes in files.gathered}
     return [
         RewrittenSource(
-            data_file_id=file.id, delete_file_ids=frozenset(one.id for one in file.delete_files), gathered=gathered.get(file.id)
+            data_file_id=file.id,
+            delete_file_ids=frozenset(one.id for one in file.delete_files),
+            gathered=gathered.get(file.id),
+            has_inlined_deletes=bool(file.inlined_deletes),
         )
         for file in group.files
     ]

@@ -13,6 +13,8 @@ EVOLVING_TABLES = ("plain", "partitioned", "inlined")
 """Tables to which operations add columns."""
 ACCOUNT_TABLES = ("accounts", "savings")
 TABLES = (*ROW_TABLES, "keyed", *ACCOUNT_TABLES)
+STABLE_ROW_IDS = (*ACCOUNT_TABLES, "sorted")
+"""Tables whose rows no operation replaces."""
 ACCOUNTS = 12
 START_BALANCE = 1000
 TOTAL_BALANCE = len(ACCOUNT_TABLES) * ACCOUNTS * START_BALANCE

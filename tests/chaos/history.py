@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.chaos.changes import Change
 from tests.chaos.duckdb_writer import EXTRA_INFO
 from tests.chaos.lake import Run, query
-from tests.chaos.ledger import Failure, Found, Intent, Plan, ReadFailure, Rerun, RerunIntent, Success, read_ledger
+from tests.chaos.ledger import Failure, Found, Intent, Plan, ReadFailure, Rerun, RerunIntent, RowIdsAfter, Success, read_ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class History:
     found: dict[str, Found] = field(default_factory=dict)
     rerun_intents: list[RerunIntent] = field(default_factory=list)
     reruns: dict[str, Rerun] = field(default_factory=dict)
+    merged_row_ids: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Row ids that merges by DuckDB gave to rows which had others, by table and unique id."""
     read_failures: list[ReadFailure] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     snapshots: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -75,6 +77,9 @@ def read_history(run: Run) -> History:
                     history.rerun_intents.append(entry)
                 case Rerun():
                     history.reruns[entry.operation] = entry
+                case RowIdsAfter():
+                    for row, row_id in entry.row_ids.items():
+                        history.merged_row_ids[row].add(row_id)
                 case ReadFailure():
                     history.read_failures.append(entry)
     for kind, snapshot, changes, extra_info in query(run, "SELECT kind, snapshot_id, changes, extra_info FROM chaos_log ORDER BY number"):

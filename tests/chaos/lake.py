@@ -57,6 +57,8 @@ class Run:
     address: LakeAddress
     database: str
     """Connection string of psycopg, or path of the SQLite file."""
+    min_age: float = 0
+    """Minimum age in seconds of snapshots that the library expires."""
     last_expiry: float = 0
     """Time after which no operation expires snapshots, so that the last snapshots are verified."""
 
@@ -107,7 +109,7 @@ def duckdb_connection(run: Run, *, read_only: bool = False) -> duckdb.DuckDBPyCo
     """Return a DuckDB connection that uses the lake."""
     connection = new_connection()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET ducklake_max_retry_count = 60; SET ducklake_retry_wait_ms = 10; SET ducklake_retry_backoff = 1.1")
+    connection.execute("SET ducklake_max_retry_count = 60; SET ducklake_retry_wait_ms = 10; SET ducklake_retry_backoff = 1.05")
     connection.execute(f"ATTACH '{run.address.attach}' AS lake {run.address.options('READ_ONLY' if read_only else '')}")
     connection.execute("USE lake")
     return connection

@@ -98,6 +98,26 @@ class Rerun:
     """Snapshot that ``find_commit`` had returned before."""
 
 
+RowIds: TypeAlias = dict[tuple[str, str], tuple[int, str]]
+"""Row id and file of rows, by table and unique id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowIdsBefore:
+    """Row ids before DuckDB merges files."""
+
+    operation: str
+    row_ids: RowIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowIdsAfter:
+    """Row ids that the merge gave to rows that had others, by table and unique id. Empty if the merge failed or kept all."""
+
+    operation: str
+    row_ids: dict[tuple[str, str], int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFailure:
     """An engine failed to read a snapshot. ``retained`` is None if the catalog could not be queried."""
@@ -109,7 +129,7 @@ class ReadFailure:
     retained: bool | None
 
 
-Entry: TypeAlias = Intent | Plan | Success | Failure | Found | RerunIntent | Rerun | ReadFailure
+Entry: TypeAlias = Intent | Plan | Success | Failure | Found | RerunIntent | Rerun | RowIdsBefore | RowIdsAfter | ReadFailure
 
 
 class Ledger:

@@ -284,7 +284,7 @@ class LibraryWriter:
         keep_last = self.choose.choice((5, 30, 30, 100))
 
         def call(_: dict[str, Any]) -> Result:
-            self.lake.expire_snapshots(keep_last=keep_last, min_age=timedelta(0))
+            self.lake.expire_snapshots(keep_last=keep_last, min_age=timedelta(seconds=self.run.min_age))
             cleanup = self.lake.cleanup_old_files(older_than=_MIN_FILE_AGE, min_age=timedelta(0))
             return Result(failures=[str(failure) for failure in cleanup.failed])
 

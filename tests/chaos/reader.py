@@ -64,7 +64,7 @@ def read_during_run(run: Run, name: str) -> None:
             ledger.append(_failure(run, "DuckDB", snapshot, error))
             connection = None
         number += 1
-        _save(run, f"{name}-{number:06}", Observation(snapshot, snapshot == snapshots[-1], read, read_by_duckdb))
+        save_observation(run, f"{name}-{number:06}", Observation(snapshot, snapshot == snapshots[-1], read, read_by_duckdb))
 
 
 def read_after_run(run: Run, name: str) -> None:
@@ -82,14 +82,15 @@ def read_after_run(run: Run, name: str) -> None:
             read_by_duckdb = {table: read_with_duckdb(connection, table, snapshot) for table in TABLES}
         except duckdb.Error as error:
             ledger.append(_failure(run, "DuckDB", snapshot, error))
-        _save(run, f"{name}-{snapshot:06}", Observation(snapshot, snapshot == newest, read[snapshot], read_by_duckdb))
+        save_observation(run, f"{name}-{snapshot:06}", Observation(snapshot, snapshot == newest, read[snapshot], read_by_duckdb))
 
 
 def _readable(lake: DuckLake) -> list[int]:
     return [snapshot.id for snapshot in lake.snapshots() if snapshot.id >= FIRST_SNAPSHOT]
 
 
-def _save(run: Run, name: str, observation: Observation) -> None:
+def save_observation(run: Run, name: str, observation: Observation) -> None:
+    """Store an observation."""
     path = Path(run.folder, "observations", name)
     path.with_name(f".{name}").write_bytes(pickle.dumps(observation))
     path.with_name(f".{name}").rename(path)

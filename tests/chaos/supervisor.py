@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 from sqlalchemy import make_url
 
@@ -37,6 +39,7 @@ from tests.support.postgres import PostgresServer, start_server
 _SECONDS_TO_END = 75
 _SECONDS_TO_READ = 180
 _SECONDS_WITHOUT_EXPIRY = 8
+_MIN_AGE_WITH_DUCKDB = 10
 _RESTART_AT = 0.55
 """Part of the run after which PostgreSQL is restarted."""
 
@@ -69,6 +72,7 @@ def run_chaos(
     seconds: float,
     writers: int = 5,
     duckdb_writers: int = 0,
+    min_age: float | None = None,
     operations: Sequence[str] = (),
     keep: bool = False,
 ) -> Report:
@@ -79,7 +83,9 @@ def run_chaos(
         seed: Seed of the operations and the faults. Their timing differs between runs.
         seconds: Duration of the disturbed part of the run.
         writers: Number of processes that write with the library.
-        duckdb_writers: Number of processes that write with DuckDB.
+        duckdb_writers: Number of processes that write with DuckDB. Without writers of the library they expire snapshots too.
+        min_age: Minimum age in seconds of snapshots that the library expires. None: 0, or 10 with DuckDB, which repeats a failed commit
+            for some seconds without a transaction that expiry could notice.
         operations: Kinds of operations of the library; all by default.
         keep: Keep the folder of the run.
     """
@@ -87,6 +93,8 @@ def run_chaos(
     for name in ("ledger", "output", "observations"):
         (folder / name).mkdir()
     server = start_server() if catalog == "postgres" else None
+    if server and keep:
+        _log_statements(server)
     address = server.lake(folder) if server else sqlite_lake(folder)
     path = make_url(address.url).database or ""
     database = f"host={server.socket} user={server.user} dbname={path}" if server else path
@@ -96,6 +104,7 @@ def run_chaos(
         seconds=seconds,
         writers=writers,
         duckdb_writers=duckdb_writers,
+        min_age=(_MIN_AGE_WITH_DUCKDB if duckdb_writers else 0) if min_age is None else min_age,
         operations=frozenset(operations),
         folder=folder,
         address=address,
@@ -106,6 +115,8 @@ def run_chaos(
         return supervisor.supervise()
     finally:
         supervisor.kill_all()
+        if server and keep:
+            _keep_catalog(run, server)
         if server:
             server.stop()
         if keep:
@@ -212,7 +223,7 @@ class Supervisor:
 
     def _restart_server(self, server: PostgresServer) -> None:
         """End PostgreSQL at once, as a crash would, and start it again."""
-        self.faults.counts["server restarts"] += 1
+        self._record("server restarts")
         number = server.handle.get_pid()
         os.kill(number, signal.SIGQUIT)
         while _is_running(number):
@@ -230,19 +241,25 @@ class Supervisor:
             name = self.choose.choice(running)
             self._signal(name, signal.SIGSTOP)
             self.paused[name] = now + self.choose.uniform(0.3, 5)
-            self.faults.counts["pauses"] += 1
+            self._record("pauses", f"{name} for {self.paused[name] - now:.1f} s")
         elif self.server:
             self.helpers.append(self._start(_terminate_connections, "faults", self.choose.randint(1, 3), self.choose.random()))
-            self.faults.counts["terminated connections"] += 1
+            self._record("terminated connections")
         elif self.choose.random() < 0.5 and not self.helpers:
             self.helpers.append(self._start(_hold_lock, "faults", self.choose.choice(("IMMEDIATE", "EXCLUSIVE")), 3))
-            self.faults.counts["held locks"] += 1
+            self._record("held locks")
 
     def _kill(self, name: str) -> None:
         self.processes[name].kill()
         self.processes[name].join()
         self.faults.kills.append((name, time.time()))
-        self.faults.counts["kills"] += 1
+        self._record("kills", name)
+
+    def _record(self, kind: str, details: str = "") -> None:
+        """Count a fault and log it with its time."""
+        self.faults.counts[kind] += 1
+        with (self.run.folder / "faults.log").open("a") as log:
+            log.write(f"{datetime.now(UTC)} {kind} {details}\n")
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         process = self.processes[name]
@@ -270,6 +287,33 @@ class Supervisor:
         for helper in self.helpers:
             helper.join()
         return violations
+
+
+def _log_statements(server: PostgresServer) -> None:
+    """Have the server log each statement with its time, process, virtual transaction and application."""
+    with psycopg.connect(f"host={server.socket} user={server.user} dbname=postgres", autocommit=True) as postgres:
+        for setting, value in (
+            ("log_statement", "all"),
+            ("log_line_prefix", "%m %p %v %x %a|"),
+            ("log_parameter_max_length", "-1"),
+        ):
+            postgres.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
+        postgres.execute("SELECT pg_reload_conf()")
+
+
+def _keep_catalog(run: Run, server: PostgresServer) -> None:
+    """Copy the catalog to ``catalog.duckdb`` and the log of the server to ``server.log`` in the folder of the run."""
+    with duckdb.connect(str(run.folder / "catalog.duckdb")) as connection:
+        connection.execute(f"ATTACH '{run.database}' AS postgres (TYPE postgres, READ_ONLY)")
+        tables = connection.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'postgres' AND schema_name = 'public'"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(f'CREATE TABLE "{table}" AS FROM postgres."{table}"')
+    with (run.folder / "server.log").open("wb") as log:
+        for path in sorted(server.data.rglob("log")):
+            if path.is_file():
+                log.write(path.read_bytes())
 
 
 def _main(main: Callable[..., None], run: Run, name: str, *arguments: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import Turn
 
+_APPLICATION = "ducklake-core"
 _LONGEST_LOCK_SECONDS = 300
 """How long the server leaves the locks that keep commits out to a session that says nothing, because a store deletes files slowly."""
 
@@ -70,7 +72,7 @@ class PostgresAccess:
         engine = server_engine(
             address.url,
             pool_size=pool_size,
-            defaults={"connect_timeout": connect_timeout, "application_name": "ducklake-core", "client_encoding": "utf8"},
+            defaults={"connect_timeout": connect_timeout, "application_name": _APPLICATION, "client_encoding": "utf8"},
             may_pass=may_pass,
             file_number=lambda connection: None if connection.closed else connection.fileno(),
             ping=_ping,
@@ -173,3 +175,37 @@ def has_older_transactions(connection: Connection, since: datetime) -> bool:
         "AND backend_type = 'client backend' AND (xact_start < :since OR query = '<insufficient privilege>'))"
     )
     return bool(connection.execute(query, {"since": since}).scalar())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """The open transaction of another program that sees the oldest rows.
+
+    Attributes:
+        process: Id of the server process.
+        began: Start of the transaction; None if this role may not see it.
+        age: Number of transaction ids that were given out since the oldest one whose rows the transaction may not see.
+    """
+
+    process: int
+    began: datetime | None
+    age: int
+
+    def __str__(self) -> str:
+        since = "" if self.began is None else f", open since {self.began:%Y-%m-%d %H:%M:%S} UTC"
+        return f"a transaction of another program (PostgreSQL process {self.process}{since})"
+
+
+def oldest_transaction(connection: Connection) -> OpenTransaction | None:
+    """Return the transaction of another program in this database that sees the oldest rows, None if there is none.
+
+    Transactions of this library are left out. A role may see what this needs of the transactions of other roles too, but not their
+    application, so that transactions of the library with another role count.
+    """
+    query = text(
+        "SELECT pid, xact_start, age(backend_xmin) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND usesysid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend' "
+        "AND backend_xmin IS NOT NULL AND coalesce(application_name, '') <> :library ORDER BY 3 DESC LIMIT 1"
+    )
+    row = connection.execute(query, {"library": _APPLICATION}).one_or_none()
+    return None if row is None else OpenTransaction(process=row[0], began=row[1], age=row[2])

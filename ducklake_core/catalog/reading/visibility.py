@@ -49,34 +49,51 @@ def live_or_unknown(source: FromClause, snapshot_id: int | ColumnElement[int], *
     return and_(or_(begin <= snapshot_id, nowhere), or_(never, end > snapshot_id))
 
 
+_DELETES = ("deleted_from_table", "inlined_delete")
+
+
 def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None]:
     """Select the snapshot that committed a delete file whose newest deletes claim an earlier one, NULL when the claim holds.
 
     DuckDB 1.5.5 writes the snapshot of its first attempt into a cumulative delete file, and keeps it when the commit is retried and gets
-    a later snapshot. The claim is false when the claimed snapshot existed before the file and deleted nothing from the table. A flush
-    writes a file for deletes of earlier snapshots too, but these did delete from the table.
+    a later snapshot. The claim is false when the claimed snapshot existed before the file and deleted nothing from the table. The commit
+    is then the one that wrote the file, or the first one after the claimed snapshot that deleted from the table if a flush wrote the
+    file: it copies the deletes of earlier commits.
 
     Args:
         tables: The metadata tables.
         deletes: ``ducklake_delete_file``, in the statement that the column becomes part of.
     """
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    log = literal(",") + func.coalesce(changes.c.changes_made, "") + literal(",")
     own = cast(deletes.c.table_id, String)
-    has_deleted = or_(*(log.contains(literal(f",{kind}:") + own + literal(",")) for kind in ("deleted_from_table", "inlined_delete")))
-    claimed, later = snapshot.alias(), snapshot.alias()
+    claimed, later, deleting = snapshot.alias(), snapshot.alias(), changes.alias()
+
+    def says(log: FromClause, *kinds: str) -> ColumnElement[bool]:
+        text = literal(",") + func.coalesce(log.c.changes_made, "") + literal(",")
+        return or_(*(text.contains(literal(f",{kind}:") + own + literal(",")) for kind in kinds))
+
     is_false = exists().where(
         claimed.c.snapshot_id == deletes.c.partial_max,
         claimed.c.next_file_id <= deletes.c.delete_file_id,
         changes.c.snapshot_id == claimed.c.snapshot_id,
-        not_(has_deleted),
+        not_(says(changes, *_DELETES)),
     )
-    committed = (
+    written = (
         select(func.min(later.c.snapshot_id))
         .where(later.c.snapshot_id > deletes.c.partial_max, later.c.next_file_id > deletes.c.delete_file_id)
         .scalar_subquery()
     )
-    return case((and_(deletes.c.partial_max.is_not(None), is_false), committed)).label("committed_at")
+    # DuckDB's flush names only the tables that have inlined rows, not those of which it moves deletes alone.
+    is_flush = exists().where(changes.c.snapshot_id == written, changes.c.changes_made.contains("inline_flush:"))
+    first_deletes = (
+        select(func.min(deleting.c.snapshot_id))
+        .where(deleting.c.snapshot_id > deletes.c.partial_max, says(deleting, *_DELETES))
+        .scalar_subquery()
+    )
+    return case(
+        (and_(deletes.c.partial_max.is_not(None), is_false, is_flush), first_deletes),
+        (and_(deletes.c.partial_max.is_not(None), is_false), written),
+    ).label("committed_at")
 
 
 def may_be_named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:

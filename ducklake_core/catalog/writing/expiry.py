@@ -12,12 +12,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, exists, func, insert, inspect, or_, select, union
+from sqlalchemy import Connection, Row, Select, bindparam, delete, exists, func, insert, inspect, literal_column, or_, select, union
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import DeleteRows
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.postgres_catalog import has_older_transactions
+from ducklake_core.catalog.database.postgres_catalog import has_older_transactions, oldest_transaction
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
 from ducklake_core.catalog.reading.completeness import complete_rows
@@ -240,6 +240,40 @@ def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Seq
         locking = query.with_for_update() if database.abilities.concurrent_writers else query
         found.update(connection.execute(locking).scalars())
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeededSnapshots:
+    """Snapshots that an open transaction of another program needs: the one that it reads, and all that were committed since.
+
+    DuckDB commits as the snapshot after the one that it reads, unless that exists, and finds conflicts in the snapshots since.
+
+    Attributes:
+        first: Id of the first of them.
+        transaction: Description of the transaction.
+    """
+
+    first: int
+    transaction: str
+
+
+def needed_by_transactions(connection: Connection, database: Database) -> NeededSnapshots | None:
+    """Return the snapshots that open transactions of other programs need, None if they need only the newest.
+
+    Transactions that begin after this read the newest snapshot.
+    """
+    # Only PostgreSQL shows what the transactions of others see.
+    if connection.dialect.name != "postgresql":
+        return None
+    oldest = oldest_transaction(connection)
+    if oldest is None:
+        return None
+    number = database.tables["snapshot"].c.snapshot_id
+    later = connection.execute(select(func.min(number)).where(func.age(literal_column("xmin")) <= oldest.age)).scalar()
+    if later is None:
+        return None
+    read = connection.execute(select(func.max(number)).where(number < later)).scalar()
+    return NeededSnapshots(first=later if read is None else read, transaction=str(oldest))
 
 
 def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_ids: Sequence[int]) -> tuple[tuple[int, ...], Unneeded]:

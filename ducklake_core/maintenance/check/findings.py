@@ -226,7 +226,11 @@ CODES: dict[str, Code] = {
     "row-id-beyond-next": Code(
         "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
     ),
-    "delete-files-two": Code("error", "a data file has two live delete files: DuckDB reads its rows twice", "delete one of the rows"),
+    "delete-files-two": Code(
+        "error",
+        "a data file has two live delete files: DuckDB reads its rows twice",
+        "rewrite the file (lake.rewrite_data_files(table, delete_threshold=0))",
+    ),
     "delete-files-of-the-past": Code(
         "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
     ),

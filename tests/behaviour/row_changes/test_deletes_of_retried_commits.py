@@ -74,6 +74,27 @@ def test_later_changes_keep_the_snapshot_of_the_commit(overtaken: tuple[DuckLake
     assert _rows(lake, claimed + 1) == list(range(2, 10))
 
 
+def test_a_flush_of_duckdb_keeps_the_snapshot_of_the_commit(
+    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
+) -> None:
+    """The flush copies the deletes of the file, whose newest ones claim a snapshot that deleted nothing, with older inlined ones."""
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake.write("other", pa.table({"y": [0]}))
+    lake.write("t", pa.table({"x": list(range(10))}), inline=False)
+    with oracle(lake_address) as duck:
+        for limit, row in ((0, 0), (10, 3), (0, 1)):
+            duck.run(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "BEGIN", f"DELETE FROM lake.t WHERE x = {row}")
+            if row == 1:
+                lake.table("other").append(pa.table({"y": [1]}), inline=False)
+            duck.run("COMMIT")
+        claimed = lake.snapshot().id - 1
+        duck.run("CALL ducklake_flush_inlined_data('lake')")
+    assert _rows(lake, claimed) == [1, 2, *range(4, 10)]
+    assert _rows(lake, claimed + 1) == [2, *range(4, 10)]
+    assert lake.snapshot().id > claimed + 1
+    assert _rows(lake, lake.snapshot().id) == [2, *range(4, 10)]
+
+
 def test_a_delete_planned_on_the_claimed_snapshot_is_a_conflict_or_planned_again(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:

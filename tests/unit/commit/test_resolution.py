@@ -173,7 +173,7 @@ def test_overwrite_is_one_snapshot_of_deletes_and_inserts() -> None:
         append(file()),
         head=full_head(),
     )
-    assert resolution.snapshot.changes == "inserted_into_table:7,deleted_from_table:7,inlined_delete:7,inline_flush:7"
+    assert resolution.snapshot.changes == "inserted_into_table:7,deleted_from_table:7,inlined_insert:7,inlined_delete:7,inline_flush:7"
     rows = {row["data_file_id"]: row for row in inserted(resolution, "delete_file")}
     assert (rows[11]["begin_snapshot"], rows[11]["partial_max"]) == (6, None)
     assert (rows[12]["begin_snapshot"], rows[12]["partial_max"]) == (2, 6)
