@@ -242,12 +242,25 @@ def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: s
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [values])
 
 
+def list_values(array: ArrowArray) -> ArrowArray:
+    """Return the elements of all lists in an array.
+
+    pyarrow's ``flatten`` raises an error for NULL lists of structs that contain an extension type, such as UUIDs.
+    """
+    return array.values.slice(0, 0) if array.null_count == len(array) else array.flatten()
+
+
+def map_entries(array: ArrowArray) -> ArrowArray:
+    """Return maps as lists of structs, because ``keys`` and ``items`` of a slice of maps are those of the whole array."""
+    return array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
+
+
 def _without_view(array: ArrowArray) -> ArrowArray:
     # pyarrow's own cast leaves out the last offset and gives an invalid array.
     lengths: ArrowArray = pc.list_value_length(array).fill_null(0)
     ends: ArrowArray = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
+    return pa.ListArray.from_arrays(offsets, list_values(array), mask=array.is_null())
 
 
 def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
@@ -621,7 +634,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
     arrow = array.type
     if pa.types.is_map(arrow):
         _check_keys(array, path)
-        entries = array.cast(pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))).flatten()
+        entries = list_values(map_entries(array))
         check_values(entries.field(0), f"{path}.key")
         check_values(entries.field(1), f"{path}.value")
     elif pa.types.is_struct(arrow):
@@ -630,7 +643,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
             if _is_checked(field.type):
                 check_values(child, f"{path}.{field.name}")
     elif is_list(arrow) and _is_checked(arrow.value_type):
-        check_values(array.flatten(), f"{path}.element")
+        check_values(list_values(array), f"{path}.element")
 
 
 def _is_checked(arrow: pa.DataType) -> bool:
@@ -642,8 +655,8 @@ def _is_checked(arrow: pa.DataType) -> bool:
 
 def _check_keys(array: ArrowArray, path: str) -> None:
     """Raise for a map with NULL as a key, or with one key twice."""
-    plain = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
-    keys = plain.flatten().field(0)
+    plain = map_entries(array)
+    keys = list_values(plain).field(0)
     if keys.null_count:
         raise SchemaError(f"column {path!r} has a map with a NULL key", column=path)
     if len(keys) < 2 or pa.types.is_nested(keys.type):
