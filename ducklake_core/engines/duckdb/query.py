@@ -470,7 +470,7 @@ def _check_sort_key(connection: DuckDBPyConnection, text: str, columns: Schema) 
     connection.execute("INSERT INTO rows_ DEFAULT VALUES")
     connection.execute(query).fetchall()
     values = [f"coalesce({', '.join(f'TRY_CAST({sample} AS {duckdb_type(column.type)})' for sample in _SAMPLES)})" for column in columns]
-    connection.execute(f"INSERT INTO rows_ SELECT {', '.join(values)}")  # noqa: S608 - names of types
+    connection.execute(f"INSERT INTO rows_ SELECT {', '.join(values)}")
     try:
         connection.execute(query).fetchall()
     except duckdb.Error as problem:
