@@ -209,12 +209,18 @@ def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
 
 def alter(tx: StatementTarget, node: exp.Alter) -> None:
     """ALTER TABLE or VIEW with one action."""
-    only(node, "this", "kind", "actions")
+    only(node, "this", "kind", "actions", "options")
     name, actions = table_name(node.this), node.args["actions"]
     if len(actions) != 1:
         refuse("ALTER with several actions")
     (action,) = actions
+    options = node.args.get("options") or []
     match action:
+        # sqlglot reads RENAME a TO b, without COLUMN, as a new name of the table and an option.
+        case exp.AlterRename() if len(options) == 1 and isinstance(options[0], exp.ToTableProperty) and node.args.get("kind") == "TABLE":
+            tx.rename_column(name, tuple(part.name for part in action.this.parts), options[0].this.name)
+        case _ if options:
+            refuse(f"ALTER ... {action.sql('duckdb')} {' '.join(option.sql('duckdb') for option in options)}")
         case exp.AlterRename():
             new_name = _renamed(name, action.this)
             if node.args.get("kind") == "VIEW":
