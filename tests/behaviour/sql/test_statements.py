@@ -57,6 +57,7 @@ STATEMENTS = (
     "INSERT INTO nested VALUES ([INTERVAL 1 DAY], {'t': NULL, 'u': '20'}, MAP {'a': '5'}, ['1', 2.5])",
     "INSERT INTO nested VALUES (NULL, NULL, NULL, '[3]')",
     "CREATE TABLE gone AS SELECT 1 AS a",
+    'CREATE TABLE named ("c C", n) AS SELECT 1 AS a, 2 AS a, 3 AS z UNION ALL SELECT 4, 5, 6',
     "TRUNCATE gone",
     "DROP TABLE gone",
     "DROP TABLE IF EXISTS gone",
@@ -152,6 +153,10 @@ def test_a_statement_that_fails_leaves_nothing(lake: DuckLake) -> None:
 
 
 REFUSED = {
+    "CREATE OR REPLACE TABLE IF NOT EXISTS n (a INTEGER)": "OR REPLACE with IF NOT EXISTS",
+    "CREATE TABLE n (a INTEGER) AS SELECT 1 AS b": "a type of a column in CREATE TABLE AS",
+    "CREATE TABLE n (a, b) AS SELECT 1 AS b": "columns",
+    "ALTER TABLE t ALTER k TYPE VARCHAR COLLATE NOCASE": r"ALTER COLUMN \.\.\. COLLATE",
     "ALTER TABLE s.t ADD COLUMN x INTEGER FIRST": "a place for column 'x'",
     "ALTER TABLE s.t ADD COLUMN x INTEGER AFTER k": "new columns come last",
     "INSERT INTO t VALUES (1)": "1 values, for 2 columns",
