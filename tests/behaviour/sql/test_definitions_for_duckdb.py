@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.engines import duckdb_instance
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.data_types import INT32, Field, StructType
 from ducklake_core.format.types.schema import Schema
@@ -185,6 +186,19 @@ def test_conditions_on_cast_variants_are_those_of_duckdb(address: LakeAddress, l
         left = sorted(lake.sql("SELECT i FROM t WHERE i < 100").to_arrow()["i"].to_pylist())
         assert left == [i for i in range(1, 12) if i not in expected], change
         lake.restore(loaded)
+
+
+def test_casts_of_variants_share_one_instance(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = made(address)
+    lake.sql("CREATE TABLE t (i INTEGER, v VARIANT)")
+    for value in range(3):
+        lake.sql(f"INSERT INTO t VALUES ({value}, {value})")
+    created: list[str | None] = []
+    original = duckdb_instance.new_instance
+    monkeypatch.setattr(duckdb_instance, "new_instance", lambda zone=None: created.append(zone) or original(zone))
+    for value in range(3):
+        assert lake.table("t").scan(columns=["i"], where=f"v::VARCHAR = '{value}'").to_arrow()["i"].to_pylist() == [value]
+    assert len(created) <= 1
 
 
 def test_variants_that_cannot_be_cast_raise(address: LakeAddress) -> None:
