@@ -15,7 +15,6 @@ from ducklake_core.catalog.reading.maintenance import mappings_of_table, named_a
 from ducklake_core.catalog.reading.options import stored_options
 from ducklake_core.catalog.reading.table_rows import COMMENT
 from ducklake_core.commit import alterations
-from ducklake_core.commit.actions import CreateMacro
 from ducklake_core.commit.alterations import Alteration
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import operation
@@ -472,21 +471,16 @@ class Transaction:
         return self.repeated is not None
 
     def _without_macros(self, given: Given) -> Given | str:
-        """A condition or expression with macros of the base snapshot in place of their calls."""
+        """Return a condition or expression with macros, as the transaction leaves them, in place of their calls."""
         from ducklake_core.catalog.reading.definitions import without_macro_calls
 
-        if not isinstance(given, str):
-            return given
-        with self._lake.reader() as reader:
-            return without_macro_calls(reader, given, self._catalog.base.id)
+        return without_macro_calls(given, self._catalog.macros_now)
 
     def _check_expression(self, table: str, text: str, columns: Schema, target: Field | None = None) -> None:
         """Let DuckDB, where it is installed, bind an expression that a table will store; see :func:`check_expression`."""
         from ducklake_core.engines.duckdb.query import check_expression
 
-        # Macros that this transaction makes are known to no reader.
-        if not any(isinstance(action, CreateMacro) for action in self._catalog.definitions):
-            check_expression(table, self._without_macros(text), columns, target)
+        check_expression(table, self._without_macros(text), columns, target)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
         """Apply a step to a table; all but alterations count as writes to it."""

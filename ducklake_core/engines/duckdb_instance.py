@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -38,6 +40,31 @@ def new_instance(zone: str | None = None) -> DuckDBPyConnection:
     connection: DuckDBPyConnection = require_duckdb().connect(":memory:", config=_SETTINGS)
     _set_zone(connection, zone or session_zone())
     return connection
+
+
+def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
+    """A connection to an instance that is created once per process, for short queries over registered data that create no objects.
+
+    Args:
+        zone: Its time zone, the effective one when None.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+    """
+    connection = _shared_instance(os.getpid()).cursor()
+    _set_zone(connection, zone or session_zone())
+    return connection
+
+
+# A forked process has none of the instance's threads, so that it needs its own, and must not close the other one.
+@cache
+def _shared_instance(process_id: int) -> DuckDBPyConnection:  # noqa: ARG001 - the key
+    return new_instance()
+
+
+def variant_of(text: str) -> str:
+    """SQL of the variant whose two binaries an expression has in a struct, as Arrow has them."""
+    return f"variant_bytes_to_variant(({text}).metadata || ({text}).value)"
 
 
 def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:

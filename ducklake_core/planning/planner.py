@@ -12,7 +12,7 @@ from ducklake_core.catalog import feed
 from ducklake_core.catalog.feed import Bound, FeedRange
 from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.catalog.reading import files as catalog_files
-from ducklake_core.catalog.reading.definitions import without_macro_calls
+from ducklake_core.catalog.reading.definitions import macros, without_macro_calls
 from ducklake_core.catalog.reading.file_rows import name_mappings
 from ducklake_core.catalog.reading.files import may_match
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -93,7 +93,7 @@ def plan_scan(
     schema, named_virtual = scan_columns(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection((*schema.names, *named_virtual), virtual)
-    condition = without_macro_calls(reader, where, table.snapshot_id)
+    condition = without_macro_calls(where, lambda: macros(reader, table.snapshot_id))
     predicate = None if condition is None else as_filter(bind(condition, with_virtual(table.schema)))
     read_schema = _read_schema(table.schema, schema, predicate)
     is_numbered = FILE_INDEX.name in (*wanted_virtual, *needed_virtual(predicate))
@@ -362,7 +362,7 @@ def plan_changes(
     """
     whole = feed_schema(table, kind)
     wanted = feed_columns(table, kind, columns)
-    condition = without_macro_calls(reader, where, table.snapshot_id)
+    condition = without_macro_calls(where, lambda: macros(reader, table.snapshot_id))
     predicate = None if condition is None else bind(condition, whole)
     pushed, rest = _divided(predicate, kind)
     read = _read_shape(table, whole, wanted, pushed, rest)

@@ -178,6 +178,8 @@ def column_of(definition: exp.Expression) -> Field:
     """
     if not isinstance(definition, exp.ColumnDef):
         refuse(f"the constraint {definition.sql('duckdb')}")
+    if definition.args.get("position") is not None:
+        refuse(f"a place for column {definition.name!r}", "new columns come last")
     kind = definition.args.get("kind")
     if kind is None:
         refuse(f"column {definition.name!r} without a type")

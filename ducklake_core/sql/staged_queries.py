@@ -107,11 +107,10 @@ class StagedQueries:
         return self.catalog().table(name).state.schema
 
     def without_macros(self, text: str) -> str:
-        """An expression with macros of the base snapshot in place of their calls."""
+        """Return an expression with macros, as the transaction leaves them, in place of their calls."""
         from ducklake_core.catalog.reading.definitions import without_macro_calls
 
-        with self.lake.reader() as reader:
-            return without_macro_calls(reader, text, self.catalog().base.id)
+        return without_macro_calls(text, self.catalog().macros_now)
 
     def read_with_ids(self, name: str, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
         """Columns and virtual columns of a table as the transaction has made it; those that it has not are the row id."""
@@ -145,7 +144,7 @@ class StagedQueries:
         ]
         views = {one.state.id: one.state for one in catalog.views}
         base_views = tuple(one for one in names.views if one.id not in views and not catalog.is_dropped_view(one.id))
-        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()), macros=catalog.macros_now(names.macros))
+        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()), macros=catalog.macros_now())
 
     def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
         def opened() -> tuple[Schema, ScanTable]:

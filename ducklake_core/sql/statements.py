@@ -9,7 +9,7 @@ from sqlglot import TokenType, exp
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.macros import table_names
-from ducklake_core.format.types.names import dotted, folded, split_name
+from ducklake_core.format.types.names import dotted, folded, quoted_path, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.sql.parts import (
     bracketed,
@@ -80,6 +80,8 @@ class Statement:
         from ducklake_core.sql.parts import only, refuse, table_name
 
         match node:
+            case exp.Create() if node.args.get("replace") and node.args.get("exists"):
+                refuse("OR REPLACE with IF NOT EXISTS")
             case exp.TruncateTable():
                 only(node, "expressions")
                 self._tx.delete(table_name(node.expressions[0]), None, spark=self._spark)
@@ -105,13 +107,18 @@ class Statement:
         self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
-        from ducklake_core.sql.parts import find_word, only, table_name, text_between
+        from ducklake_core.sql.parts import find_word, only, refuse, table_name, text_between
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
         if node.args.get("exists") and self._queries.has(name):
             return
         query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
+        given = node.this.expressions if isinstance(node.this, exp.Schema) else []
+        if any(not isinstance(one, exp.Identifier) for one in given):
+            refuse("a type of a column in CREATE TABLE AS", "cast the column in the query")
+        if given:
+            query = f"SELECT * FROM ({query}\n) AS __ducklake_rows({', '.join(quoted_path((one.name,)) for one in given)})"  # noqa: S608
         # Spark's types are those of its frame.
         columns = self._queries.columns_of(query) if self._spark is None else None
         target = None if columns is None else [(column.name, column) for column in columns]
@@ -209,12 +216,18 @@ def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
 
 def alter(tx: StatementTarget, node: exp.Alter) -> None:
     """ALTER TABLE or VIEW with one action."""
-    only(node, "this", "kind", "actions")
+    only(node, "this", "kind", "actions", "options")
     name, actions = table_name(node.this), node.args["actions"]
     if len(actions) != 1:
         refuse("ALTER with several actions")
     (action,) = actions
+    options = node.args.get("options") or []
     match action:
+        # sqlglot reads RENAME a TO b, without COLUMN, as a new name of the table and an option.
+        case exp.AlterRename() if len(options) == 1 and isinstance(options[0], exp.ToTableProperty) and node.args.get("kind") == "TABLE":
+            tx.rename_column(name, tuple(part.name for part in action.this.parts), options[0].this.name)
+        case _ if options:
+            refuse(f"ALTER ... {action.sql('duckdb')} {' '.join(option.sql('duckdb') for option in options)}")
         case exp.AlterRename():
             new_name = _renamed(name, action.this)
             if node.args.get("kind") == "VIEW":
@@ -239,8 +252,9 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
 
 def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> None:
     column, args = (action.this.name,), action.args
-    if args.get("using"):
-        refuse("ALTER COLUMN ... USING")
+    for part in ("using", "collate"):
+        if args.get(part):
+            refuse(f"ALTER COLUMN ... {part.upper()}")
     if args.get("dtype") is not None:
         tx.set_column_type(name, column, args["dtype"].sql("duckdb"))
     elif args.get("default") is not None:

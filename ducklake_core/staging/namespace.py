@@ -405,8 +405,10 @@ class StagedCatalog(StagedSchemas):
         ]
         return next((drop for drop in there if drop not in self.definitions), None)
 
-    def macros_now(self, committed: Sequence[Macro]) -> tuple[Macro, ...]:
-        """The macros of the base as the transaction leaves them, with those that it makes."""
+    def macros_now(self) -> tuple[Macro, ...]:
+        """Return the macros of the base snapshot that the transaction has not dropped, and those that it has created."""
+        with self._lake.reader() as reader:
+            committed = macros(reader, self.base.id)
         gone = {action.macro_id for action in self.definitions if isinstance(action, DropMacro)}
         made = [action for action in self.definitions if isinstance(action, CreateMacro)]
         own = (

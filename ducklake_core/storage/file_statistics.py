@@ -16,6 +16,7 @@ from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_F
 from ducklake_core.format.files.statistics import GeometryStatistics, geometry_statistics, merged_geometry_statistics, truncate_bounds
 from ducklake_core.format.types.data_types import BLOB, FLOATS, GEOMETRY, JSON, NULL, VARCHAR, VARIANT, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import list_values
 from ducklake_core.format.values.leaf_values import order_key, stat_value, to_text
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def leaf_arrays(array: pa.Array, field: Field) -> Iterator[tuple[Field, pa.Array
             for child, values in zip(fields, array.flatten(), strict=True):
                 yield from leaf_arrays(values, child)
         case ListType(element=element):
-            yield from leaf_arrays(array.flatten(), element)
+            yield from leaf_arrays(list_values(array), element)
         case MapType(key=key, value=value):
             keys, values = _entries(array)
             yield from leaf_arrays(keys, key)

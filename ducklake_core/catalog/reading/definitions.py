@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -314,10 +314,12 @@ def _aliases(row: Row[Any]) -> Iterator[str]:
         yield quoted.replace('""', '"')
 
 
-def without_macro_calls(reader: CatalogReader, given: Given, snapshot_id: int) -> Given | str:
-    """A condition or expression with scalar macros of the schema ``main`` put in place of their calls; anything but SQL as it is.
+def without_macro_calls(given: Given, known_macros: Callable[[], Sequence[Macro]]) -> Given | str:
+    """Return a condition or expression with scalar macros of the schema ``main`` in place of their calls; anything but SQL as it is.
 
-    The catalog is asked only where the text calls a function that DuckDB does not have.
+    Args:
+        given: The condition or expression.
+        known_macros: Returns the macros that it may call; called only if the text calls a function that DuckDB does not have.
 
     Raises:
         UsageError: No definition of a macro takes the arguments.
@@ -326,15 +328,16 @@ def without_macro_calls(reader: CatalogReader, given: Given, snapshot_id: int) -
     names = called_functions(given) if isinstance(given, str) else frozenset()
     if not names or not isinstance(given, str):
         return given
+    found = known_macros()
     known = {
         folded(macro.name): tuple(one for one in macro.implementations if one.kind == "scalar" and one.dialect.lower() == "duckdb")
-        for macro in macros(reader, snapshot_id)
+        for macro in found
         if folded(macro.name) in names and folded(macro.schema_name) == DEFAULT_SCHEMA and macro.kind == "scalar"
     }
     if not known:
         return given
     # What they call may be macros as well.
-    every = {folded(macro.name): macro.implementations for macro in macros(reader, snapshot_id) if macro.kind == "scalar"}
+    every = {folded(macro.name): macro.implementations for macro in found if macro.kind == "scalar"}
     return with_macros(given, every | known)
 
 

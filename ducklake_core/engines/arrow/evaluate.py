@@ -105,7 +105,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import HUGE_INTEGER, Schema, to_arrow_type
-from ducklake_core.format.values.arrow_cast import cast_array, from_values
+from ducklake_core.format.values.arrow_cast import cast_array, decoded_dictionary, from_values
 from ducklake_core.format.values.temporal import in_zone
 from ducklake_core.format.values.variant_encoding import ARRAY_TYPE, NULL_TYPE, OBJECT_TYPE, Slots, VariantBuffer
 from ducklake_core.format.values.variant_shredding import column_types, typed_values
@@ -765,7 +765,7 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
         raise UnsupportedFeatureError(f"values of type {data_type} cannot be compared here; scan with .to_spark() instead")
     plain: Any = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_dictionary(plain.type):
-        plain = plain.dictionary_decode()
+        plain = decoded_dictionary(plain)
     arrow = plain.type
     if data_type in (INT128, UINT128):
         return plain if arrow == HUGE_INTEGER else plain.cast(HUGE_INTEGER)

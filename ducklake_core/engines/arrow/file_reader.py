@@ -51,7 +51,7 @@ from ducklake_core.format.types.schema import (
     to_arrow_schema,
     to_arrow_type,
 )
-from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array
+from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array, list_values, map_entries
 from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, ScanProjection, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -718,7 +718,7 @@ def _struct(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
 
 def _list(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
     element = source.type.value_field
-    values_ = array.flatten()
+    values_ = list_values(array)
     (child,) = _children([element], [values_], target.children, len(values_))
     return pa.ListArray.from_arrays(_offsets(array), child, type=to_arrow_type(target.type), mask=_null_mask(array))
 
@@ -727,9 +727,8 @@ def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array
     key, item = source.type.key_field, source.type.item_field
     if target.children[0].id not in (field_id(key), field_id(item)):
         raise UnsupportedFeatureError(f"the keys of the map {target.name!r} carry no field id, so they cannot be found", column=target.name)
-    # Arrow's map arrays forget their slice in keys and items; as a list of structs they do not.
-    entries = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
-    pairs = entries.flatten()
+    entries = map_entries(array)
+    pairs = list_values(entries)
     keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))
     return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=_null_mask(array))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, time
 from itertools import chain
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -38,6 +40,7 @@ ACCEPTED = (
     "__arrow_c_stream__ or __arrow_c_array__), a list of dicts, or a Spark DataFrame"
 )
 _ONE_COLUMN = "it is one column without a name, not rows: make it a table, such as pyarrow.table({'a': values})"
+_POLARS_INTEGERS = {"Int128": "int128", "UInt128": "uint128"}
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 _LARGEST_UNSIGNED = 2**64 - 1
 
@@ -298,11 +301,13 @@ def arrow_data(data: Any) -> ArrowData:
         if is_a(data, "pandas", "DataFrame"):
             return _of_pandas(data)
         if is_a(data, "polars", "DataFrame"):
-            return pa.table(data)
+            return _of_polars(data)
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data)
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
+    except UsageError:
+        raise
     except _FAILURES as error:
         raise UsageError(f"cannot write a {kind_of(data)}: {_reason(error)}", type=kind_of(data)) from error
     raise UsageError(f"cannot write a {kind_of(data)}: {_advice(data)}", type=kind_of(data))
@@ -315,8 +320,49 @@ def no_columns(kind: str) -> UsageError:
 
 def _of_pandas(data: Any) -> pa.Table:
     """Labels of rows without a name are no column. Without rows pandas makes up types (float64, object), so the columns have none."""
-    rows = pa.Table.from_pandas(data, preserve_index=False)
-    return rows if len(data) else pa.table([pa.nulls(0)] * rows.num_columns, names=rows.column_names)
+    if not len(data):
+        names = pa.Table.from_pandas(data, preserve_index=False).column_names
+        return pa.table([pa.nulls(0)] * len(names), names=names)
+    try:
+        rows = pa.Table.from_pandas(data, preserve_index=False)
+    except OverflowError:
+        rows = _table([_pandas_column(str(name), data.iloc[:, place]) for place, name in enumerate(data.columns)])
+    for place, name in enumerate(rows.column_names):
+        if _has_times(rows.schema.types[place]) and str(data.dtypes.iloc[place]) == "object":
+            values = data.iloc[:, place].tolist()
+            array = _without_loss("pandas DataFrame", name, rows.column(place), values, from_pandas=True)
+            rows = rows.set_column(place, pa.field(name, array.type), array)
+    return rows
+
+
+def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
+    try:
+        array: Any = pa.Array.from_pandas(values)
+    except OverflowError:
+        missing = values.isna()
+        return _large_integers("pandas DataFrame", name, [None if gone else value for value, gone in zip(values, missing, strict=True)])
+    return pa.field(name, array.type), array
+
+
+def _of_polars(data: Any) -> pa.Table:
+    """Polars gives Arrow the addresses of Python objects in place of the objects, and integers of 128 bits in a form of its own."""
+    import polars as pl
+
+    objects = [name for name, kind in data.schema.items() if kind == pl.Object]
+    if objects:
+        message = f"cannot write a polars DataFrame: column {objects[0]!r} has type Object. Convert its values to a type of Polars"
+        raise UsageError(message, column=objects[0])
+    huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
+    if not huge:
+        return pa.table(data)
+    rows = pa.table(data.with_columns(pl.col(*huge).cast(pl.String)))
+    return _table([_huge_column(field, column, huge.get(field.name)) for field, column in zip(rows.schema, rows.columns, strict=True)])
+
+
+def _huge_column(field: Any, digits: Any, kind: str | None) -> tuple[Any, Any]:
+    if kind is None:
+        return field, digits
+    return pa.field(field.name, HUGE_INTEGER, metadata={TYPE_KEY: kind.encode()}), digits.cast(pa.string()).cast(HUGE_INTEGER)
 
 
 def _advice(data: object) -> str:
@@ -334,6 +380,8 @@ def _advice(data: object) -> str:
 def _reason(error: Exception) -> str:
     if "non-struct" in str(error):
         return _ONE_COLUMN
+    if isinstance(error, pa.ArrowException) and "Conversion failed for column" in str(error):
+        return "; ".join(str(part).partition("\n")[0] for part in error.args) + ". Convert the column to one type that Arrow has"
     return "; ".join(str(part).partition("\n")[0] for part in error.args) or type(error).__name__
 
 
@@ -367,41 +415,73 @@ def _of_mappings(rows: Sequence[object]) -> pa.Table:
             column.append(row.get(name))
     if rows and not values:
         raise no_columns("list of empty dicts")
-    columns = [_column(name, column) for name, column in values.items()]
+    return _table([_column(name, column) for name, column in values.items()])
+
+
+def _table(columns: Sequence[tuple[Any, Any]]) -> pa.Table:
     return pa.Table.from_arrays([array for _, array in columns], schema=pa.schema([field for field, _ in columns]))
 
 
 def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
     """One column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
+    if any(kind.__name__ == "NaTType" for kind in {type(value) for value in values}):
+        # What a missing time is in records that pandas made.
+        values = [None if type(value).__name__ == "NaTType" else value for value in values]
     try:
         try:
-            array = _with_nanoseconds(pa.array(values), values)
+            array = _without_loss("list of dicts", name, pa.array(values), values)
         except OverflowError:
-            return _large_integers(name, values)
+            return _large_integers("list of dicts", name, values)
         return pa.field(name, array.type), array
+    except UsageError:
+        raise
     except _FAILURES as error:
         raise UsageError(f"cannot write a list of dicts: column {name!r}: {_where(values)}{_reason(error)}", column=name) from error
 
 
-def _with_nanoseconds(array: ArrowArray, values: list[Any]) -> ArrowArray:
-    """Arrow takes the times of pandas for those of Python, and drops their nanoseconds."""
-    arrow = array.type
-    if not (pa.types.is_timestamp(arrow) or pa.types.is_duration(arrow)):
+def _without_loss(kind: str, name: str, array: Any, values: Sequence[Any], *, from_pandas: bool = False) -> Any:
+    """Return Python values in a type that keeps nanoseconds of pandas' times, which Arrow's inference drops.
+
+    Raises:
+        UsageError: Arrow's inference dropped something else: the time of day, where dates come first, or the offset of a time.
+    """
+    if not _has_times(array.type):
         return array
-    if not any(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) for value in values):
-        return array
-    return pa.array(values, pa.timestamp("ns", arrow.tz) if pa.types.is_timestamp(arrow) else pa.duration("ns"))
+    wanted = _exact_type(f"cannot write a {kind}: column {name!r}", array.type, values)
+    return array if wanted == array.type else pa.array(values, wanted, from_pandas=from_pandas)
 
 
-def _large_integers(name: str, values: list[Any]) -> tuple[Any, Any]:
+def _has_times(arrow: Any) -> bool:
+    return pa.types.is_temporal(arrow) or any(_has_times(arrow.field(place).type) for place in range(arrow.num_fields))
+
+
+def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
+    if pa.types.is_list(arrow):
+        items = [item for value in values if isinstance(value, Iterable) for item in value]
+        return pa.list_(arrow.value_field.with_type(_exact_type(failed, arrow.value_type, items)))
+    if pa.types.is_struct(arrow):
+        rows = [value for value in values if isinstance(value, Mapping)]
+        return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
+    # NaT is unequal to itself, a datetime, and has nanoseconds.
+    known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
+    if pa.types.is_date(arrow) and any(isinstance(value, datetime) for value in known):
+        raise UsageError(f"{failed} mixes dates and timestamps. Convert them to one type")
+    if pa.types.is_time(arrow) and any(isinstance(value, time) and value.tzinfo is not None for value in known):
+        raise UsageError(f"{failed} has times with a time zone. Convert them to one zone, and remove it with replace(tzinfo=None)")
+    if not any(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) for value in known):
+        return arrow
+    return pa.timestamp("ns", arrow.tz) if pa.types.is_timestamp(arrow) else pa.duration("ns")
+
+
+def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
     known = [value for value in values if value is not None]
-    if not all(isinstance(value, int) for value in known):
-        raise UsageError(f"cannot write a list of dicts: column {name!r} mixes integers beyond 64 bits with other values", column=name)
+    if not all(isinstance(value, Integral) for value in known):
+        raise UsageError(f"cannot write a {kind}: column {name!r} mixes integers beyond 64 bits with other values", column=name)
     if min(known) >= 0 and max(known) <= _LARGEST_UNSIGNED:
         return pa.field(name, pa.uint64()), pa.array(values, pa.uint64())
     huge = "uint128" if max(known) >= 2**127 else "int128"
-    texts: Any = pa.array([None if value is None else str(int(value)) for value in values], pa.string())
-    return pa.field(name, HUGE_INTEGER, metadata={TYPE_KEY: huge.encode()}), texts.cast(HUGE_INTEGER)
+    digits: Any = pa.array([None if value is None else str(int(value)) for value in values], pa.string())
+    return _huge_column(pa.field(name, HUGE_INTEGER), digits, huge)
 
 
 def _where(values: list[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, new_instance, require_duckdb
+from ducklake_core.engines.duckdb_instance import INEXACT_IN_ARROW, require_duckdb, shared_connection, variant_of
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.predicates import VariantComparison
 from ducklake_core.format.expressions.sql import nested_sql
@@ -60,8 +60,8 @@ def cast_variants(array: Any, wanted: DataType, *, lenient: bool) -> Any:
 def _computed(sql: str, array: Any) -> Any:
     duckdb = require_duckdb()
     rows = pa.table({"c0": array.storage if isinstance(array, pa.ExtensionArray) else array})
-    value = "CASE WHEN c0 IS NULL THEN NULL ELSE variant_bytes_to_variant(c0.metadata || c0.value) END AS v"
-    with new_instance() as connection:
+    value = f"CASE WHEN c0 IS NULL THEN NULL ELSE {variant_of('c0')} END AS v"
+    with shared_connection() as connection:
         connection.register("__ducklake_variants", rows)
         try:
             # A scan of Arrow keeps the order of its rows.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.engines.duckdb_instance import shared_connection
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate, Scalar
@@ -18,11 +20,15 @@ from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.flushing import FlushRule
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
+from ducklake_core.format.types.data_types import JSON, Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.arrow_cast import cast_to, check_values
+from ducklake_core.format.values.value_text import is_json
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 from ducklake_core.storage.delete_files import DeletionVectors
+from ducklake_core.storage.file_statistics import leaf_arrays
 from ducklake_core.storage.filesystems import Storage
 
 STATE_VERSION = 8
@@ -133,7 +139,44 @@ def _checked(data: Data, state: WriteState, *, physical: bool) -> Data:
     rows = cast_to(data, state.schema, physical=physical, exact=True)
     for column, values in zip(state.schema, rows.columns, strict=True):
         check_values(values, column.name)
+        check_json(values, column)
     return rows
+
+
+def check_json(values: Any, column: Field) -> None:
+    """Check the strings of a JSON column, or of JSON inside a column, because DuckDB reads no file with a string that is not JSON.
+
+    DuckDB validates them where it is installed. Otherwise Python does, whose JSON has no trailing commas.
+
+    Raises:
+        SchemaError: A string is not JSON.
+    """
+    if not any(node.type == JSON for node in column.walk()):
+        return
+    for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+        for leaf, found in leaf_arrays(chunk, column):
+            if leaf.type != JSON:
+                continue
+            strings = found.storage if isinstance(found, pa.ExtensionArray) else found
+            invalid = _first_invalid_json(pc.unique(strings).drop_null())
+            if invalid is not None:
+                raise SchemaError(f"column {column.name!r}: {shown(invalid)} is not JSON", column=column.name)
+
+
+def _first_invalid_json(strings: Any) -> str | None:
+    if find_spec("duckdb") is not None and len(strings):
+        import duckdb
+
+        with shared_connection("UTC") as connection:
+            connection.register("__ducklake_json", pa.table({"c": strings}))
+            try:
+                row = connection.execute("SELECT c FROM __ducklake_json WHERE NOT json_valid(c) LIMIT 1").fetchone()
+            except duckdb.CatalogException:
+                # A build without the extension.
+                pass
+            else:
+                return None if row is None else str(row[0])
+    return next((text for text in strings.to_pylist() if not is_json(text)), None)
 
 
 def with_computed_defaults(data: Data, state: WriteState) -> Data:

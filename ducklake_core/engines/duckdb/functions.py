@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.evaluate import RELATIONS, require_shapely
+from ducklake_core.engines.duckdb_instance import variant_of
 from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.schema import to_arrow_field, to_arrow_type
@@ -31,7 +32,7 @@ _CALL = re.compile(r"\bst_[a-z]+(?=\s*\()", re.IGNORECASE)
 
 def taken_in(text: str, data_type: DataType) -> str:
     """SQL of a value of a type, in which the binaries of variants stand, with variants in their place."""
-    return _mapped(text, data_type, lambda own: f"variant_bytes_to_variant(({own}).metadata || ({own}).value)")
+    return _mapped(text, data_type, variant_of)
 
 
 def _given_out(text: str, data_type: DataType) -> str:

@@ -30,6 +30,9 @@ _CATALOG = "memory"
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
 """Columns that rows are for, by their names."""
 
+_SAMPLES = ("'1'", "'2020-01-01'", "'01:02:03'", "'00000000-0000-0000-0000-000000000001'", "'[]'", "'{}'", "'POINT (0 0)'")
+"""Strings such that every type has a value for one of them."""
+
 _MAX_PLANNED_ROWS = 20_000_000
 """DuckDB makes five numbers for each of these rows, in two nanoseconds each; only proportions matter to the order of joins."""
 Planned: TypeAlias = tuple[int | None, ...]
@@ -436,14 +439,9 @@ def check_expression(table: str, text: str, columns: Schema, target: Field | Non
     except ImportError:
         return
     with new_instance() as connection:
-        # DuckDB reports some casts that it does not have only when it computes a row.
         try:
             if target is None:
-                named = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in columns]
-                connection.execute(f"CREATE TABLE rows_ ({', '.join(named)})")
-                connection.execute("INSERT INTO rows_ DEFAULT VALUES")
-                # Next to a column, DuckDB rejects aggregate functions.
-                connection.execute(f"SELECT {text}, rowid FROM rows_").fetchall()  # noqa: S608 - it is the caller's own SQL
+                _check_sort_key(connection, text, columns)
             else:
                 connection.execute(f"CREATE TABLE rows_ (c {duckdb_type(target.type)} DEFAULT ({text}))")
                 connection.execute("INSERT INTO rows_ DEFAULT VALUES")
@@ -456,6 +454,28 @@ def check_expression(table: str, text: str, columns: Schema, target: Field | Non
             what = f"the sort key {text}" if target is None else f"the default {text} of column {target.name!r}"
             message = f"{what} of table {table} is rejected by DuckDB, which could not write to the table: {reason}. Use another expression"
             raise UsageError(message, expression=text, table=table) from problem
+
+
+def _check_sort_key(connection: DuckDBPyConnection, text: str, columns: Schema) -> None:
+    """Compute a sort key of a row of NULLs, and of a row of values.
+
+    DuckDB reports a cast that it does not have only for a value. Other errors depend on the value: DuckDB accepts such keys.
+    """
+    import duckdb
+
+    named = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in columns]
+    connection.execute(f"CREATE TABLE rows_ ({', '.join(named)})")
+    # Next to a column, DuckDB rejects aggregate functions.
+    query = f"SELECT {text}, rowid FROM rows_"  # noqa: S608 - it is the caller's own SQL
+    connection.execute("INSERT INTO rows_ DEFAULT VALUES")
+    connection.execute(query).fetchall()
+    values = [f"coalesce({', '.join(f'TRY_CAST({sample} AS {duckdb_type(column.type)})' for sample in _SAMPLES)})" for column in columns]
+    connection.execute(f"INSERT INTO rows_ SELECT {', '.join(values)}")
+    try:
+        connection.execute(query).fetchall()
+    except duckdb.Error as problem:
+        if "Unimplemented type for cast" in str(problem):
+            raise
 
 
 def check_statement(sql: str, sources: Sources) -> None:

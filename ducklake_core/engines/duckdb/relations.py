@@ -23,6 +23,7 @@ from ducklake_core.format.types.data_types import (
     INT128,
     INTEGERS,
     TIMESTAMPS,
+    TIMETZ,
     UINT128,
     VARCHAR,
     DecimalType,
@@ -155,7 +156,7 @@ def _output(column: Field, place: int) -> str:
     own = f"c{place}"
     if holds_variants(column.type):
         own = taken_in(own, column.type)
-    if any(node.type in (INT128, UINT128) for node in column.walk()):
+    if any(node.type in (INT128, UINT128, TIMETZ) for node in column.walk()):
         return f"CAST({own} AS {duckdb_type(column.type)})"
     if holds_variants(column.type):
         return own

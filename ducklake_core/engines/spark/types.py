@@ -37,7 +37,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
     StructType,
 )
 from ducklake_core.format.types.schema import VARIANT_STORAGE, Schema, is_list
-from ducklake_core.format.values.arrow_cast import cast_temporal
+from ducklake_core.format.values.arrow_cast import cast_temporal, list_values, map_entries
 from ducklake_core.format.values.value_text import Interval, interval_text
 
 _BINARY_COLLATION = "UTF8_BINARY"
@@ -257,12 +257,12 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
         children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
         return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
     if pa.types.is_map(held):
-        entries = array.cast(pa.list_(pa.struct([pa.field("key", held.key_type), pa.field("value", held.item_type)])))
-        pairs = entries.flatten()
+        entries = map_entries(array)
+        pairs = list_values(entries)
         keys, items = _convert(pairs.field(0), wanted.key_type), _convert(pairs.field(1), wanted.item_type)
         return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=wanted, mask=_null_mask(array))
     if is_list(held):
-        values = _convert(array.flatten(), wanted.value_type)
+        values = _convert(list_values(array), wanted.value_type)
         return pa.ListArray.from_arrays(_offsets(array), values, type=wanted, mask=_null_mask(array))
     if pa.types.is_interval(held) and pa.types.is_string(wanted):
         return _interval_text(array)

@@ -102,7 +102,7 @@ def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) 
     wanted = to_arrow_schema(schema, physical=physical)
     if arrow_schema.names != wanted.names or arrow_schema.types != wanted.types:
         return False
-    return not any(not column.nullable or (physical and _is_looked_at(column.type)) for column in schema)
+    return not any(not column.nullable or _is_looked_at(column.type, physical=physical) for column in schema)
 
 
 def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact: bool = False) -> ArrowArray:
@@ -164,7 +164,7 @@ def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool
 
 
 def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool, exact: bool) -> ArrowArray:
-    if column.type == arrow_type and not (physical and _is_looked_at(field.type)):
+    if column.type == arrow_type and not _is_looked_at(field.type, physical=physical):
         return column
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([cast_array(chunk, field, physical=physical, exact=exact) for chunk in column.chunks], arrow_type)
@@ -179,19 +179,23 @@ def _positions(names: list[str], where: str) -> dict[str, int]:
     return found
 
 
-def _is_looked_at(data_type: DataType) -> bool:
-    """Whether there are binaries or texts that nobody could read if they were not what the type says."""
-    return data_type in (VARIANT, GEOMETRY, INT128, UINT128, INTERVAL) or any(_is_looked_at(child.type) for child in children_of(data_type))
+def _is_looked_at(data_type: DataType, *, physical: bool) -> bool:
+    """Return whether data of the type's own Arrow type may hold values that the type does not have.
+
+    These are integers of 39 digits and, in physical form, binaries and strings that no reader could read.
+    """
+    checked = data_type in _HUGE_TYPES or (physical and data_type in (VARIANT, GEOMETRY, INTERVAL))
+    return checked or any(_is_looked_at(child.type, physical=physical) for child in children_of(data_type))
 
 
 def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     arrow_type = to_arrow_type(data_type, physical=physical)
-    if array.type == arrow_type and not (physical and _is_looked_at(data_type)):
+    if array.type == arrow_type and not _is_looked_at(data_type, physical=physical):
         return array
     if pa.types.is_null(array.type):
         return null_array(len(array), arrow_type)
     if pa.types.is_dictionary(array.type):
-        return _cast(array.dictionary_decode(), data_type, path, physical=physical, exact=exact)
+        return _cast(decoded_dictionary(array), data_type, path, physical=physical, exact=exact)
     if pa.types.is_run_end_encoded(array.type):
         return _cast(array.cast(array.type.value_type), data_type, path, physical=physical, exact=exact)
     match data_type:
@@ -212,7 +216,8 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
     # What stands below NULL structs is no value: it must not be looked at.
-    held = array.flatten() if array.null_count and _is_looked_at(data_type) else [array.field(i) for i in range(array.type.num_fields)]
+    looked_at = array.null_count and _is_looked_at(data_type, physical=True)
+    held = array.flatten() if looked_at else [array.field(i) for i in range(array.type.num_fields)]
     for field in data_type.fields:
         position = by_name.pop(folded(field.name), None)
         if position is None:
@@ -242,12 +247,34 @@ def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: s
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [values])
 
 
+def decoded_dictionary(array: ArrowArray) -> ArrowArray:
+    """Return the values of a dictionary array, such as a categorical column; pyarrow decodes no views, which Polars makes."""
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    values = array.dictionary
+    if values.type in views:
+        array = pa.DictionaryArray.from_arrays(array.indices, values.cast(views[values.type]))
+    return array.dictionary_decode()
+
+
+def list_values(array: ArrowArray) -> ArrowArray:
+    """Return the elements of all lists in an array.
+
+    pyarrow's ``flatten`` raises an error for NULL lists of structs that contain an extension type, such as UUIDs.
+    """
+    return array.values.slice(0, 0) if array.null_count == len(array) else array.flatten()
+
+
+def map_entries(array: ArrowArray) -> ArrowArray:
+    """Return maps as lists of structs, because ``keys`` and ``items`` of a slice of maps are those of the whole array."""
+    return array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
+
+
 def _without_view(array: ArrowArray) -> ArrowArray:
     # pyarrow's own cast leaves out the last offset and gives an invalid array.
     lengths: ArrowArray = pc.list_value_length(array).fill_null(0)
     ends: ArrowArray = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
+    return pa.ListArray.from_arrays(offsets, list_values(array), mask=array.is_null())
 
 
 def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
@@ -621,7 +648,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
     arrow = array.type
     if pa.types.is_map(arrow):
         _check_keys(array, path)
-        entries = array.cast(pa.list_(pa.struct([pa.field("key", arrow.key_type), pa.field("value", arrow.item_type)]))).flatten()
+        entries = list_values(map_entries(array))
         check_values(entries.field(0), f"{path}.key")
         check_values(entries.field(1), f"{path}.value")
     elif pa.types.is_struct(arrow):
@@ -630,7 +657,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
             if _is_checked(field.type):
                 check_values(child, f"{path}.{field.name}")
     elif is_list(arrow) and _is_checked(arrow.value_type):
-        check_values(array.flatten(), f"{path}.element")
+        check_values(list_values(array), f"{path}.element")
 
 
 def _is_checked(arrow: pa.DataType) -> bool:
@@ -642,8 +669,8 @@ def _is_checked(arrow: pa.DataType) -> bool:
 
 def _check_keys(array: ArrowArray, path: str) -> None:
     """Raise for a map with NULL as a key, or with one key twice."""
-    plain = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
-    keys = plain.flatten().field(0)
+    plain = map_entries(array)
+    keys = list_values(plain).field(0)
     if keys.null_count:
         raise SchemaError(f"column {path!r} has a map with a NULL key", column=path)
     if len(keys) < 2 or pa.types.is_nested(keys.type):

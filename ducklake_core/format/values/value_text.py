@@ -380,11 +380,24 @@ def json_text(text: str) -> str:
     Raises:
         UsageError: It is not JSON, or nested too deep.
     """
+    if not is_json(text):
+        raise UsageError(f"{text[:200]!r} cannot be read as JSON", type="json")
+    return text
+
+
+def is_json(text: str) -> bool:
+    r"""Return whether a string is JSON that DuckDB reads, which may contain NaN and infinities, but no half of a surrogate pair.
+
+    >>> [is_json(text) for text in ('{"a": 1}', "nan", "01", r'"\ud800"')]
+    [True, True, False, False]
+    """
     if _NO_NUMBER.fullmatch(text):
-        return text
+        return True
     try:
         # Numbers are not looked at: their digits may be as many as there are.
-        json.loads(text, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError) as problem:
-        raise UsageError(f"{text[:200]!r} cannot be read as JSON", type="json") from problem
-    return text
+        found = json.loads(text, parse_int=str, parse_float=str)
+        if "\\ud" in text.lower():
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -16,6 +16,7 @@ from ducklake_core.catalog.reading.integrity_scan import statistics_of_files, st
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen
+from ducklake_core.engines.arrow.write_state import check_json
 from ducklake_core.errors import CorruptFileError, DuckLakeError, SchemaError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.partitioning import PartitionSpec
@@ -369,6 +370,7 @@ def _out_of_range(array: Any, column: Field) -> str | None:
     """The first value of a column that cannot be stored, as a message; None when there is none."""
     try:
         check_values(array, column.name)
+        check_json(array, column)
     except SchemaError as error:
         return error.message
     return None

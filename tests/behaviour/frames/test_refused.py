@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress
 
+LATER = datetime(2020, 1, 1, 5)  # noqa: DTZ001 - a timestamp without a zone
 ONE_COLUMN = "it is one column without a name"
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "cannot write a NoneType: give Arrow data"),
@@ -47,6 +49,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"pandas DataFrame whose index is named \(b\): make it columns with reset_index\(\)",
     ),
     "mixed pandas": (lambda: pd.DataFrame({"a": [1, "x"]}), "cannot write a pandas DataFrame: .*column a"),
+    "dates and times, pandas": (
+        lambda: pd.DataFrame({"a": [None, date(2020, 1, 1), LATER]}),
+        "pandas DataFrame: column 'a' mixes dates and timestamps",
+    ),
+    "dates and times": (lambda: [{"a": date(2020, 1, 1)}, {"a": LATER}], "dicts: column 'a' mixes dates and timestamps"),
+    "dates and times in lists": (lambda: [{"a": [date(2020, 1, 1), LATER]}], "column 'a' mixes dates and timestamps"),
+    "time with a zone": (lambda: [{"a": time(1, 2, tzinfo=UTC)}], "column 'a' has times with a time zone"),
+    "time with a zone, pandas": (lambda: pd.DataFrame({"a": [{"x": time(1, tzinfo=UTC)}]}), "column 'a' has times with a time zone"),
+    "integers and strings, pandas": (
+        lambda: pd.DataFrame({"a": [2**70, "x"]}),
+        "pandas DataFrame: column 'a' mixes integers beyond 64 bits",
+    ),
+    "objects, polars": (lambda: pl.DataFrame({"a": [object()]}), "polars DataFrame: column 'a' has type Object"),
     "twice": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "cannot write a pandas DataFrame: Duplicate column names"),
 }
 

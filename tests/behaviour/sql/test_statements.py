@@ -36,7 +36,8 @@ STATEMENTS = (
     WHEN MATCHED THEN UPDATE SET name = y.name, n = o.n * 2 WHEN NOT MATCHED THEN INSERT (k, name) VALUES (y.k, y.name)""",
     "MERGE INTO s.t USING (SELECT 77 AS k) AS y USING (k) WHEN MATCHED AND t.name = 'new' THEN DELETE",
     "ALTER TABLE u ADD COLUMN z INTEGER DEFAULT 3",
-    "ALTER TABLE u RENAME COLUMN c TO rows",
+    "ALTER TABLE u RENAME COLUMN c TO counted",
+    "ALTER TABLE u RENAME counted TO rows",
     "ALTER TABLE u ALTER z SET DATA TYPE BIGINT",
     "ALTER TABLE u ALTER COLUMN z SET DEFAULT 4",
     "INSERT INTO u (name) VALUES ('late')",
@@ -56,6 +57,7 @@ STATEMENTS = (
     "INSERT INTO nested VALUES ([INTERVAL 1 DAY], {'t': NULL, 'u': '20'}, MAP {'a': '5'}, ['1', 2.5])",
     "INSERT INTO nested VALUES (NULL, NULL, NULL, '[3]')",
     "CREATE TABLE gone AS SELECT 1 AS a",
+    'CREATE TABLE named ("c C", n) AS SELECT 1 AS a, 2 AS a, 3 AS z UNION ALL SELECT 4, 5, 6',
     "TRUNCATE gone",
     "DROP TABLE gone",
     "DROP TABLE IF EXISTS gone",
@@ -151,6 +153,12 @@ def test_a_statement_that_fails_leaves_nothing(lake: DuckLake) -> None:
 
 
 REFUSED = {
+    "CREATE OR REPLACE TABLE IF NOT EXISTS n (a INTEGER)": "OR REPLACE with IF NOT EXISTS",
+    "CREATE TABLE n (a INTEGER) AS SELECT 1 AS b": "a type of a column in CREATE TABLE AS",
+    "CREATE TABLE n (a, b) AS SELECT 1 AS b": "columns",
+    "ALTER TABLE t ALTER k TYPE VARCHAR COLLATE NOCASE": r"ALTER COLUMN \.\.\. COLLATE",
+    "ALTER TABLE s.t ADD COLUMN x INTEGER FIRST": "a place for column 'x'",
+    "ALTER TABLE s.t ADD COLUMN x INTEGER AFTER k": "new columns come last",
     "INSERT INTO t VALUES (1)": "1 values, for 2 columns",
     "INSERT INTO t SELECT 1, 'a', 2": "3 columns, for 2",
     "INSERT INTO t BY NAME SELECT 1 AS nope": "no column 'nope'",

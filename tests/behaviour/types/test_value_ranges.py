@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.engines.arrow import write_state
 from ducklake_core.errors import SchemaError
+from ducklake_core.format.types.schema import TYPE_KEY
 from tests.support.oracle import LakeAddress, attached
 
 DAY = 86_400 * 10**6
@@ -139,3 +141,59 @@ def test_a_check_of_rows_finds_maps_with_a_key_twice(sqlite_address: LakeAddress
     (finding,) = lake.check(level="rows").findings
     assert finding.code == "value-out-of-range"
     assert "key 'a' twice" in finding.what
+
+
+INVALID_JSON = ("not json", "{", "", "01", "'a'", r'"\ud800"', "[1 2]", '{"a": 1} x')
+VALID_JSON = ('{"a": [1, 2.50, null]}', " 1 ", "null", "NaN", r'"\ud83d\ude00"', "9" * 400)
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize("with_duckdb", [True, False], ids=["DuckDB", "Python"])
+def test_strings_that_are_not_json_are_rejected(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, inlined: bool, with_duckdb: bool
+) -> None:
+    if not with_duckdb:
+        monkeypatch.setattr(write_state, "find_spec", lambda _: None)
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.sql("CREATE TABLE t (j JSON, l STRUCT(j JSON[]))")
+    for text in INVALID_JSON:
+        for row, column in (({"j": text, "l": None}, "j"), ({"j": None, "l": {"j": ["1", text]}}, "l")):
+            with pytest.raises(SchemaError, match=rf"main\.t: row 1: column '{column}': .* is not JSON"):
+                lake.table("t").append([{"j": "1", "l": {"j": []}}, row], inline=inlined)
+    with pytest.raises(SchemaError, match="column 'j': 'x' is not JSON"):
+        lake.table("t").upsert([{"j": "x", "l": None}], on=["j"])
+    assert lake.table("t").count() == 0
+    rows = [{"j": text, "l": {"j": [text, None]}} for text in VALID_JSON]
+    lake.table("t").append(rows, inline=inlined)
+    assert lake.table("t").to_arrow().to_pylist() == rows
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT j FROM t ORDER BY rowid") == [(text,) for text in VALID_JSON]
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+def test_a_check_of_rows_finds_strings_that_are_not_json(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, inlined: bool
+) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.sql("CREATE TABLE t (j JSON)")
+    with monkeypatch.context() as patched:
+        patched.setattr(write_state, "check_json", lambda values, column: None)
+        lake.table("t").append([{"j": "not json"}], inline=inlined)
+    assert [(found.code, "is not JSON" in str(found)) for found in lake.check(level="rows").findings] == [("value-out-of-range", True)]
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize(("kind", "value"), [("int128", 2**127), ("int128", -(2**127) - 1), ("uint128", -1)])
+@pytest.mark.parametrize("declared", ["int128", "uint128"])
+def test_integers_out_of_range_of_128_bits_are_rejected(
+    sqlite_address: LakeAddress, inlined: bool, kind: str, value: int, declared: str
+) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"i": kind})
+    wide = pa.array([1, value], pa.decimal256(39, 0))
+    rows = pa.table([wide], schema=pa.schema([pa.field("i", wide.type, metadata={TYPE_KEY: declared.encode()})]))
+    with pytest.raises(SchemaError, match="row 1: column 'i'"):
+        lake.table("t").append(rows, inline=inlined)
+    assert lake.table("t").count() == 0

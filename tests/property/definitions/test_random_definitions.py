@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,15 @@ from tests.support.oracle import Oracle, attached, quoted, sqlite_lake
 TABLES = 12
 SEEDS = (1, 2)
 MANY_SEEDS = range(100, 120)
-CHANGING = ("now()", "uuid()", "random()")
+CHANGING = ("now(", "uuid(", "random(")
+"""Functions that return another value for every row or statement."""
+
+NOT_COMPUTED = (
+    r"the table is sorted by .+, which only a SQL engine can evaluate",
+    r"its default .*RANDOM\(\).* cannot be evaluated: .* it needs a cast from float64 to u?int128",
+)
+"""Errors of inserts in process into a table that DuckDB writes to: this library has no such function or cast."""
+MAX_NOT_COMPUTED = TABLES // 3
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY_SEEDS)])
@@ -26,15 +35,23 @@ def test_duckdb_reads_and_writes_tables_of_accepted_definitions(tmp_path: Path, 
     lake = DuckLake.create(address.url, data_path=address.data_path)
     accepted = {table: take(lake, Definitions(random, table).statements()) for table in (f"t{place}" for place in range(TABLES))}
     accepted = {table: statements for table, statements in accepted.items() if statements}
-    assert accepted
-    inserted = {table for table in accepted if insert_defaults(lake, table)}
+    assert len(accepted) > TABLES // 4
+    problems = {table: insert_defaults(lake, table) for table in accepted}
+    not_computed = {table: problem for table, problem in problems.items() if problem is not None}
+    unexpected = {table: why for table, why in not_computed.items() if not any(re.search(known, why) for known in NOT_COMPUTED)}
+    assert ({table: (*accepted[table], why) for table, why in unexpected.items()}, len(not_computed) > MAX_NOT_COMPUTED) == ({}, False)
+    changing = {table: changing_columns(lake, table) for table in accepted}
     with attached(address) as duck:
-        failed = {table: problem for table in accepted if (problem := problem_of(duck, table))}
-        different = {table: accepted[table] for table in inserted.difference(failed) if not same_defaults(duck, table, accepted[table])}
-    broken = {table: (*accepted[table], why) for table, why in failed.items() if not fails_too(tmp_path / table, table, accepted[table])}
-    assert (broken, different) == ({}, {})
-    for table in set(accepted).difference(failed):
-        assert len(lake.table(table).to_arrow()) == (4 if table in inserted else 2)
+        failed = {table: (*accepted[table], problem) for table in accepted if (problem := problem_of(duck, table))}
+        assert failed == {}
+        different = {
+            table: (*accepted[table], found)
+            for table in accepted
+            if table not in not_computed and (found := differences(duck, table, changing[table]))
+        }
+    assert different == {}
+    for table in accepted:
+        assert len(lake.table(table).to_arrow()) == (2 if table in not_computed else 4)
 
 
 def take(lake: DuckLake, statements: list[str]) -> list[str]:
@@ -51,13 +68,19 @@ def take(lake: DuckLake, statements: list[str]) -> list[str]:
     return accepted
 
 
-def insert_defaults(lake: DuckLake, table: str) -> bool:
-    """Insert a row that lacks all columns but the first, and return whether this library computes the defaults."""
+def insert_defaults(lake: DuckLake, table: str) -> str | None:
+    """Insert a row that lacks all columns but the first, and return why this library does not compute the defaults or sort keys."""
     try:
         lake.sql(f"INSERT INTO {table} ({quoted(lake.table(table).schema.names[0])}) VALUES (1)")
-    except UnsupportedFeatureError:
-        return False
-    return True
+    except UnsupportedFeatureError as problem:
+        return problem.message
+    return None
+
+
+def changing_columns(lake: DuckLake, table: str) -> set[str]:
+    """Return the columns whose defaults call a function that returns another value each time."""
+    computed = [column for column in lake.table(table).schema if column.default is not None and column.default_is_expression]
+    return {column.name for column in computed if any(function in str(column.default).lower() for function in CHANGING)}
 
 
 def problem_of(duck: Oracle, table: str) -> str | None:
@@ -71,20 +94,13 @@ def problem_of(duck: Oracle, table: str) -> str | None:
     return None
 
 
-def same_defaults(duck: Oracle, table: str, statements: list[str]) -> bool:
-    """Return whether all rows of a table are the same in DuckDB, which has the same defaults as this library then."""
-    if any(function in statement for statement in statements for function in CHANGING):
-        return True
+def differences(duck: Oracle, table: str, changing: set[str]) -> dict[str, set[object]]:
+    """Return the columns whose values differ between the row of this library and that of DuckDB, with the values.
+
+    Both have the same defaults then. A value that changes is present in all rows, or in none.
+    """
+    names = [str(name) for (name,) in duck.rows(f"SELECT column_name FROM (DESCRIBE {table})")]
     rows = duck.rows(f"SELECT COLUMNS(*)::VARCHAR FROM {table}")
-    return len(rows) == 4 and len(set(rows)) == 1
-
-
-def fails_too(folder: Path, table: str, statements: list[str]) -> bool:
-    """Return whether DuckDB accepts the statements for a table of its own, and cannot write to it either."""
-    folder.mkdir()
-    with attached(sqlite_lake(folder)) as duck:
-        try:
-            duck.run(*statements)
-        except duckdb.Error:
-            return False
-        return problem_of(duck, table) is not None
+    assert len(rows) == 4
+    values = {name: {row[place] for row in rows} for place, name in enumerate(names)}
+    return {name: found for name, found in values.items() if len({value is None for value in found} if name in changing else found) > 1}
