@@ -84,7 +84,7 @@ $(PEERS): $(READY)
 	@touch "$@"
 
 bench: $(PEERS)  ## Run the benchmarks, each against its named baseline, and print one table; BENCH="bench_peers bench_commit" runs some
-	@$(JAVA) "$(BIN)/python" -m tests.benchmarks $(BENCH)
+	@$(JAVA) "$(BIN)/python" -m benchmarks $(BENCH)
 
 docs: $(READY)  ## Build the documentation as a site, strictly, with the API reference: build/docs/index.html
 	@"$(BIN)/python" .ci/site.py build/docs

@@ -1,7 +1,7 @@
 """Merging 10,000 rows, half of them new, into 5 million rows of 8 columns with Spark: ``table.merge``, commit included, against Spark's
 own join and rewrite of the same files, and DuckDB's MERGE INTO on a lake of its own.
 
-Run with ``python -m tests.benchmarks.bench_merge``. Keys that match are spread over the whole table, or lie next to each other.
+Run with ``python -m benchmarks.bench_merge``. Keys that match are spread over the whole table, or lie next to each other.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tests.benchmarks.bench_write import COLUMNS, frame
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
+from benchmarks.bench_write import COLUMNS, frame
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))

@@ -1,6 +1,6 @@
 """Rows over many interleaved partition values, in process: ``DuckLake.write`` against DuckDB's INSERT, and the most memory.
 
-Run with ``python -m tests.benchmarks.bench_partitions``. The rows come as a stream, so that the memory is the writer's own.
+Run with ``python -m benchmarks.bench_partitions``. The rows come as a stream, so that the memory is the writer's own.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 from rich.console import Console
 
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
@@ -62,7 +62,7 @@ def in_ours(folder: Path, rows: int = ROWS, values: int = VALUES) -> int:
 def most_memory(rows: int, values: int) -> tuple[int, float]:
     """Files of a write in a process of its own, and the most MB that the process held; the rows are computed there as well."""
     program = (
-        "import pathlib, sys, tempfile\nfrom tests.benchmarks.bench_partitions import in_ours\n"
+        "import pathlib, sys, tempfile\nfrom benchmarks.bench_partitions import in_ours\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    files = in_ours(pathlib.Path(folder) / 'lake', int(sys.argv[1]), int(sys.argv[2]))\n"
         "status = pathlib.Path('/proc/self/status').read_text()\n"

@@ -1,6 +1,6 @@
 """Few of two million rows in one file, and all of them, in process: ours against DuckDB, on a lake that DuckDB made.
 
-Run with ``python -m tests.benchmarks.bench_selective``. The same rows are in a file that we wrote and in one that DuckDB wrote; each call
+Run with ``python -m benchmarks.bench_selective``. The same rows are in a file that we wrote and in one that DuckDB wrote; each call
 opens the table, as the README shows it. Processor seconds are printed beside the clock's, which other work on the machine blurs.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))

@@ -1,6 +1,6 @@
 """Conditions of many parts: planning, and reading one file of a million rows, compared with DuckDB.
 
-Run with ``python -m tests.benchmarks.bench_conditions``.
+Run with ``python -m benchmarks.bench_conditions``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))

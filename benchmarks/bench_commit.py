@@ -1,6 +1,6 @@
 """A one-row append on PostgreSQL, one writer: ours against DuckDB's ducklake on the same server, each in a lake that DuckDB made.
 
-Run with ``python -m tests.benchmarks.bench_commit``. Ours is called as the README shows it, ``lake.table("t").append(row)``. Opening
+Run with ``python -m benchmarks.bench_commit``. Ours is called as the README shows it, ``lake.table("t").append(row)``. Opening
 the table, and appending to one that is kept open, are measured apart. Rows are kept in the catalog, the default, or go into Parquet files.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.harness import Result, compare, report, servers
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report, servers
 from tests.support.oracle import attached
 from tests.support.postgres import start_server
 

@@ -1,6 +1,6 @@
 """Reading with Spark: a scan against ``spark.read.parquet`` of the very same files, planning included.
 
-Run with ``python -m tests.benchmarks.bench_read``. A full read, a predicate that keeps one file of a hundred, and, as
+Run with ``python -m benchmarks.bench_read``. A full read, a predicate that keeps one file of a hundred, and, as
 information, the Arrow way over the same full read.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 from tests.support.scans import STORAGE
 

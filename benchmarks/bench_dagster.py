@@ -1,6 +1,6 @@
 """What Dagster's parts cost on a PostgreSQL catalog: statements and milliseconds of ticks, checks and commits; connections; imports.
 
-Run with ``python -m tests.benchmarks.bench_dagster``. Milliseconds are processor time of this process, medians of ``BENCH_ROUNDS``.
+Run with ``python -m benchmarks.bench_dagster``. Milliseconds are processor time of this process, medians of ``BENCH_ROUNDS``.
 """
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
@@ -28,6 +28,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.large_lake import make_large_lake
 from ducklake_dagster import (
     ColumnBounds,
     DuckLakeIOManager,
@@ -44,7 +45,6 @@ from ducklake_dagster import (
     ducklake_metadata,
 )
 from ducklake_dagster.io.read_points import lake_identity
-from tests.benchmarks.large_lake import make_large_lake
 from tests.support.postgres import PostgresServer, start_server
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "7"))

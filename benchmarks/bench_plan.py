@@ -1,6 +1,6 @@
 """Planning on PostgreSQL over 100,000 data files with statistics of 10 columns: ours against DuckDB's answer to the same query.
 
-Run with ``python -m tests.benchmarks.bench_plan``; ``BENCH_FILES`` is the number of files. DuckDB makes the lake, and rows of its catalog
+Run with ``python -m benchmarks.bench_plan``; ``BENCH_FILES`` is the number of files. DuckDB makes the lake, and rows of its catalog
 are made more in the database: each like DuckDB's, in the order of its inserts. All files have the path of one real file, which is the one
 that the predicate keeps. Ours is measured without an index, as DuckDB leaves it, and with those of ``lake.create_indexes()``.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from benchmarks.harness import Result, compare, report, servers
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report, servers
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import start_server
 

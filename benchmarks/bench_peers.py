@@ -1,6 +1,6 @@
 """Everyday calls beside other libraries in process: ducklakepy and DuckDB on a lake that DuckDB made in SQLite, others on their formats.
 
-Run with ``python -m tests.benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed
+Run with ``python -m benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed
 (``make bench`` installs them; ``pip install '.[bench]'``).
 Processor seconds of all threads count, the least of several rounds; a cold process is one that imports, opens the lake and reads,
 measured with all of that.
@@ -26,11 +26,11 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.bench_maintenance import Twins, small_files
+from benchmarks.bench_selective import made_rows
+from benchmarks.harness import least_processor_time
+from benchmarks.peer_tables import by_call, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb, ours
 from ducklake_core import DuckLake
-from tests.benchmarks.bench_maintenance import Twins, small_files
-from tests.benchmarks.bench_selective import made_rows
-from tests.benchmarks.harness import least_processor_time
-from tests.benchmarks.peer_tables import by_call, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb, ours
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))

@@ -1,6 +1,6 @@
 """The 22 queries of TPC-H on Spark over tables of which DuckDB deleted and updated 1 to 2 %, against plain Parquet of the same rows.
 
-Run with ``python -m tests.benchmarks.bench_tpch``; ``BENCH_SCALE`` is the scale factor. Views are made once, as a user would, for both.
+Run with ``python -m benchmarks.bench_tpch``; ``BENCH_SCALE`` is the scale factor. Views are made once, as a user would, for both.
 With numbers of queries after the command only these run.
 """
 
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from duckdb_extensions import import_extension
 
+from benchmarks.bench_read import consume
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.bench_read import consume
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import Oracle, attached, sqlite_lake
 
 if TYPE_CHECKING:

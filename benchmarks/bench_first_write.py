@@ -1,6 +1,6 @@
 """The first write of a Spark session: ``DuckLake.write`` into a new lake, its making included, against Spark's own Parquet writer.
 
-Run with ``python -m tests.benchmarks.bench_first_write``. Every measurement is a process of its own, in which a session was made
+Run with ``python -m benchmarks.bench_first_write``. Every measurement is a process of its own, in which a session was made
 and has run nothing; ``DuckLake.write, Spark warm`` comes after Spark has written the same rows once, and so shows what is not
 Spark's own beginning.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from tests.benchmarks.harness import Result, report
+from benchmarks.harness import Result, report
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
@@ -23,8 +23,8 @@ OURS, OURS_WARM, SPARKS = "DuckLake.write", "DuckLake.write, Spark warm", "df.wr
 def first(contender: str) -> float:
     """Seconds of the first write of a new session in this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from benchmarks.bench_write import frame
     from ducklake_core import DuckLake
-    from tests.benchmarks.bench_write import frame
     from tests.support.spark import local_session
 
     session = local_session()
@@ -47,7 +47,7 @@ def run() -> Result:
     seconds: dict[str, list[float]] = {OURS: [], OURS_WARM: [], SPARKS: []}
     for _ in range(ROUNDS):
         for contender, found in seconds.items():
-            command = [sys.executable, "-m", "tests.benchmarks.bench_first_write", contender]
+            command = [sys.executable, "-m", "benchmarks.bench_first_write", contender]
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
             found.append(float(printed.split()[-1]))
     return Result(f"first write, {ROWS:,} rows", SPARKS, {name: tuple(found) for name, found in seconds.items()}, 1.2)

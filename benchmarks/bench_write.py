@@ -1,7 +1,7 @@
 """Writing 5 million rows of 8 mixed columns with Spark: ``DuckLake.write``, commit included,
 against Spark's own Parquet writer; same frame, same session.
 
-Run with ``python -m tests.benchmarks.bench_write``. Both compute the same frame, so its cost is in both numbers. With
+Run with ``python -m benchmarks.bench_write``. Both compute the same frame, so its cost is in both numbers. With
 ``BENCH_BINARY=1`` the column of codes is binary: such frames keep Spark's limit on the bytes of a batch.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from tests.support.oracle import sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))

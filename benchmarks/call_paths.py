@@ -1,6 +1,6 @@
 """Modules and functions of the packages that one warm call enters, and the frames from ``table.delete`` to the delete file.
 
-Run with ``python -m tests.benchmarks.call_paths``.
+Run with ``python -m benchmarks.call_paths``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Everyday calls on a lake of 10,000 tables, 500,000 snapshots and 1,000,000 files that DuckDB made (``large_lake`` has the sizes).
 
-Run with ``python -m tests.benchmarks.bench_large``; ``BENCH_INDEXES=1`` makes the indexes that ``lake.create_indexes()`` makes,
+Run with ``python -m benchmarks.bench_large``; ``BENCH_INDEXES=1`` makes the indexes that ``lake.create_indexes()`` makes,
 ``BENCH_BACKENDS`` says on which databases, by commas.
 Promised: 50 ms on PostgreSQL, 100 ms on SQLite, whatever the number of others.
 """
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.harness import server_time, servers
+from benchmarks.large_lake import FILES, SNAPSHOTS, TABLES, make_large_lake
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import server_time, servers
-from tests.benchmarks.large_lake import FILES, SNAPSHOTS, TABLES, make_large_lake
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import start_server
 

@@ -1,6 +1,6 @@
 """Reading what has deletes with Spark: 1,000 data files with a delete file each, against the same files before the delete.
 
-Run with ``python -m tests.benchmarks.bench_deletes``. ``BENCH_FILE_ROWS`` rows in a file, 60 of them deleted: the first ones, or with
+Run with ``python -m benchmarks.bench_deletes``. ``BENCH_FILE_ROWS`` rows in a file, 60 of them deleted: the first ones, or with
 ``BENCH_SPREAD=1`` some all over the file, with ``BENCH_SPREAD=2`` others in each file. Planning is included.
 """
 
@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.bench_read import consume
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.bench_read import consume
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 
 FILES = 1000

@@ -1,6 +1,6 @@
 """DuckDB with its default retries, beside eight processes of ours that append without a pause to the same table on PostgreSQL.
 
-Run with ``python -m tests.benchmarks.bench_fairness``; ``BENCH_SECONDS`` says for how long (60). Everybody appends one row after another.
+Run with ``python -m benchmarks.bench_fairness``; ``BENCH_SECONDS`` says for how long (60). Everybody appends one row after another.
 What counts is how many of DuckDB's inserts fail, and how many commits it gets compared with one of our writers.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from benchmarks.lakes import new_lake
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
-from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import start_server
 

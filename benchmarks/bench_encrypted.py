@@ -1,6 +1,6 @@
 """Reading and writing an encrypted lake against the same rows in a plain one, in process.
 
-Run with ``python -m tests.benchmarks.bench_encrypted``. A full read, one column of it, and an append of all rows.
+Run with ``python -m benchmarks.bench_encrypted``. A full read, one column of it, and an append of all rows.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import duckdb
 
+from benchmarks.bench_read import COLUMNS
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from ducklake_core import DuckLake
-from tests.benchmarks.bench_read import COLUMNS
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))

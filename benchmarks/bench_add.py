@@ -1,6 +1,6 @@
 """Adding files that exist, against DuckDB's ``ducklake_add_data_files`` on the same files.
 
-Run with ``python -m tests.benchmarks.bench_add``.
+Run with ``python -m benchmarks.bench_add``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
 
 FILES = int(os.environ.get("BENCH_FILES", "1000"))

@@ -1,6 +1,6 @@
 """Maintenance beside DuckDB's own verbs, on copies of lakes that DuckDB built, catalog in SQLite.
 
-Run with ``python -m tests.benchmarks.bench_maintenance``, or with names of rows after it: ``merge``, ``tables``, ``cleanup``, ``expire``,
+Run with ``python -m benchmarks.bench_maintenance``, or with names of rows after it: ``merge``, ``tables``, ``cleanup``, ``expire``,
 ``flush``, ``spark``, ``memory``. On Spark the rival is Spark itself, which reads the same files and writes one. Every run has a copy of
 the lake to itself, which is made and opened before the clock starts. ``BENCH_LAKES`` is a folder in which the lakes that DuckDB built stay
 for the next time; ``BENCH_CLOCK=processor`` counts processor time.
@@ -20,8 +20,8 @@ from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 FILES = int(os.environ.get("BENCH_FILES", "1000"))

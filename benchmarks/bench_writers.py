@@ -1,6 +1,6 @@
 """Eight processes that append one row after another to one table on PostgreSQL, in a lake that DuckDB made: ours against DuckDB's.
 
-Run with ``python -m tests.benchmarks.bench_writers``. All start together; rows go into the catalog, as is the default of both. A writer of
+Run with ``python -m benchmarks.bench_writers``. All start together; rows go into the catalog, as is the default of both. A writer of
 DuckDB that runs out of retries goes on with its next row, and the rows that failed are counted.
 """
 

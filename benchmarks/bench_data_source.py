@@ -1,6 +1,6 @@
 """``format("ducklake")`` against the ways that know the session: ``DuckLake.write`` and ``scan().to_spark``; same frame, same files.
 
-Run with ``python -m tests.benchmarks.bench_data_source``.
+Run with ``python -m benchmarks.bench_data_source``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.bench_read import consume
+from benchmarks.bench_write import frame
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from ducklake_core import DuckLake
 from ducklake_core.engines.spark.write import BYTES, UNLIMITED
 from ducklake_core.spark_source import register
-from tests.benchmarks.bench_read import consume
-from tests.benchmarks.bench_write import frame
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))

@@ -1,6 +1,6 @@
 """A one-row append to one table of a lake of many, against the same in a lake of one table, on SQLite and PostgreSQL.
 
-Run with ``python -m tests.benchmarks.bench_tables``; ``BENCH_TABLES`` is the number of tables. Each of them holds a row in the catalog, so
+Run with ``python -m benchmarks.bench_tables``; ``BENCH_TABLES`` is the number of tables. Each of them holds a row in the catalog, so
 that the database has a table for each of them too. DuckDB appends to its own lake of as many tables, attached all the time.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.harness import Result, compare, report
+from benchmarks.lakes import new_lake
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
-from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import start_server
 

@@ -1,6 +1,6 @@
 """Planning every verb of maintenance for a lake of many tables, each with ten files, on SQLite.
 
-Run with ``python -m tests.benchmarks.bench_maintenance_plan``; ``BENCH_TABLES`` is the number of tables. No file is opened, so that the
+Run with ``python -m benchmarks.bench_maintenance_plan``; ``BENCH_TABLES`` is the number of tables. No file is opened, so that the
 rows of the catalog are enough.
 """
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.harness import compare, report
+from benchmarks.lakes import new_lake
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import compare, report
-from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import sqlite_lake
 
 TABLES = int(os.environ.get("BENCH_TABLES", "1000"))

@@ -1,6 +1,6 @@
 """How far it goes: what the driver does and holds for each file, and rows by the ten million on executors in processes of their own.
 
-Run with ``python -m tests.benchmarks.bench_far plans`` (in process), ``files`` (on Spark) or ``cluster`` (two and four executors).
+Run with ``python -m benchmarks.bench_far plans`` (in process), ``files`` (on Spark) or ``cluster`` (two and four executors).
 ``BENCH_FILES``, ``BENCH_ROWS`` and ``BENCH_EXECUTORS`` are lists of sizes, by commas. Every measurement is a process of its own, which
 prints a line of JSON. The files are one file of 1,000 rows under many names.
 """
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from benchmarks.harness import now
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import now
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """All benchmarks, each in a process of its own, and at the end one table of their figures.
 
-Run with ``make bench``, or ``python -m tests.benchmarks``; names after the command, such as ``bench_peers bench_commit``, choose some.
+Run with ``make bench``, or ``python -m benchmarks``; names after the command, such as ``bench_peers bench_commit``, choose some.
 A benchmark that fails is named at the end, after the others have run, and the command fails.
 """
 

@@ -1,6 +1,6 @@
 """An upsert of 10,000 rows, half of them new, into 2,000,000, and a delete of 0.1 % of them, in process: ours against DuckDB.
 
-Run with ``python -m tests.benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made. Processor
+Run with ``python -m benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made. Processor
 seconds of all threads, the least of several rounds, are printed before the table of seconds on the clock.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import bench_selective
+from benchmarks.bench_selective import ROWS, processor_time
+from benchmarks.harness import Result, compare, report
 from ducklake_core import DuckLake
-from tests.benchmarks import bench_selective
-from tests.benchmarks.bench_selective import ROWS, processor_time
-from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
 
 CHANGED = int(os.environ.get("BENCH_CHANGED", "10000"))
