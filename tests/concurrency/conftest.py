@@ -11,12 +11,6 @@ from tests.support.oracle import LakeAddress
 
 
 @pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """A place for a new lake, on every catalog database."""
-    return every_lake_address
-
-
-@pytest.fixture
 def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
     """A new lake, on every catalog database."""
     made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)

@@ -18,6 +18,7 @@ import pytest
 from ducklake_dagster import DuckLakeResource
 from tests.support.connect import run_tests
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 BERLIN = ZoneInfo("Europe/Berlin")
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -253,7 +254,6 @@ def cells_of_other_frames() -> list[Any]:
     return found
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells_of_other_frames())
 def test_every_cell_of_other_frames(
     bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
@@ -269,8 +269,7 @@ def test_every_cell_of_connect_frames(connect: str) -> None:
     run_tests(__file__, "other_frames", connect)
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize(("kind", "selection", "mode", "situation"), [cell(*c, s) for c in CELLS for s in SITUATIONS])
+@pytest.mark.parametrize(("kind", "selection", "mode", "situation"), spread([cell(*c, s) for c in CELLS for s in SITUATIONS], 8))
 def test_every_cell(
     bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:

@@ -19,6 +19,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database import writer_queue as turns
 from ducklake_core.commit import committer
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 from tests.support.postgres import PostgresServer
 
 SOON, NEVER = 60.0, 3600.0
@@ -87,8 +88,7 @@ def seconds_of_append(lake: DuckLake, name: str, number: int) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize("place", ["resolve", "apply_changes"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("place", spread(["resolve", "apply_changes"], 1))
 def test_a_stopped_writer_loses_its_turn(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_SECONDS", NEVER)
     with frozen(address, place):
@@ -126,9 +126,8 @@ def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: 
     assert lake.table("t").scan().to_arrow()["i"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
-@pytest.mark.parametrize("change", ["update", "delete"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("ending", spread(["COMMIT", "ROLLBACK"], 1))
+@pytest.mark.parametrize("change", spread(["update", "delete"], 1))
 def test_rows_that_a_flush_has_locked(lake: DuckLake, address: LakeAddress, change: str, ending: str) -> None:
     """Who changes rows of an open flush of DuckDB waits for it without a turn, and changes them where they are then."""
     table = lake.table("t")

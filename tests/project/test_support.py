@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_all_catalogs
 
 
+@on_all_catalogs
 def test_oracle_creates_and_reads_a_lake(lake_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t SELECT range FROM range(100)")

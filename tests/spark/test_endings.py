@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from ducklake_core import DuckLake
 from tests.spark.slow_stores import Hanging
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,9 +40,7 @@ def cancel(spark: SparkSession) -> None:
     spark.sparkContext.cancelAllJobs()
 
 
-@pytest.mark.some(1)
-@pytest.mark.slow_on("update", "merge")
-@pytest.mark.parametrize("verb", ["write", "delete", "update", "merge", "compact"])
+@pytest.mark.parametrize("verb", spread(["write", "delete", "update", "merge", "compact"], 1))
 def test_cancelled(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path, verb: str) -> None:
     lake = made(spark, sqlite_address)
     before = files_of(sqlite_address)

@@ -14,6 +14,7 @@ from ducklake_core.catalog.reading.definitions import MacroParameter
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.layout.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
@@ -60,6 +61,7 @@ def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@on_all_catalogs
 @pytest.mark.slow
 def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
@@ -133,7 +135,7 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
     assert sorted(ours, key=str) == sorted(listed, key=str)
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     made = {text: s.id for s in lake.snapshots() for texts in s.change_set.listing().values() for text in texts}
@@ -164,7 +166,7 @@ def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
         lake.table("v")
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     with oracle(lake_address) as duck:
@@ -183,6 +185,7 @@ def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> No
     } <= kinds
 
 
+@on_all_catalogs
 def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run(
@@ -294,6 +297,7 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
     assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
 
 
+@on_all_catalogs
 def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE other (a INT)")

@@ -11,8 +11,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.lakes import place_beside
 from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.parameters import new_address, spread
 
 ROWS = pa.table(
     {
@@ -171,11 +171,10 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
     """One lake for DuckDB and one for us, on the same kind of database."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    return place_beside(lake_address, request, folder), lake_address
+    return new_address(request, lake_address.backend, folder), lake_address
 
 
-@pytest.mark.some(6)
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", spread(STEPS, 3))
 @pytest.mark.parametrize("inlining", [False, True], ids=["no inlining", "inlining"])
 def test_same_metadata(two_lakes: tuple[LakeAddress, LakeAddress], name: str, *, inlining: bool) -> None:
     theirs, ours = two_lakes

@@ -17,6 +17,7 @@ from ducklake_core.maintenance.cleanup import CleanupResult, cleanup_old_files
 from ducklake_core.storage.filesystems import Deletion, Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk, opened
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_postgresql
 
 NOW = timedelta(0)
 
@@ -75,7 +76,7 @@ def clean(address: LakeAddress, storage: Storage | None = None, **arguments: Any
         database.close()
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     paths = scheduled_lake(lake_address)
     assert len(paths) == 3
@@ -94,7 +95,6 @@ def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[...
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
-@pytest.mark.takes_seconds
 def test_floor(sqlite_address: LakeAddress) -> None:
     scheduled_lake(sqlite_address)
     with pytest.raises(UsageError, match="min_age"):
@@ -102,6 +102,7 @@ def test_floor(sqlite_address: LakeAddress) -> None:
     assert len(clean(sqlite_address, older_than=NOW, min_age=NOW).files) == 3
 
 
+@on_postgresql
 def test_missing_files_are_done_with(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     Path(lake_address.data_path, paths[1]).unlink()
@@ -111,6 +112,7 @@ def test_missing_files_are_done_with(lake_address: LakeAddress) -> None:
     assert schedule(lake_address) == []
 
 
+@on_postgresql
 def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     result = clean(lake_address, Stubborn(refused="/main/b/"), older_than=NOW, min_age=NOW)
@@ -121,8 +123,8 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress
     assert schedule(lake_address) == []
 
 
+@on_postgresql
 @pytest.mark.parametrize("is_relative", [True, False])
-@pytest.mark.takes_seconds
 def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: Callable[..., Any], is_relative: bool) -> None:
     paths = scheduled_lake(lake_address)
     (alive, *_) = sorted(name for name in files_on_disk(lake_address) if "/alive/" in f"/{name}")
@@ -135,6 +137,7 @@ def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: C
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
+@on_postgresql
 def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: LakeAddress, tmp_path: Path) -> None:
     scheduled_lake(lake_address)
     sneaky, external = tmp_path / "sneaky.parquet", tmp_path / "ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
@@ -148,6 +151,7 @@ def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: La
     assert [file.reason for file in result.kept] == ["its relative path leaves the data path"]
 
 
+@on_postgresql
 def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress, tmp_path: Path) -> None:
     """Who can write to the catalog could otherwise make everybody's cleanup delete whatever it may."""
     scheduled_lake(lake_address)
@@ -168,6 +172,7 @@ def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress
     assert [file.exists() for file in others] == [True, False, True]
 
 
+@on_postgresql
 def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -197,6 +202,7 @@ def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
     lake.close()
 
 
+@on_postgresql
 def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     add_to_schedule(lake_address, paths[0], is_relative=True)
@@ -210,6 +216,7 @@ def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     assert schedule(lake_address) == [], "both rows are of the file that is gone"
 
 
+@on_postgresql
 def test_a_row_without_a_time_is_never_old_enough(lake_address: LakeAddress) -> None:
     """As in DuckDB, which compares it to a time."""
     paths = scheduled_lake(lake_address)

@@ -23,27 +23,20 @@ from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.storage import spill
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
 
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases: each keeps inlined values in another way."""
-    return every_lake_address
-
-
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
 
-@pytest.mark.takes_seconds
 def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
 
-@pytest.mark.takes_seconds
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
@@ -82,6 +75,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert {key: rows for key, rows in late.items() if key in before} == before
 
 
+@on_all_catalogs
 def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with attached(lake_address) as duck:
         duck.run(
@@ -135,7 +129,6 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
     assert {name: rows for name, rows in ours.items() if rows != expected[name]} == {}
 
 
-@pytest.mark.takes_seconds
 def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -152,7 +145,7 @@ def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in stays inlined; one that goes makes the flush look again."""
     from ducklake_core.maintenance import flush
@@ -188,7 +181,7 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
         assert duck.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (5,), (6,), (50,)]
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table that is emptied has rows of later snapshots by then, first one of ours, then one of DuckDB, which cannot write to MySQL."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
@@ -220,7 +213,7 @@ def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeyp
         assert [a for (a,) in duck.rows("SELECT a FROM t AT (VERSION => 2) ORDER BY a")] == [1, 2]
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     with _ended_file(lake_address) as lake:
         commit = flush.commit_table
@@ -298,6 +291,7 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
     lake.close()
 
 
+@on_all_catalogs
 def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     """Empty tables of inlined rows with earlier columns stay for sessions of DuckDB that have seen them."""
     with attached(lake_address) as duck:
@@ -311,6 +305,7 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     lake.close()
 
 
+@on_all_catalogs
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     """Updated rows are inlined after others, also where no inlined row has ended."""
@@ -345,6 +340,7 @@ def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress, monkeypa
         assert done.rows_flushed == 1
 
 
+@on_all_catalogs
 def test_nulls_of_files_are_within_the_bounds_of_the_table(lake_address: LakeAddress) -> None:
     """A file has NULLs below a list that is not there or is empty; the rows had none as long as the catalog held them."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:

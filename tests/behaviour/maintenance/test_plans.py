@@ -19,6 +19,9 @@ from ducklake_core.cli.app import app
 from ducklake_core.cli.maintaining import PLANNED, planned
 from tests.behaviour.maintenance.lakes import NOW, catalog_rows, files_on_disk
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_postgresql
+
+pytestmark = on_postgresql
 
 _AGE = {"older_than": NOW, "min_age": NOW}
 VERBS: dict[str, tuple[Callable[..., MaintenanceResult], dict[str, Any], str]] = {
@@ -59,7 +62,6 @@ def timeless(reason: str) -> str:
     return re.sub(r"older than .* UTC", "older than then", reason)
 
 
-@pytest.mark.takes_seconds
 def test_a_run_does_what_its_plan_says(lake: DuckLake, lake_address: LakeAddress) -> None:
     for name, (verb, arguments, line) in VERBS.items():
         rows, files = catalog_rows(lake_address), files_on_disk(lake_address)
@@ -74,7 +76,6 @@ def test_a_run_does_what_its_plan_says(lake: DuckLake, lake_address: LakeAddress
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_plans_have_the_options_of_their_verbs(lake: DuckLake, lake_address: LakeAddress) -> None:
     env = {"DUCKLAKE_URL": lake_address.url, "COLUMNS": "200"}
     for command in PLANNED:

@@ -14,6 +14,7 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
 
 
 def write_deleted(address: LakeAddress, options: str = "") -> None:
@@ -50,13 +51,7 @@ def write_deleted(address: LakeAddress, options: str = "") -> None:
         )
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases: each keeps inlined deletes in another way."""
-    return every_lake_address
-
-
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
@@ -106,7 +101,6 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
         assert duck.value("SELECT count(*) FROM t") == len(final[last, '"main"."t"'])
 
 
-@pytest.mark.takes_seconds
 def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -125,7 +119,7 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 @pytest.mark.parametrize(("by", "gone", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
 def test_what_others_do_meanwhile_is_kept(
     lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, gone: int, looks: int
@@ -168,7 +162,6 @@ def test_what_others_do_meanwhile_is_kept(
         assert [row[0] for row in duck.rows("SELECT id FROM t ORDER BY id")] == expected
 
 
-@pytest.mark.takes_seconds
 def test_a_table_that_cannot_be_rewritten_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

@@ -23,6 +23,7 @@ from ducklake_core.storage.deletion_vectors import encode_container, encode_dele
 from ducklake_core.storage.filesystems import Storage
 from tests.support.ducklakepy_lake import faults, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle
+from tests.support.parameters import on_postgresql, spread
 
 Version = Literal["1.0", "1.1"]
 Rows = list[tuple[object, ...]]
@@ -67,7 +68,7 @@ def _maintain(lake: DuckLake) -> None:
     assert faults(lake) == []
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 @pytest.mark.parametrize("limit", [0, 10])
 def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:
     lake = _lake(lake_address, version, limit)
@@ -102,6 +103,7 @@ def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, v
     assert (lake.tables(), faults(lake)) == ([], [])
 
 
+@on_postgresql
 @pytest.mark.slow
 def test_files_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
     """Writers of other projects make a table with one, DuckDB adds them, and they have no row group."""
@@ -169,7 +171,7 @@ def _deleted(lake: DuckLake, form: str, content: bytes | None, deletes: int) -> 
     return file
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 @pytest.mark.parametrize("form", ["parquet", "puffin"])
 def test_delete_files_without_deletes(lake_address: LakeAddress, oracle: OracleFactory, version: Version, form: str) -> None:
     lake = _lake(lake_address, version)
@@ -209,6 +211,7 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
                 rows_of(catalog, "main.t")
 
 
+@on_postgresql
 @pytest.mark.slow
 def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
     """Texts without a letter are other values than none: defaults, partition values, comments, names of authors."""
@@ -253,8 +256,7 @@ def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: 
     assert len(_read(again, oracle, lake_address)) == 5
 
 
-@pytest.mark.parametrize("value", ["''", "' '", "'x'"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("value", spread(["''", "' '", "'x'"], 1))
 def test_options_that_say_nothing(sqlite_address: LakeAddress, version: Version, value: str) -> None:
     """An option of somebody else is used, or refused by its name; reading needs none of them."""
     lake = _lake(sqlite_address, version)
@@ -273,6 +275,7 @@ def test_options_that_say_nothing(sqlite_address: LakeAddress, version: Version,
             assert again.table("t").scan().count() == before + 50
 
 
+@on_postgresql
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 100])
 def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:

@@ -18,6 +18,7 @@ from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFea
 from ducklake_core.storage.deletion_vectors import encode_container, encode_deletion_vector, read_container, read_deletion_vector
 from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 POSITIONS = np.array([0, 1, 5, 70_000, 70_001, 1 << 33], np.int64)
 SNAPSHOTS = np.array([3, 7, 3, 7, 3, 9], np.int64)
@@ -38,8 +39,7 @@ _EDITS = {
 }
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("edit", _EDITS)
+@pytest.mark.parametrize("edit", spread(_EDITS, 4))
 def test_edited_catalogs(lake_address: LakeAddress, edit: str) -> None:
     _check_edited(lake_address, edit, _EDITS[edit])
 

@@ -15,6 +15,7 @@ from tests.property.histories.later_version import Version, go_on
 from tests.property.histories.on_spark import compare_on_spark
 from tests.property.histories.play import NOT_COMPARED, Lake, live
 from tests.support.oracle import READS, LakeAddress, file_lake
+from tests.support.parameters import slow, spread
 from tests.support.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -69,10 +70,8 @@ def live_through(places: Places, kind: str, version: Version, seeds: list[int], 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.some(1)
+@pytest.mark.parametrize("version", spread(["1.0", "1.1"], 1))
+@pytest.mark.parametrize("kind", [slow("sqlite"), "postgresql", slow("duckdb")])
 def test_short_histories(places: Places, kind: str, version: Version) -> None:
     compared = []
 

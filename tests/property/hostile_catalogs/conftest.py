@@ -9,6 +9,7 @@ import pytest
 from ducklake_core import DuckLake
 from tests.property.hostile_catalogs.spoiled import SpoiledLake, build, file_copy, sqlite_copy
 from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
+from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
 
@@ -30,7 +31,7 @@ def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
     return build(file_lake("duckdb", tmp_path_factory.mktemp("hostile-duckdb")))
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
+@pytest.fixture(params=["sqlite", slow("postgresql"), slow("duckdb")])
 def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
     """A copy of the lake that the test may spoil, on each catalog database."""
     if request.param != "postgresql":

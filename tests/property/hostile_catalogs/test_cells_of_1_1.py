@@ -13,6 +13,7 @@ from ducklake_core.errors import DuckLakeError
 from tests.property.hostile_catalogs.cells import EDITS, INLINED, TABLES, TYPED_EDITS, Cell, Edit, build, rows
 from tests.property.hostile_catalogs.spoiled import SpoiledLake, file_copy, sqlite_copy
 from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
+from tests.support.parameters import spread
 from tests.support.postgres import PostgresServer
 
 ROWS = sorted([*range(0, 60, 2), 100, 101, 102])
@@ -41,18 +42,16 @@ def in_postgresql(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresSe
     return build(postgres.lake(tmp_path_factory.mktemp("cells-postgres"), keep=True))
 
 
-@pytest.mark.some(4)
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("edit", EDITS, ids=str)
+@pytest.mark.parametrize("edit", spread(EDITS, 4), ids=str)
 def test_cells_in_sqlite(edit: Edit, in_sqlite: LakeAddress, tmp_path: Path) -> None:
     lake = sqlite_copy(in_sqlite, tmp_path)
     lake.edit(str(edit).replace(INLINED, _inlined(lake)))
     _check(lake.address)
 
 
-@pytest.mark.some(4)
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
+@pytest.mark.parametrize("edit", spread(TYPED_EDITS, 4), ids=str)
 def test_cells_in_postgresql(edit: Edit, in_postgresql: LakeAddress, postgres: PostgresServer, tmp_path: Path) -> None:
     lake = SpoiledLake(postgres.lake(tmp_path, template=in_postgresql)).moved_from(in_postgresql)
     inlined = _inlined(lake)

@@ -6,16 +6,16 @@ import pytest
 
 from tests.property.hostile_catalogs.edits import EDITS, SQLITE_EDITS, Edit
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.support.parameters import slow, spread
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", spread(EDITS, 4), ids=lambda edit: edit.name)
+@pytest.mark.parametrize("spoiled", ["sqlite", "postgresql", slow("duckdb")], indirect=True)
 def test_any_database(edit: Edit, spoiled: SpoiledLake) -> None:
     _check(edit, spoiled)
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize("edit", SQLITE_EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", spread(SQLITE_EDITS, 8), ids=lambda edit: edit.name)
 def test_cells_of_any_type(edit: Edit, spoiled_sqlite: SpoiledLake) -> None:
     _check(edit, spoiled_sqlite)
 

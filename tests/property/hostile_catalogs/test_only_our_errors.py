@@ -14,6 +14,7 @@ from tests.property.arguments.surface import FEW
 from tests.property.hostile_catalogs.edits import EDITS, SQLITE_EDITS, Edit
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 _READS = (
     "snapshots",
@@ -106,8 +107,7 @@ def _hold(lake: SpoiledLake, edit: Edit) -> None:
         opened.close()
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("edit", _MORE, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", spread(_MORE, 3), ids=lambda edit: edit.name)
 def test_hostile_catalogs(edit: Edit, spoiled: SpoiledLake) -> None:
     _hold(spoiled, edit)
 

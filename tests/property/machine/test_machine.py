@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.machine.machine import LakeMachine
+from tests.support.parameters import spread
 from tests.support.postgres import PostgresServer
 
 _QUIET = list(HealthCheck)
@@ -23,9 +24,7 @@ def _run(backend: str, version: str, request: pytest.FixtureRequest, number: int
     )
 
 
-@pytest.mark.parametrize(("backend", "version"), _PLACES)
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.some(1)
+@pytest.mark.parametrize(("backend", "version"), spread(_PLACES, 1))
 def test_short_runs(backend: str, version: str, request: pytest.FixtureRequest) -> None:
     _run(backend, version, request, max_examples=3, stateful_step_count=12)
 

@@ -16,6 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
 from tests.property.machine.one_table import Alter, OneTable, Rows, Step, steps
 from tests.support.oracle import Oracle, attached, sqlite_lake
+from tests.support.parameters import spread
 from tests.support.postgres import PostgresServer
 
 _QUIET = list(HealthCheck)
@@ -119,8 +120,7 @@ def _many(backend: str, request: pytest.FixtureRequest, examples: int, *, meanwh
     run()
 
 
-@pytest.mark.parametrize("meanwhile", [False, True])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("meanwhile", spread([False, True], 1))
 def test_a_few(request: pytest.FixtureRequest, meanwhile: bool) -> None:
     _many("sqlite", request, 2, meanwhile=meanwhile)
 

@@ -14,6 +14,7 @@ from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.property.planted.lake import Planted, build
 from tests.property.planted.plants import PLANTS, Plant
 from tests.support.oracle import LakeAddress, attached, file_lake, sqlite_lake
+from tests.support.parameters import on_all_catalogs, spread
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +93,7 @@ def test_each_fault_is_found_in_a_duckdb_file(plant: Plant, template_in_duckdb: 
         assert after.by_code == {}, str(after)
 
 
-@pytest.mark.some(45)
-@pytest.mark.parametrize("plant", PLANTS, ids=str)
+@pytest.mark.parametrize("plant", spread(PLANTS, 45), ids=str)
 def test_each_fault_is_found(plant: Plant, plant_in: Callable[[Plant], Planted]) -> None:
     found = plant_in(plant).check(_level(plant))
     assert set(found.by_code) == {plant.code, *plant.also}, str(found)
@@ -117,12 +117,13 @@ def test_every_code_is_documented() -> None:
         assert f"| `{code}` | {one.severity} | {one.meaning} |" in page
 
 
-def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(every_lake_address: LakeAddress) -> None:
+@on_all_catalogs
+def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(lake_address: LakeAddress) -> None:
     """They may be the only copy; with the table's row from a backup everything is as it was."""
-    build(every_lake_address)
-    spoiled = SpoiledLake(every_lake_address)
+    build(lake_address)
+    spoiled = SpoiledLake(lake_address)
     table = int(spoiled.value("SELECT table_id FROM ducklake_table WHERE table_name = 's'"))
-    with DuckLake.connect(every_lake_address.url) as lake:
+    with DuckLake.connect(lake_address.url) as lake:
         lake.table("s").append(pa.table({"a": [999], "b": ["kept"]}), inline=True)
         spoiled.edit("CREATE TABLE saved AS SELECT * FROM ducklake_table", f"DELETE FROM ducklake_table WHERE table_id = {table}")
         spoiled.edit("UPDATE ducklake_file_column_stats SET data_file_id = 888 WHERE data_file_id = 0")
@@ -137,8 +138,7 @@ def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(every_lake_address: 
 _MENDED = [plant for plant in PLANTS if "mends it" in CODES[plant.code].mend]
 
 
-@pytest.mark.some(11)
-@pytest.mark.parametrize("plant", _MENDED, ids=str)
+@pytest.mark.parametrize("plant", spread(_MENDED, 11), ids=str)
 def test_what_can_be_mended_is_mended(plant: Plant, plant_in: Callable[[Plant], Planted]) -> None:
     lake = plant_in(plant)
     found = lake.check(_level(plant), repair=True)

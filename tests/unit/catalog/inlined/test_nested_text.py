@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
-import pytest
 
 from ducklake_core.catalog.inlined.cells import parse_nested
 from ducklake_core.catalog.inlined.write import is_readable, nested_text
 from ducklake_core.format.types.data_types import INT32, VARCHAR, DataType, Field, ListType, MapType, StructType
 
 
-@pytest.mark.takes_seconds
 def test_nested_text_is_read_by_the_reference_and_by_us() -> None:
     """Random values of random types: whatever is called readable, DuckDB reads; we read all of it."""
     dice = random.Random(20260101)
