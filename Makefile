@@ -63,7 +63,7 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 test: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-fast: $(READY)  ## Run the tests of what needs neither Spark nor object stores nor several processes
+test-fast: $(READY) $(AZURITE) $(MARIADB)  ## Run the unit and behaviour tests that do not start Spark
 	@"$(BIN)/python" -m pytest -m "not slow and not spark" $(PYTEST_FLAGS) $(PYTEST_MORE) tests/unit tests/behaviour tests/project ducklake_core
 
 test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones and the browser too
