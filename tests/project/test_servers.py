@@ -20,7 +20,7 @@ import pytest
 from tests.support import servers
 
 ROOT = Path(__file__).parents[2]
-LISTEN = "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('listens', flush=True);"
+LISTEN = "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); print('listens', flush=True); s.listen();"
 STUBBORN = f"""
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,17 @@ def _slow(value: Any) -> Any:
     if isinstance(value, type(pytest.param())):
         return pytest.param(*value.values, marks=[*value.marks, pytest.mark.slow], id=value.id)
     return slow(*value) if isinstance(value, tuple) else slow(value)
+
+
+def pairwise(*factors: Iterable[Any], allowed: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:
+    """Return few combinations in which every two values of different factors meet, as far as a combination of them is allowed."""
+    pairs = {made: set(itertools.combinations(enumerate(made), 2)) for made in itertools.product(*factors) if allowed(*made)}
+    missing = set().union(*pairs.values())
+    found = []
+    while missing:
+        found.append(max(pairs, key=lambda made: len(pairs[made] & missing)))
+        missing -= pairs[found[-1]]
+    return found
 
 
 # DuckDB works on copies of MySQL's catalogs, so that these tests take the longest.
