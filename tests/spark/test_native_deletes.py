@@ -84,6 +84,7 @@ def small_splits(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_splits")
+@pytest.mark.slow
 def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")

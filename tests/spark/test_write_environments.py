@@ -18,6 +18,7 @@ def test_writes_in(environment: str, tmp_path: Path) -> None:
     _write(environment, tmp_path)
 
 
+@pytest.mark.slow
 def test_writes_through_connect(connect: str, tmp_path: Path) -> None:
     _write(connect, tmp_path)
 

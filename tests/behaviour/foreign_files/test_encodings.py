@@ -121,7 +121,7 @@ def make(duck: Oracle, address: LakeAddress, cases: list[Case], folder: Path) ->
         register(address, f"t{number}", path, len(case.held))
 
 
-@pytest.mark.parametrize("cases", [CASES[::8], slow(CASES)], ids=["an eighth", "all"])
+@pytest.mark.parametrize("cases", [CASES[::16], slow(CASES)], ids=["a sixteenth", "all"])
 def test_every_form_of_a_column(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, cases: list[Case]) -> None:
     with oracle(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, cases, tmp_path)
