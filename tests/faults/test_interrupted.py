@@ -23,8 +23,6 @@ from tests.faults.work import prepare, work
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import on_postgresql
 
-pytestmark = on_postgresql
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,6 +96,7 @@ def _is_called_by_the_collector(frame: FrameType | None) -> bool:
 _collected = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@on_postgresql
 @_collected
 def test_a_transaction_interrupted_at_some_functions(lake_address: LakeAddress) -> None:
     _interrupt_functions(lake_address, 12, seed=0)

@@ -17,7 +17,7 @@ from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
 from tests.behaviour.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql, spread
+from tests.support.parameters import spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -51,7 +51,6 @@ def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: La
             check_spark(duck, lake, spark, version)
 
 
-@on_postgresql
 @pytest.mark.slow
 def test_inlined_rows_at_every_third_snapshot(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
@@ -153,7 +152,6 @@ CONDITIONS = [
 ]
 
 
-@on_postgresql
 @pytest.mark.parametrize("condition", spread(CONDITIONS, 2))
 def test_predicates_keep_the_rows_that_duckdb_keeps(
     oracle: OracleFactory, mixed_lake: LakeAddress, spark: SparkSession, condition: str

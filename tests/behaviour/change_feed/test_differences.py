@@ -12,7 +12,6 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql
 
 OpenOracle = Callable[..., AbstractContextManager[Oracle]]
 _FILE = ("CREATE TABLE t (a INTEGER)", "INSERT INTO t SELECT i FROM range(20) r(i)")
@@ -23,7 +22,6 @@ def _deleted(table: Any, start: int, end: int | None = None) -> list[tuple[int, 
     return sorted((row["snapshot_id"], row["a"]) for row in feed.to_pylist())
 
 
-@on_postgresql
 def test_a_rewrite_changes_nothing(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
@@ -32,7 +30,6 @@ def test_a_rewrite_changes_nothing(lake_address: LakeAddress, oracle: OpenOracle
     assert DuckLake.connect(lake_address.url).table("t").changes(4).to_arrow().num_rows == 0
 
 
-@on_postgresql
 def test_every_row_is_deleted_once(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     """A file with deletes in a delete file and in the catalog is rewritten: DuckDB tells the latter twice."""
     with oracle(lake_address) as duck:
@@ -45,7 +42,6 @@ def test_every_row_is_deleted_once(lake_address: LakeAddress, oracle: OpenOracle
     assert _deleted(table, 3) == [*((3, a) for a in range(12)), (4, 15)]
 
 
-@on_postgresql
 def test_rows_that_go_with_a_file_of_which_some_went_before(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a = 5", "TRUNCATE t")
@@ -54,7 +50,6 @@ def test_rows_that_go_with_a_file_of_which_some_went_before(lake_address: LakeAd
     assert _deleted(table, 4) == [(4, a) for a in range(20) if a != 5]
 
 
-@on_postgresql
 def test_history_that_was_expired_is_refused(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)", "DELETE FROM t WHERE a < 20", "INSERT INTO t VALUES (99)")
@@ -74,7 +69,6 @@ def test_history_that_was_expired_is_refused(lake_address: LakeAddress, oracle: 
     assert table.changes(5).to_arrow().column("change_type").to_pylist() == ["insert"]
 
 
-@on_postgresql
 def test_times(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)")

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 from ducklake_core import ChangedTable, DuckLake
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql, spread
+from tests.support.parameters import spread
 
 MAKE = ("CREATE TABLE t (day DATE, n INTEGER)", "ALTER TABLE t SET PARTITIONED BY (day)")
 FEW = "INSERT INTO t VALUES (DATE '2026-01-01', 1), (DATE '2026-01-02', 2), (DATE '2026-01-03', 3)"
@@ -55,7 +55,6 @@ def watched(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any
         yield Watch(lake, duck)
 
 
-@on_postgresql
 def test_an_update_of_an_inlined_row_keeps_its_row_id(watched: Watch) -> None:
     assert watched.days(FEW) == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert watched.days("UPDATE t SET n = 20 WHERE n = 2") == ["2026-01-02"]
@@ -63,7 +62,6 @@ def test_an_update_of_an_inlined_row_keeps_its_row_id(watched: Watch) -> None:
     assert watched.days() == []
 
 
-@on_postgresql
 def test_a_second_delete_takes_the_place_of_the_delete_file(watched: Watch) -> None:
     watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     watched.after(MANY)
@@ -73,7 +71,6 @@ def test_a_second_delete_takes_the_place_of_the_delete_file(watched: Watch) -> N
     assert watched.days("DELETE FROM t WHERE n >= 40") == ["2026-01-03"]
 
 
-@on_postgresql
 def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None:
     assert watched.days(FEW, FLUSH) == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert watched.days(MANY, "INSERT INTO t SELECT DATE '2026-01-03', i FROM range(20) r(i)", "CALL ducklake_merge_adjacent_files('lake')")
@@ -82,7 +79,6 @@ def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None
     ] == ("2026-01-04")
 
 
-@on_postgresql
 def test_what_moves_rows_changes_none(watched: Watch) -> None:
     watched.after(FEW, MANY)
     # A flush of inlined deletes is logged as a delete, with a flush beside it only when inlined rows went along.
@@ -101,7 +97,6 @@ def test_what_moves_rows_changes_none(watched: Watch) -> None:
         assert found is None or found.unknown is None
 
 
-@on_postgresql
 def test_rewritten_after_deletes_that_only_the_catalog_knew(watched: Watch) -> None:
     watched.after(MANY)
     rewrite = "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0.01)"
@@ -111,7 +106,6 @@ def test_rewritten_after_deletes_that_only_the_catalog_knew(watched: Watch) -> N
     )
 
 
-@on_postgresql
 def test_rows_deleted_and_flushed_in_one_commit_leave_no_trace(watched: Watch) -> None:
     watched.after(FEW)
     found = watched.after("BEGIN", "DELETE FROM t WHERE n = 1", FLUSH, "COMMIT")["main.t"]
@@ -119,7 +113,6 @@ def test_rows_deleted_and_flushed_in_one_commit_leave_no_trace(watched: Watch) -
     assert "no trace" in found.unknown
 
 
-@on_postgresql
 def test_a_table_swapped_in_by_name(watched: Watch) -> None:
     watched.after(FEW, "CREATE TABLE u AS SELECT DATE '2026-02-01' AS day, 7 AS n")
     found = watched.after("BEGIN", "ALTER TABLE t RENAME TO t_old", "ALTER TABLE u RENAME TO t", "COMMIT")["main.t"]
@@ -130,7 +123,6 @@ def test_a_table_swapped_in_by_name(watched: Watch) -> None:
     assert {rows.snapshots for rows in found.rows} == {(watched.at,)}
 
 
-@on_postgresql
 def test_a_dropped_table(watched: Watch) -> None:
     watched.after(FEW, MANY)
     found = watched.after("DROP TABLE t")["main.t"]
@@ -139,7 +131,6 @@ def test_a_dropped_table(watched: Watch) -> None:
     assert {rows.change for rows in found.rows} == {"removed"}
 
 
-@on_postgresql
 def test_expired_commits_are_named_and_leave_nothing_out(watched: Watch) -> None:
     watched.after(FEW, MANY)
     at = watched.at
@@ -155,7 +146,6 @@ def test_expired_commits_are_named_and_leave_nothing_out(watched: Watch) -> None
     assert f"snapshot {at + 1}" in found.unknown
 
 
-@on_postgresql
 def test_a_cursor_that_was_expired_alone_loses_nothing(watched: Watch) -> None:
     watched.after(FEW, MANY)
     at = watched.at
@@ -164,7 +154,6 @@ def test_a_cursor_that_was_expired_alone_loses_nothing(watched: Watch) -> None:
     assert watched.days() == ["2026-01-09"]
 
 
-@on_postgresql
 def test_a_delete_that_duckdb_had_to_repeat(watched: Watch) -> None:
     """Its file keeps the snapshot of the first attempt, which may be one that was reported; only its id tells that it is new."""
     watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
@@ -177,7 +166,6 @@ def test_a_delete_that_duckdb_had_to_repeat(watched: Watch) -> None:
     assert watched.days() == ["2026-01-01"]
 
 
-@on_postgresql
 def test_a_range_in_the_past_is_told_although_its_files_were_replaced(watched: Watch) -> None:
     watched.after(MANY)
     at = watched.at
@@ -192,7 +180,6 @@ def test_a_range_in_the_past_is_told_although_its_files_were_replaced(watched: W
     assert all(at < rows.first_snapshot <= rows.last_snapshot <= until for rows in found.rows)
 
 
-@on_postgresql
 def test_a_log_that_nobody_can_read_is_anybodys_change(watched: Watch) -> None:
     watched.after(FEW)
     watched.duck.run("INSERT INTO t VALUES (DATE '2026-01-08', 8)")
@@ -212,13 +199,11 @@ def test_no_such_range(small: DuckLake) -> None:
         small.changed_tables(0, 5)
 
 
-@on_postgresql
 def test_all_tables_when_none_is_named(watched: Watch) -> None:
     watched.duck.run("CREATE SCHEMA s", "CREATE TABLE s.u AS SELECT 1 AS i", FEW)
     assert [(table.name, table.change) for table in watched.lake.changed_tables(0).tables] == [("main.t", "created"), ("s.u", "created")]
 
 
-@on_postgresql
 def test_names_in_other_letters_and_columns_of_other_types(watched: Watch) -> None:
     watched.duck.run('CREATE TABLE "Odd.Name" ("Key" VARCHAR, "At" TIMESTAMPTZ, i BIGINT)')
     watched.duck.run("""INSERT INTO "Odd.Name" VALUES ('é''', TIMESTAMPTZ '2026-01-01 00:00:00+00', 5), (NULL, NULL, NULL)""")

@@ -9,10 +9,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql
 from tests.support.scans import assert_same_rows
-
-pytestmark = on_postgresql
 
 
 @pytest.mark.parametrize(

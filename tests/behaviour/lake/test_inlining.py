@@ -164,7 +164,6 @@ def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeA
             assert [row[position] for row in found] == [row[position] for row in wanted], (field.name, sql)
 
 
-@on_all_catalogs
 def test_the_reference_flushes_our_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     rows = pa.table(
         {"a": pa.array([1, None, 3], pa.int32()), "s": [{"x": "it's", "y": [1, None]}, None, {"x": None, "y": []}], "v": ["x", "\0", ""]}
@@ -184,7 +183,6 @@ def test_the_reference_flushes_our_rows(lake: DuckLake, lake_address: LakeAddres
         assert duck.rows("SELECT max(rowid), count(*) FROM t") == [(4, 4)]
 
 
-@on_all_catalogs
 def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", numbers(1, 2))
     with oracle(lake_address) as duck:
@@ -201,7 +199,6 @@ def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Atta
     assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
 
 
-@on_all_catalogs
 def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
     lake.set_option("data_inlining_row_limit", 0)
@@ -223,7 +220,6 @@ def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, la
         ]  # fmt: skip
 
 
-@on_all_catalogs
 def test_what_others_change_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """A new table of inlined rows, made by a rename, takes the rows; the one known from the base may be flushed and gone."""
     lake.write("t", numbers(1))
@@ -244,7 +240,6 @@ def test_what_others_change_between_base_and_commit(lake: DuckLake, lake_address
         assert duck.rows("SELECT a FROM late ORDER BY rowid") == [(2,), (1,)]
 
 
-@on_all_catalogs
 def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.create_table("t", numbers(1).schema)
     with lake.transaction() as tx:

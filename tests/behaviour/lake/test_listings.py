@@ -61,7 +61,6 @@ def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-@on_all_catalogs
 @pytest.mark.slow
 def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
@@ -166,7 +165,6 @@ def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
         lake.table("v")
 
 
-@on_all_catalogs
 def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     with oracle(lake_address) as duck:
@@ -185,7 +183,6 @@ def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> No
     } <= kinds
 
 
-@on_all_catalogs
 def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run(
@@ -297,7 +294,6 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
     assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
 
 
-@on_all_catalogs
 def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE other (a INT)")

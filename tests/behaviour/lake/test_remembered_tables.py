@@ -14,7 +14,6 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
-from tests.support.parameters import on_postgresql
 
 CHANGES = (
     "INSERT INTO t VALUES (2, 'y')",
@@ -48,7 +47,6 @@ def state_of(lake: DuckLake) -> object:
         return error.message
 
 
-@on_postgresql
 def test_every_change_is_seen(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "CREATE TABLE other (x INT)")
@@ -64,7 +62,6 @@ def test_every_change_is_seen(lake_address: LakeAddress) -> None:
                 assert lake.table("t").scan().count() == duck.value("SELECT count(*) FROM t"), change
 
 
-@on_postgresql
 def test_one_question_when_nothing_has_changed(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"a": [1]}))

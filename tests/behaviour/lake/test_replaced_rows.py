@@ -17,12 +17,10 @@ from ducklake_core.errors import (
 )
 from tests.behaviour.lake.days import files_of, keys, rows
 from tests.support.oracle import LakeAddress
-from tests.support.parameters import on_postgresql
 
 Attach = Callable[..., Any]
 
 
-@on_postgresql
 def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     first = lake.write("t", rows(0, 30), partition_by=["day"])
     assert (first.created_table, first.rows_added, first.files_added) == (True, 30, 3)
@@ -34,7 +32,6 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
 
 
-@on_postgresql
 def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     table = lake.create_table("t", rows(0, 0))
@@ -51,7 +48,6 @@ def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddr
     assert lake.table_info("t").row_count == 0
 
 
-@on_postgresql
 def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", rows(0, 30))
@@ -79,7 +75,6 @@ def _live_delete_files(lake: DuckLake) -> list[Any]:
         return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
 
 
-@on_postgresql
 def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", rows(0, 20))
     with oracle(lake_address) as duck:
@@ -121,7 +116,6 @@ def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, s
     assert small.snapshot() == snapshot
 
 
-@on_postgresql
 def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", rows(0, 9))
     done = lake.table("t").overwrite(rows(0, 0), where="day = DATE '2013-01-01'")

@@ -13,7 +13,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.results import TableStatistics
 from tests.support.oracle import LakeAddress
-from tests.support.parameters import on_all_catalogs, spread
+from tests.support.parameters import spread
 
 
 def compare(lake: DuckLake, found: TableStatistics) -> int:
@@ -37,7 +37,6 @@ def test_rows_of_every_snapshot_after_a_random_history(
     random_history(seed, small, oracle, sqlite_address)
 
 
-@on_all_catalogs
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_the_same_on_every_catalog(seed: int, lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
@@ -84,7 +83,6 @@ def random_history(seed: int, lake: DuckLake, oracle: Callable[..., Any], addres
     assert min(one.ranges[1].low for one in now) <= min(rows) <= max(rows) <= max(one.ranges[1].high for one in now)
 
 
-@on_all_catalogs
 def test_what_is_told_of_columns(lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"F": [1.5, None, -2.0], "s": ["a", "b", None]}))
@@ -103,7 +101,6 @@ def test_what_is_told_of_columns(lake: DuckLake, oracle: Callable[..., Any], lak
     assert sum(one.row_count for one in inlined) == 2
 
 
-@on_all_catalogs
 def test_expired_history_is_not_told(lake: DuckLake) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     for _ in range(2):

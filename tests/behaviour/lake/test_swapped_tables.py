@@ -16,8 +16,6 @@ from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import on_postgresql, spread
 
-pytestmark = on_postgresql
-
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 OTHER = pa.table({"a": pa.array([2], pa.int32())})
 SWAP = ("ALTER TABLE t RENAME TO t_old", "CREATE TABLE t (a INTEGER)")
@@ -93,6 +91,7 @@ def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAdd
     assert _files(lake_address) == files
 
 
+@on_postgresql
 @pytest.mark.parametrize("call", spread(CALLS, 2))
 def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
     """The rows go on under the table's new name, and the result says it."""

@@ -112,7 +112,6 @@ def test_missing_files_are_done_with(lake_address: LakeAddress) -> None:
     assert schedule(lake_address) == []
 
 
-@on_postgresql
 def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     result = clean(lake_address, Stubborn(refused="/main/b/"), older_than=NOW, min_age=NOW)
@@ -123,7 +122,6 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress
     assert schedule(lake_address) == []
 
 
-@on_postgresql
 @pytest.mark.parametrize("is_relative", [True, False])
 def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: Callable[..., Any], is_relative: bool) -> None:
     paths = scheduled_lake(lake_address)
@@ -137,7 +135,6 @@ def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: C
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
-@on_postgresql
 def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: LakeAddress, tmp_path: Path) -> None:
     scheduled_lake(lake_address)
     sneaky, external = tmp_path / "sneaky.parquet", tmp_path / "ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
@@ -151,7 +148,6 @@ def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: La
     assert [file.reason for file in result.kept] == ["its relative path leaves the data path"]
 
 
-@on_postgresql
 def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress, tmp_path: Path) -> None:
     """Who can write to the catalog could otherwise make everybody's cleanup delete whatever it may."""
     scheduled_lake(lake_address)
@@ -172,7 +168,6 @@ def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress
     assert [file.exists() for file in others] == [True, False, True]
 
 
-@on_postgresql
 def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -202,7 +197,6 @@ def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-@on_postgresql
 def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     add_to_schedule(lake_address, paths[0], is_relative=True)
@@ -216,7 +210,6 @@ def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     assert schedule(lake_address) == [], "both rows are of the file that is gone"
 
 
-@on_postgresql
 def test_a_row_without_a_time_is_never_old_enough(lake_address: LakeAddress) -> None:
     """As in DuckDB, which compares it to a time."""
     paths = scheduled_lake(lake_address)

@@ -55,7 +55,6 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
     database.close()
 
 
-@on_postgresql
 @pytest.mark.parametrize("chosen", spread(["all", "odd", "late"], 1))
 def test_catalog_afterwards_is_the_references(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str
@@ -79,7 +78,6 @@ def test_catalog_afterwards_is_the_references(
     assert after == {key: rows for key, rows in before.items() if key[0] not in pick}
 
 
-@on_postgresql
 def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     before = catalog_rows(lake_address)
@@ -94,7 +92,6 @@ def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     assert all(file.path in text for file in plan.files)
 
 
-@on_postgresql
 def test_newest_snapshot_is_never_expired(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
@@ -107,7 +104,6 @@ def test_newest_snapshot_is_never_expired(lake_address: LakeAddress, oracle: Cal
         assert duck.rows("FROM t") == [(1,)]
 
 
-@on_postgresql
 def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
@@ -130,7 +126,6 @@ def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress, oracle: Ca
     assert lake.expire_snapshots(versions=[2], min_age="0 seconds").snapshot_ids == (2,)
 
 
-@on_postgresql
 def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """On SQLite DuckDB compares letters, and takes every snapshot of the threshold's day."""
     with oracle(lake_address, FILES_ONLY) as duck:
@@ -142,7 +137,6 @@ def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable
     assert expire(lake_address, older_than=day + timedelta(hours=20)).snapshot_ids == ()
 
 
-@on_postgresql
 def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
@@ -191,7 +185,6 @@ def scheduled(address: LakeAddress) -> set[str]:
     return found
 
 
-@on_postgresql
 @pytest.mark.parametrize("seed", [0, slow(1)])
 def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) -> None:
     """After expiries in random portions and all deletions, every surviving snapshot still reads what it read before."""
@@ -225,7 +218,6 @@ def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle
     assert readings(lake_address) == before
 
 
-@on_postgresql
 def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]
@@ -323,7 +315,6 @@ def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_p
     assert all(many < 12 * few for few, many in zip(small, large, strict=True)), costs
 
 
-@on_postgresql
 def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t FROM range(40)", "DELETE FROM t WHERE a = 3", "INSERT INTO t FROM range(50)")

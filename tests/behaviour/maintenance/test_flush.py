@@ -28,7 +28,6 @@ from tests.support.parameters import on_all_catalogs
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 
 
-@on_all_catalogs
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
@@ -145,7 +144,6 @@ def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@on_all_catalogs
 def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in stays inlined; one that goes makes the flush look again."""
     from ducklake_core.maintenance import flush
@@ -181,7 +179,6 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
         assert duck.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (5,), (6,), (50,)]
 
 
-@on_all_catalogs
 def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table that is emptied has rows of later snapshots by then, first one of ours, then one of DuckDB, which cannot write to MySQL."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
@@ -213,7 +210,6 @@ def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeyp
         assert [a for (a,) in duck.rows("SELECT a FROM t AT (VERSION => 2) ORDER BY a")] == [1, 2]
 
 
-@on_all_catalogs
 def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     with _ended_file(lake_address) as lake:
         commit = flush.commit_table
@@ -291,7 +287,6 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
     lake.close()
 
 
-@on_all_catalogs
 def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     """Empty tables of inlined rows with earlier columns stay for sessions of DuckDB that have seen them."""
     with attached(lake_address) as duck:
@@ -305,7 +300,6 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-@on_all_catalogs
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     """Updated rows are inlined after others, also where no inlined row has ended."""
@@ -340,7 +334,6 @@ def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress, monkeypa
         assert done.rows_flushed == 1
 
 
-@on_all_catalogs
 def test_nulls_of_files_are_within_the_bounds_of_the_table(lake_address: LakeAddress) -> None:
     """A file has NULLs below a list that is not there or is empty; the rows had none as long as the catalog held them."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:

@@ -85,7 +85,6 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Calla
     lake.close()
 
 
-@on_postgresql
 def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -103,7 +102,6 @@ def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddre
     lake.close()
 
 
-@on_postgresql
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_catalog_afterwards_is_the_references(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, partitioned: bool
@@ -129,7 +127,6 @@ def test_catalog_afterwards_is_the_references(
     assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
 
 
-@on_postgresql
 def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -151,7 +148,6 @@ def insert_now(table: str, start: int) -> str:
     return f"INSERT INTO {table} SELECT range + {start}, 'g', NULL, NULL, NULL, 1 FROM range(5)"
 
 
-@on_postgresql
 def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """DuckDB takes the row ids of updated rows from the catalog, where files of updates have others."""
     with oracle(lake_address, FILES_ONLY) as duck:
@@ -165,7 +161,6 @@ def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Call
         assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
 
 
-@on_postgresql
 def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
@@ -179,7 +174,6 @@ def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, or
     assert {key: rows for key, rows in after.items() if key in before} == before
 
 
-@on_postgresql
 def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -201,7 +195,6 @@ def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any
     lake.close()
 
 
-@on_postgresql
 def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 50})" for n in range(6)))
@@ -213,7 +206,6 @@ def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[...
     lake.close()
 
 
-@on_postgresql
 def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     before = readings(lake_address, ['"main"."t"'])
@@ -263,7 +255,6 @@ def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commi
     lake.close()
 
 
-@on_postgresql
 def test_a_conflict_leaves_everything_as_it_was(
     lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +284,6 @@ def test_a_conflict_leaves_everything_as_it_was(
         assert duck.value("SELECT count(*) FROM t WHERE id IN (3, 203, 403)") == 0
 
 
-@on_postgresql
 def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))

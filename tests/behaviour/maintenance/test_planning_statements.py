@@ -12,7 +12,6 @@ from sqlalchemy.engine import Engine
 
 from ducklake_core import DuckLake, MaintenanceResult
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import on_postgresql
 
 _ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "part": pa.array([number % 2 for number in range(20)], pa.int64())})
 VERBS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
@@ -71,7 +70,6 @@ def add_tables(lake: DuckLake, first: int, last: int) -> None:
             tx.write(name, _ROWS.slice(0, 1), missing_columns="null")
 
 
-@on_postgresql
 def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     numbers = []
@@ -96,7 +94,6 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
     lake.close()
 
 
-@on_postgresql
 def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     add_tables(lake, 0, 4)

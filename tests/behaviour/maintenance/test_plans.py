@@ -19,9 +19,6 @@ from ducklake_core.cli.app import app
 from ducklake_core.cli.maintaining import PLANNED, planned
 from tests.behaviour.maintenance.lakes import NOW, catalog_rows, files_on_disk
 from tests.support.oracle import LakeAddress
-from tests.support.parameters import on_postgresql
-
-pytestmark = on_postgresql
 
 _AGE = {"older_than": NOW, "min_age": NOW}
 VERBS: dict[str, tuple[Callable[..., MaintenanceResult], dict[str, Any], str]] = {

@@ -14,7 +14,6 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import on_all_catalogs
 
 
 def write_deleted(address: LakeAddress, options: str = "") -> None:
@@ -51,7 +50,6 @@ def write_deleted(address: LakeAddress, options: str = "") -> None:
         )
 
 
-@on_all_catalogs
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
@@ -119,7 +117,6 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@on_all_catalogs
 @pytest.mark.parametrize(("by", "gone", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
 def test_what_others_do_meanwhile_is_kept(
     lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, gone: int, looks: int

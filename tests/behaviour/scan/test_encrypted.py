@@ -13,10 +13,8 @@ from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLake
 from ducklake_core.format.files.data_files import EncryptionKey
 from tests.behaviour.scan.test_read_oracle import INLINED, SCENARIOS, compare_with_arrow, replay
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql, spread
+from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows, open_lake
-
-pytestmark = on_postgresql
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 

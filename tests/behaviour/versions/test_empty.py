@@ -68,7 +68,6 @@ def _maintain(lake: DuckLake) -> None:
     assert faults(lake) == []
 
 
-@on_postgresql
 @pytest.mark.parametrize("limit", [0, 10])
 def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:
     lake = _lake(lake_address, version, limit)
@@ -103,7 +102,6 @@ def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, v
     assert (lake.tables(), faults(lake)) == ([], [])
 
 
-@on_postgresql
 @pytest.mark.slow
 def test_files_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
     """Writers of other projects make a table with one, DuckDB adds them, and they have no row group."""
@@ -171,7 +169,6 @@ def _deleted(lake: DuckLake, form: str, content: bytes | None, deletes: int) -> 
     return file
 
 
-@on_postgresql
 @pytest.mark.parametrize("form", ["parquet", "puffin"])
 def test_delete_files_without_deletes(lake_address: LakeAddress, oracle: OracleFactory, version: Version, form: str) -> None:
     lake = _lake(lake_address, version)
@@ -211,7 +208,6 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
                 rows_of(catalog, "main.t")
 
 
-@on_postgresql
 @pytest.mark.slow
 def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
     """Texts without a letter are other values than none: defaults, partition values, comments, names of authors."""

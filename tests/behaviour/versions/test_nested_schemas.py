@@ -16,7 +16,6 @@ from ducklake_core import DuckLake, Transaction
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
 from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import LakeAddress, file_lake
-from tests.support.parameters import on_postgresql
 
 ONE_COLUMN = Schema(Column(column_id=1, name="a", field_type=parse_primitive_type("int64")))
 PATHS = ["sales", "sales.europe", '"sales.europe"', "sales.europe.north", 'sales."no""rth.1"', "europe"]
@@ -39,7 +38,6 @@ def _values(lake: DuckLake, name: str) -> list[Any]:
     return sorted(lake.table(name).scan().to_arrow()["a"].to_pylist())
 
 
-@on_postgresql
 def test_names_are_paths(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     assert {schema.name: schema.parts for schema in lake.schemas()} == {
@@ -76,7 +74,6 @@ def test_missing_schemas(sqlite_address: LakeAddress) -> None:
     lake.create_schema("A.B", if_not_exists=True)
 
 
-@on_postgresql
 def test_lakes_of_1_0_have_names_with_dots_alone(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.create_schema("a")
@@ -95,7 +92,6 @@ def test_lakes_of_1_0_have_names_with_dots_alone(lake_address: LakeAddress) -> N
     assert [one.table for one in lake.tables("a.b")] == ["a.b.t"]
 
 
-@on_postgresql
 @pytest.mark.slow
 def test_drops(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
@@ -205,7 +201,6 @@ def _in_the_way(lake: DuckLake, mine: Callable[[Transaction], object], theirs: C
         theirs()
 
 
-@on_postgresql
 def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
     lake = new_lake(lake_address)
     lake.create_schema("a")
@@ -224,7 +219,6 @@ def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-@on_postgresql
 def test_both_implementations_name_the_same(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     with second_implementation(lake_address) as catalog:
@@ -249,7 +243,6 @@ def test_both_implementations_name_the_same(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-@on_postgresql
 def test_catalog_rows_are_those_of_the_second_implementation(lake_address: LakeAddress, tmp_path_factory: pytest.TempPathFactory) -> None:
     lake = new_lake(lake_address)
     for path in PATHS[:4]:

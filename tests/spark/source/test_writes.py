@@ -18,7 +18,6 @@ from ducklake_core.commit.committer import Committer
 from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError, UsageError
 from tests.spark.source.processes import data_source, on_an_executor, passed_on, schema_of, write_function
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_postgresql
 
 COLUMNS = schema_of("a bigint, b string")
 pytestmark = pytest.mark.usefixtures("notes")
@@ -38,7 +37,6 @@ def files(address: LakeAddress) -> list[Path]:
     return sorted(Path(address.data_path).rglob("*.parquet"))
 
 
-@on_postgresql
 def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], notes: Path, tmp_path: Path
 ) -> None:
@@ -184,7 +182,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address:
     assert list(notes.iterdir()) == []
 
 
-@on_postgresql
 @pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
 def test_a_table_that_is_missing_is_made_with_its_rows(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool
@@ -252,7 +249,6 @@ def test_an_overwrite_of_a_partitioned_table_says_what_it_replaces(sqlite_addres
         assert sorted(lake.table("t").scan().to_arrow().column("b").to_pylist()) == expected
 
 
-@on_postgresql
 def test_dynamic_overwrites_replace_the_partitions_of_their_rows(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
