@@ -12,7 +12,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, UsageError
 from tests.support.oracle import LakeAddress
-from tests.support.parameters import new_address
+from tests.support.parameters import new_address, slow
 
 HOWS: dict[str, dict[str, Any]] = {
     "where": {"where": "k = 1"},
@@ -32,12 +32,12 @@ def rows(*pairs: tuple[int, int]) -> pa.Table:
     return pa.table({"k": pa.array([k for k, _ in pairs], pa.int32()), "v": pa.array([v for _, v in pairs], pa.int32())})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[slow("sqlite"), "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
     return new_address(request, request.param, tmp_path)
 
 
-@pytest.mark.parametrize("setting", ["fail", "replace"])
+@pytest.mark.parametrize("setting", [slow("fail"), "replace"])
 @pytest.mark.parametrize("slice_has_rows", [True, False], ids=["slice with rows", "empty slice"])
 def test_overwrites_meet_appends(address: LakeAddress, oracle: Any, slice_has_rows: bool, setting: Any) -> None:
     lake = DuckLake.create(address.url, data_path=address.data_path)

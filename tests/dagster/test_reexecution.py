@@ -149,6 +149,7 @@ def process_job() -> dg.JobDefinition:
 
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning")  # in Dagster's client
 @pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
+@pytest.mark.slow
 def test_a_process_behind_pipes_that_was_lost_after_its_commit(instance: dg.DagsterInstance, home: str) -> None:
     lake = lake_of(f"{home}/lake.sqlite", f"{home}/files/").connect()
     Path(f"{home}/lake.sqlite.lost").touch()

@@ -26,6 +26,7 @@ from tests.support.parameters import on_postgresql
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_transaction_interrupted_some_times(lake_address: LakeAddress) -> None:
     _interrupt(lake_address, 14, seed=0)
 

@@ -179,7 +179,7 @@ def test_an_expiry(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.
 
 
 @pytest.mark.parametrize("inlining", spread([0, 10], 1), ids=["files", "inlined"])
-@pytest.mark.parametrize("cut", ["before", "after"])
+@pytest.mark.parametrize("cut", ["after", slow("before")])
 def test_a_line_that_is_cut_at_commit(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
     check_cut_line(address, proxy, cut, inlining)
 

@@ -84,7 +84,7 @@ def failing(draw: random.Random, part: float) -> Callable[[str, str], None]:
     return fail
 
 
-@pytest.mark.parametrize("verb", spread(VERBS, 2))
+@pytest.mark.parametrize("verb", spread(VERBS, 1))
 def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
     _fail_often(sqlite_address, verb, seeds=range(3))
 
@@ -193,7 +193,7 @@ LIES = (
 """Lies that no verb is taken in by. Another file of as many rows and bytes would be: only a check compares files with statistics."""
 
 
-@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 2))
+@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 1))
 @pytest.mark.parametrize("lie", spread(LIES, 2))
 def test_stores_that_lie(sqlite_address: LakeAddress, verb: str, lie: str) -> None:
     prepare(sqlite_address, verb)

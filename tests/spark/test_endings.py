@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 from ducklake_core import DuckLake
 from tests.spark.slow_stores import Hanging
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +39,8 @@ def cancel(spark: SparkSession) -> None:
     spark.sparkContext.cancelAllJobs()
 
 
-@pytest.mark.parametrize("verb", spread(["write", "delete", "update", "merge", "compact"], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["write", "delete", "update", "merge", "compact"])
 def test_cancelled(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path, verb: str) -> None:
     lake = made(spark, sqlite_address)
     before = files_of(sqlite_address)

@@ -85,7 +85,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     return made
 
 
-@pytest.mark.parametrize(("name", "value"), spread(SETTINGS.items(), 2), ids=list(SETTINGS))
+@pytest.mark.parametrize(("name", "value"), spread(SETTINGS.items(), 1), ids=list(SETTINGS))
 def test_the_same_rows(lake: DuckLake, spark: Any, name: str, value: str) -> None:
     """One action for each: its union has files that are read as they are, files with deletes, and rows of the catalog."""
     table = lake.table("t")

@@ -32,6 +32,7 @@ def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, or
     _all_is_as_before(lake_address, oracle, "")
 
 
+@pytest.mark.slow
 def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
