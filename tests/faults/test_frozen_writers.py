@@ -20,7 +20,6 @@ from ducklake_core.catalog.database import writer_queue as turns
 from ducklake_core.commit import committer
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
-from tests.support.postgres import PostgresServer
 
 SOON, NEVER = 60.0, 3600.0
 """Seconds for an append on a machine with much else to do, and for one that has to wait for a writer that stands still."""
@@ -51,11 +50,6 @@ lake.table("t").append(pa.table({"i": [1]}))
 lake.close()
 print("done", flush=True)
 """
-
-
-@pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path) -> LakeAddress:
-    return postgres.lake(tmp_path)
 
 
 @pytest.fixture

@@ -21,11 +21,6 @@ from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path) -> LakeAddress:
-    return postgres.lake(tmp_path)
-
-
-@pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
     # Names of sockets have to be short.
     with tempfile.TemporaryDirectory(prefix="line-") as folder, proxy_to(postgres, Path(folder)) as found:

@@ -12,6 +12,8 @@ from tests.support.page_setups import PAGES_OF_SPARK, Setup, flights, lake_with_
 from tests.support.pages import DOCS, run_python
 from tests.support.parameters import spread
 
+pytestmark = pytest.mark.spark
+
 
 def setup_of(page: str, spark: SparkSession) -> Setup:
     if page.startswith("tutorials/"):

@@ -9,8 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ducklake_core import DuckLake
 from tests.support.pages import DOCS, ROOT, blocks
+
+pytestmark = pytest.mark.spark
 
 PAGE = DOCS / "tutorials/spark-job.md"
 # Read before the page's code, on the driver and by a task.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pytest
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, Oracle, attached
-from tests.support.parameters import new_address, spread
+from tests.support.parameters import spread
 
 ROWS = pa.table(
     {
@@ -164,14 +163,6 @@ DIVERGENCES: dict[str, dict[str, str]] = {
         "table_column_stats.max_value": "likewise; its next insert then restarts them and loses rows in filters",
     },
 }
-
-
-@pytest.fixture
-def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
-    """One lake for DuckDB and one for us, on the same kind of database."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    return new_address(request, lake_address.backend, folder), lake_address
 
 
 @pytest.mark.parametrize("name", spread(STEPS, 3))

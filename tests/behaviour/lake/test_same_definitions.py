@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from ducklake_core import DuckLake
 from ducklake_core.transaction import Transaction
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import new_address, spread
+from tests.support.parameters import spread
 
 Step: TypeAlias = tuple[tuple[str, ...], Callable[[Transaction], object]]
 
@@ -217,14 +216,6 @@ DIVERGENCES: dict[str, dict[str, str]] = {
         "snapshot_changes.changes_made": "one statement of DuckDB creates with defaults what ours creates and alters",
     },
 }
-
-
-@pytest.fixture
-def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
-    """One lake for DuckDB and one for us, on the same kind of database."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    return new_address(request, lake_address.backend, folder), lake_address
 
 
 @pytest.mark.parametrize(("name", "steps"), spread([("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)], 1))
