@@ -32,7 +32,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
-.PHONY: help install demo ui test test-fast test-all durations coverage pictures bench docs release-check lint types format browser clean
+.PHONY: help install demo ui test test-fast test-all coverage pictures bench docs release-check lint types format browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,15 +63,12 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 test: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-fast: $(READY)  ## Run one variant of what is done within a second and needs neither Spark nor a server
-	@"$(BIN)/python" -m pytest -m "not slow" --fast $(PYTEST_FLAGS) $(PYTEST_MORE)
-
-durations: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does, and write where the time goes: tests/durations.md
-	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --durations-report tests/durations.md $(PYTEST_FLAGS) $(PYTEST_MORE)
+test-fast: $(READY) $(AZURITE) $(MARIADB)  ## Run the unit and behaviour tests that do not start Spark
+	@"$(BIN)/python" -m pytest -m "not slow and not spark" $(PYTEST_FLAGS) $(PYTEST_MORE) tests/unit tests/behaviour tests/project ducklake_core
 
 test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
-	@"$(BIN)/python" -m pytest -m "not slow" --fast --lake-version 1.1 $(PYTEST_FLAGS) $(PYTEST_MORE) $(ON_NEXT_VERSION)
+	@"$(BIN)/python" -m pytest -m "not slow and not spark" --lake-version 1.1 $(PYTEST_FLAGS) $(PYTEST_MORE) $(ON_NEXT_VERSION)
 
 coverage: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does, and print the lines and branches that they do not reach
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --cov --cov-report=term $(PYTEST_FLAGS) $(PYTEST_MORE)
@@ -84,7 +81,7 @@ $(PEERS): $(READY)
 	@touch "$@"
 
 bench: $(PEERS)  ## Run the benchmarks, each against its named baseline, and print one table; BENCH="bench_peers bench_commit" runs some
-	@$(JAVA) "$(BIN)/python" -m tests.benchmarks $(BENCH)
+	@$(JAVA) "$(BIN)/python" -m benchmarks $(BENCH)
 
 docs: $(READY)  ## Build the documentation as a site, strictly, with the API reference: build/docs/index.html
 	@"$(BIN)/python" .ci/site.py build/docs

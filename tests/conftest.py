@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import hypothesis
 import pytest
@@ -18,15 +18,15 @@ import pytest
 from ducklake_core.catalog.reading import files
 from ducklake_core.format import options
 from ducklake_core.format.versions import DEFAULT_VERSION
-from tests import selection
-from tests.support import durations, versions
+from tests.support import versions
 from tests.support.folders import folder_in_memory
-from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.parameters import SQLITE_THEN_SLOW, STORES, new_address
 from tests.support.postgres import PostgresServer, start_server
 from tests.support.servers import running_servers
 
 _ROOM_FOR_TESTS = 8 << 30
-_FOLDERS_WITHOUT_FAST = {Path(__file__).parent / name for name in selection.NOT_FAST}
+_USES_SPARK = {"spark", "connect"}
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,23 +54,10 @@ def mysql() -> Iterator[MySQLServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
+@pytest.fixture(params=SQLITE_THEN_SLOW)
 def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
-    """A place for a new lake, on either kind of catalog database: a file, or a server; nothing is created yet."""
-    return _new_place(request, tmp_path)
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "duckdb", "mysql"])
-def every_lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
-    """Likewise on all catalog databases. Folders that test what differs between them make this their ``lake_address``."""
-    return _new_place(request, tmp_path)
-
-
-def _new_place(request: pytest.FixtureRequest, folder: Path) -> LakeAddress:
-    if request.param not in selection.ASKED_FOR_BY:
-        return file_lake(request.param, folder)
-    server: PostgresServer | MySQLServer = request.getfixturevalue(selection.ASKED_FOR_BY[request.param])
-    return server.lake(folder)
+    """The address of a new lake, which does not exist yet. Where the catalog database matters, a folder or test names more of them."""
+    return new_address(request, request.param, tmp_path)
 
 
 @pytest.fixture
@@ -79,24 +66,10 @@ def sqlite_address(tmp_path: Path) -> LakeAddress:
     return sqlite_lake(tmp_path)
 
 
-_PRUNED_BY_THE_DATABASE = (
-    "tests/unit/catalog",
-    "tests/behaviour/scan",
-    "tests/behaviour/foreign_files",
-    "tests/property/hostile_catalogs/test_pruning_in_sql",
-)
-_PRUNED_EITHER_WAY = "tests/property"
-
-
-@pytest.fixture(autouse=True)
-def _the_database_prunes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In tests about conditions, however few the files are, and in half of the random ones; others are pruned as users' are."""
-    few, name = files.FEW_FILES, request.node.nodeid
-    either = name.startswith(_PRUNED_EITHER_WAY) and crc32(name.encode()) % 2 == 0
-    if either or name.startswith(_PRUNED_BY_THE_DATABASE):
-        files.FEW_FILES = 0
-    yield
-    files.FEW_FILES = few
+@pytest.fixture
+def pruned_by_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database prunes files, however few they are; without this, the library prunes the few files of a test itself."""
+    monkeypatch.setattr(files, "FEW_FILES", 0)
 
 
 @pytest.fixture
@@ -160,7 +133,7 @@ def gcs() -> Iterator[str]:
         yield endpoint
 
 
-@pytest.fixture(params=["s3", "azure", "gcs"])
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     """Each object store in turn."""
     from tests.support import object_stores
@@ -179,9 +152,6 @@ def connect() -> Iterator[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--fast", action="store_true", help="leave out what takes seconds, further variants, and all that uses Spark or a server"
-    )
     parser.addoption("--shuffle", metavar="SEED", type=int, help="take the test files in a random order, the same for the same seed")
     parser.addoption(
         "--lake-version",
@@ -191,7 +161,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--chaos-seconds", metavar="SECONDS", type=float, default=30, help="duration of each run of tests/chaos")
     parser.addoption("--chaos-seeds", metavar="SEEDS", default="1", help="seeds of the runs of tests/chaos, separated by commas")
-    parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -213,24 +182,18 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Fast tests are looked for where there are some: reading all files takes each worker ten seconds."""
-    return True if config.getoption("fast") and collection_path in _FOLDERS_WITHOUT_FAST else None
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of this run."""
-    selection.mark_slow_variants(items)
-    selection.mark_mysql_variants(items)
-    selection.mark_repeated_catalogs(items, fast=config.getoption("fast"))
-    selection.mark_all_but_some(items)
+    """Mark what starts Spark, and choose the version and the order of this run."""
+    for item in items:
+        if not _USES_SPARK.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.spark)
     if config.getoption("lake_version") != DEFAULT_VERSION.name:
         config.hook.pytest_deselected(items=versions.leave_out(items))
-    if config.getoption("fast"):
-        config.hook.pytest_deselected(items=selection.keep_fast(items))
     if (seed := config.getoption("shuffle")) is not None:
-        selection.shuffle_files(items, seed)
+        paths = sorted({item.path for item in items})
+        random.Random(seed).shuffle(paths)
+        items.sort(key=lambda item: paths.index(item.path))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -240,20 +203,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     if (version := config.getoption("lake_version")) != DEFAULT_VERSION.name:
         told += [f"not on lakes of {version}: {part} ({reason})" for part, reason in versions.LEFT_OUT.items()]
     return told
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[object]:
-    """The choice of fast tests is complete: none of them reaches a server by a way that the choice does not see."""
-    if request.config.getoption("fast") and fixturedef.argname in selection.SERVERS:
-        pytest.fail(f"{os.environ['PYTEST_CURRENT_TEST']} is taken for a fast test and uses {fixturedef.argname}: see tests/selection.py")
-    return (yield)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if (file := config.getoption("durations_report")) and not hasattr(config, "workerinput"):
-        reports = [report for group in terminalreporter.stats.values() for report in group if isinstance(report, pytest.TestReport)]
-        Path(file).write_text(durations.as_markdown(reports))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import supervisor
 from tests.support.servers import end
 
 _ROOT = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ def test_disturbed_writers_lose_and_repeat_nothing(catalog: str, duckdb_writers:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    supervisor.watch(process.pid)
     try:
         output, _ = process.communicate(timeout=seconds + _MAX_SECONDS_AROUND)
     finally:

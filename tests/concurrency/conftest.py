@@ -1,32 +1,5 @@
-"""These tests run on every catalog database, but for those of what does not depend on it."""
+"""The new lakes of tests/behaviour/lake."""
 
-from __future__ import annotations
+from tests.behaviour.lake.conftest import lake, small
 
-from collections.abc import Iterator
-
-import pytest
-
-from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress
-
-
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """A place for a new lake, on every catalog database."""
-    return every_lake_address
-
-
-@pytest.fixture
-def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
-    """A new lake, on every catalog database."""
-    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
-    """A lake for what does not depend on the database."""
-    made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    yield made
-    made.close()
+__all__ = ["lake", "small"]

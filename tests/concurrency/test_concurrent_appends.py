@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, UsageError
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import new_address, slow
 
 HOWS: dict[str, dict[str, Any]] = {
     "where": {"where": "k = 1"},
@@ -30,14 +32,12 @@ def rows(*pairs: tuple[int, int]) -> pa.Table:
     return pa.table({"k": pa.array([k for k, _ in pairs], pa.int32()), "v": pa.array([v for _, v in pairs], pa.int32())})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def address(request: pytest.FixtureRequest, tmp_path: Any) -> LakeAddress:
-    from tests.support.oracle import file_lake
-
-    return file_lake("sqlite", tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres").lake(tmp_path)
+@pytest.fixture(params=[slow("sqlite"), "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    return new_address(request, request.param, tmp_path)
 
 
-@pytest.mark.parametrize("setting", ["fail", "replace"])
+@pytest.mark.parametrize("setting", [slow("fail"), "replace"])
 @pytest.mark.parametrize("slice_has_rows", [True, False], ids=["slice with rows", "empty slice"])
 def test_overwrites_meet_appends(address: LakeAddress, oracle: Any, slice_has_rows: bool, setting: Any) -> None:
     lake = DuckLake.create(address.url, data_path=address.data_path)

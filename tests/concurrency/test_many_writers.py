@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -21,6 +22,7 @@ from ducklake_core.catalog.database import writer_queue as turns
 from ducklake_core.catalog.database.failures import COMMIT_RETRIES
 from ducklake_core.commit.committer import Committer
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import new_address, slow
 from tests.unit.commit.handmade import HandmadeLake
 
 Attach = Callable[..., Any]
@@ -112,19 +114,12 @@ def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
 
 
 @pytest.fixture
-def lake_address(request: pytest.FixtureRequest) -> LakeAddress:
+def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
     """SQLite and PostgreSQL: a DuckDB file belongs to one process at a time."""
-    backend = getattr(request, "param", "postgresql")
-    found: LakeAddress = (
-        request.getfixturevalue("postgres").lake(request.getfixturevalue("tmp_path"))
-        if backend == "postgresql"
-        else request.getfixturevalue("sqlite_address")
-    )
-    return found
+    return new_address(request, getattr(request, "param", "postgresql"), tmp_path)
 
 
-@pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
-@pytest.mark.some(1)
+@pytest.mark.parametrize("lake_address", [slow("sqlite"), "postgresql"], indirect=True)
 def test_three_processes_and_duckdb(lake: DuckLake, lake_address: LakeAddress) -> None:
     ours, theirs = appended(lake_address, 3, rows=15)
     assert ours == dict.fromkeys(range(3), 15)

@@ -18,10 +18,12 @@ from ducklake_core.errors import (
 )
 from tests.behaviour.lake.days import files_of, keys, rows
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_all_catalogs
 
 Attach = Callable[..., Any]
 
 
+@on_all_catalogs
 def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", rows(0, 30))
     errors: list[BaseException] = []
@@ -46,6 +48,7 @@ def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_addres
         assert keys(duck) == [1000, 1001, 1002]
 
 
+@on_all_catalogs
 def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", rows(0, 30))
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
@@ -61,6 +64,7 @@ def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lak
         assert keys(duck, where="k IN (11, 200, 201)") == [200, 201]
 
 
+@on_all_catalogs
 def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", rows(0, 30))
     before = files_of(lake_address)
@@ -75,6 +79,7 @@ def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_ad
     assert files_of(lake_address) == before
 
 
+@on_all_catalogs
 def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     with lake.transaction() as tx:
         tx.write("s.t", rows(0, 3), partition_by=["month(day)"])

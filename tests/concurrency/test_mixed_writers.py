@@ -24,7 +24,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError
-from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import new_address
 
 STEPS = int(os.environ.get("DUCKLAKE_MIXED_STEPS", "40"))
 """Changes by each worker: a run ends when they are done, however long a loaded machine takes for them."""
@@ -231,10 +232,7 @@ def run_all(address: LakeAddress, seed: int) -> list[Report]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
     """A DuckDB file belongs to one process at a time."""
-    if request.param == "sqlite":
-        return sqlite_lake(tmp_path)
-    found: LakeAddress = request.getfixturevalue("postgres").lake(tmp_path)
-    return found
+    return new_address(request, request.param, tmp_path)
 
 
 @pytest.fixture

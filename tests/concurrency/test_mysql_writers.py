@@ -12,6 +12,7 @@ from ducklake_core import DuckLake
 from tests.concurrency.test_many_writers import append_together
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow
 
 COLUMNS = pa.schema([("writer", pa.int64()), ("number", pa.int64())])
 
@@ -50,8 +51,7 @@ def run_together(target: Any, given: list[tuple[Any, ...]]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(("writers", "rows"), [(3, 8), pytest.param(8, 50, marks=pytest.mark.slow)])
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize(("writers", "rows"), [(3, 8), slow(8, 50)])
 def test_appends(address: LakeAddress, writers: int, rows: int) -> None:
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.create_table("t", COLUMNS)

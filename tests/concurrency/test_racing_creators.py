@@ -12,6 +12,9 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_all_catalogs, spread
+
+pytestmark = on_all_catalogs
 
 COLUMNS = pa.schema([("x", pa.int64())])
 
@@ -33,8 +36,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, race: Callable[[], object]) -
     monkeypatch.setattr(Transaction, "__exit__", after_the_other)
 
 
-@pytest.mark.parametrize("theirs", [COLUMNS, pa.schema([("y", pa.string())])])
-@pytest.mark.some(3)
+@pytest.mark.parametrize("theirs", spread([COLUMNS, pa.schema([("y", pa.string())])], 1))
 def test_a_table_that_was_to_be_new(lake: DuckLake, monkeypatch: pytest.MonkeyPatch, theirs: pa.Schema) -> None:
     before_commit(monkeypatch, lambda: lake.create_table("t", theirs))
     with pytest.raises(AlreadyExistsError, match=r"main\.t already"):

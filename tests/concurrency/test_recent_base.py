@@ -11,6 +11,9 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UsageError
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_all_catalogs
+
+pytestmark = on_all_catalogs
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 

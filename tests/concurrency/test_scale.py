@@ -14,6 +14,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import Answer, Parameters, Statements
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import slow
 
 
 class Counted:
@@ -61,8 +62,7 @@ def row(names: Sequence[str], value: int) -> pa.Table:
     return pa.table({name: pa.array([value], pa.int32()) for name in names})
 
 
-@pytest.mark.parametrize("columns", [1700, pytest.param(5000, marks=pytest.mark.slow)])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("columns", [1700, slow(5000)])
 def test_thousands_of_columns(columns: int, lake_address: LakeAddress, counts: list[int], oracle: Callable[..., Any]) -> None:
     """Statistics of every column are carried on with every append; searching each would be 25 million rows."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
@@ -90,7 +90,7 @@ def test_a_thousand_changes_in_a_transaction(sqlite_address: LakeAddress, counts
         assert duck.rows("SELECT count(*), sum(a), min(rowid), max(rowid) FROM t7") == [(5, 7 + 207 + 407 + 607 + 807, 0, 4)]
 
 
-@pytest.mark.parametrize("tables", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tables", [200, slow(10_000)])
 def test_a_lake_of_many_tables(tables: int, sqlite_address: LakeAddress, counts: list[int]) -> None:
     """What one append to one table asks does not depend on the other tables."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)

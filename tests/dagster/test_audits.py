@@ -66,7 +66,6 @@ def test_rows_that_pass_are_committed_and_the_checks_say_so(
     assert lake_resource.connect().table("payments").scan().count() == 2
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("rows", "failed"), [([3, -4, 0], "positive: 2 rows failed"), ([2], "unique: failed")])
 def test_rows_that_fail_leave_the_table_as_it_was(
     run: Run,
@@ -103,7 +102,6 @@ def test_rows_that_fail_leave_the_table_as_it_was(
     assert [event.asset_key.to_user_string() for event in result.get_asset_materialization_events()] == []
 
 
-@pytest.mark.takes_seconds
 def test_a_slice_is_looked_at_as_the_commit_would_leave_it(run: Run, lake_resource: DuckLakeResource) -> None:
     values: dict[str, int] = {}
 

@@ -65,7 +65,6 @@ def numbers(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
-@pytest.mark.takes_seconds
 def test_a_branch_reads_production_until_it_has_its_own(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -91,7 +90,6 @@ def test_a_branch_reads_production_until_it_has_its_own(
     assert numbers(lake_resource, "source") == [3]
 
 
-@pytest.mark.takes_seconds
 def test_a_branch_in_a_lake_of_its_own(run: Run, lake_resource: DuckLakeResource, tmp_path: Path) -> None:
     own = DuckLakeResource(
         catalog=SqliteCatalog(path=str(tmp_path / "branch.sqlite")),
@@ -110,7 +108,6 @@ def test_a_branch_in_a_lake_of_its_own(run: Run, lake_resource: DuckLakeResource
     assert numbers(lake_resource, "source") == [6]
 
 
-@pytest.mark.takes_seconds
 def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-05-30"})
@@ -124,7 +121,6 @@ def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: D
     assert not lake_resource.connect().has_table("copied")
 
 
-@pytest.mark.takes_seconds
 def test_a_branch_whose_history_is_gone_is_not_guessed_at(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-03"})
@@ -138,7 +134,6 @@ def test_a_branch_whose_history_is_gone_is_not_guessed_at(run: Run, lake_resourc
     assert numbers(lake_resource, "main__dev.copied") == [2]
 
 
-@pytest.mark.takes_seconds
 def test_a_table_made_anew_has_what_was_written_since(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-02"})
@@ -158,7 +153,6 @@ def own_lake(tmp_path: Path) -> DuckLakeResource:
     )
 
 
-@pytest.mark.takes_seconds
 def test_what_a_run_left_is_read_where_it_left_it(run: Run, own_lake: DuckLakeResource) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake}
     production = run([source], tags={"n": "1"}).run_id
@@ -198,7 +192,6 @@ def test_a_run_reads_the_snapshot_of_production_that_it_pinned(
     assert seen == [[1]]
 
 
-@pytest.mark.takes_seconds
 def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake}
     seen: list[Any] = []
@@ -235,7 +228,6 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("own", [False, True], ids=["schemas", "own lake"])
 def test_checks_judge_what_the_run_wrote(run: Run, own_lake: DuckLakeResource, *, own: bool) -> None:
     branch: dict[str, Any] = {"branch": "dev"} | ({"branch_lake": own_lake} if own else {})
@@ -258,7 +250,6 @@ def test_checks_judge_what_the_run_wrote(run: Run, own_lake: DuckLakeResource, *
     assert verdicts(run(mine, selection=dg.AssetSelection.checks_for_assets(known), io=branch))["row_count"]
 
 
-@pytest.mark.takes_seconds
 def test_checks_of_partitions_judge_them_where_they_were_written(run: Run) -> None:
     branch = {"branch": "dev"}
     checks = build_lake_checks(assets=[daily], checks=[ColumnBounds(bounds={"n": (0, 9)})])

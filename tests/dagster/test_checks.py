@@ -49,7 +49,6 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     return {check.check_name: (check.passed, check.description or "") for check in result.get_asset_check_evaluations()}
 
 
-@pytest.mark.takes_seconds
 def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> None:
     def write(rows: int) -> tuple[bool, str]:
         asset = things(rows)
@@ -66,7 +65,6 @@ def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-05-30")
 
 
-@pytest.mark.takes_seconds
 def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_resource: DuckLakeResource) -> None:
     rows = {"count": 100}
 
@@ -103,7 +101,6 @@ def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_reso
     assert text.endswith("; and 42 more")
 
 
-@pytest.mark.takes_seconds
 def test_null_fractions_come_from_file_statistics(run: Run) -> None:
     asset = things(10, nulls=3)
 
@@ -196,7 +193,6 @@ def state(run: Run, checks: list[Any], names: list[str] = KEYS) -> dict[str, dic
     return found
 
 
-@pytest.mark.takes_seconds
 def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) -> None:
     strict = [
         RowCount(minimum=100),
@@ -234,7 +230,6 @@ def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) 
         assert found == {"filled": True, "inlined": True, "gone": False}
 
 
-@pytest.mark.takes_seconds
 def test_an_unsound_catalog_is_told_for_its_table(run: Run, tables: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     import sqlite3
 

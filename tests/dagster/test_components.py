@@ -313,7 +313,6 @@ def test_what_is_scaffolded_passes_dg_check(dg_project: Path) -> None:
     assert "create_when_missing" in wrong.stdout + wrong.stderr
 
 
-@pytest.mark.takes_seconds
 def test_the_registry_imports_without_what_is_optional() -> None:
     """An entry point that cannot be imported stops every `dg` command of its environment."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["dagster_dg_cli.registry_modules"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-import pytest
 
 from ducklake_dagster import DuckLakeResource, LocalStorage, SqliteCatalog
 
@@ -36,7 +35,6 @@ for key in keys * 2:
 """
 
 
-@pytest.mark.takes_seconds
 def test_two_processes_write_different_partitions_of_one_table(tmp_path: Path) -> None:
     days = [f"2026-03-{day:02d}" for day in range(1, 9)]
     # Both begin by creating the lake and the table.
@@ -54,7 +52,6 @@ def test_two_processes_write_different_partitions_of_one_table(tmp_path: Path) -
     assert [snapshot.id for snapshot in lake.snapshots()] == list(range(len(days) * 2 + 1))
 
 
-@pytest.mark.takes_seconds
 def test_runs_at_once_that_all_bring_new_keys_and_comments(run: Callable[..., Any], lake_resource: DuckLakeResource) -> None:
     keys = [str(number) for number in range(6)]
 

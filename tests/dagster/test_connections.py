@@ -11,6 +11,7 @@ import pytest
 
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, PostgresCatalog, build_commit_sensor
 from tests.dagster.conftest import QUIET
+from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
 
@@ -24,7 +25,7 @@ def sessions(server: PostgresServer, database: str) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, slow(200)])
 def test_runs_and_ticks_share_connections(postgres: PostgresServer, tmp_path: Path, instance: dg.DagsterInstance, times: int) -> None:
     database = postgres.new_database()
     catalog = PostgresCatalog(host=postgres.socket, database=database, user=postgres.user)

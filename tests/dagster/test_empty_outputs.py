@@ -13,6 +13,7 @@ import pytest
 
 from ducklake_dagster import DuckLakeResource, materialize_together
 from tests.dagster.test_io_manager import cause
+from tests.support.parameters import slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ EMPTY: dict[str, Callable[[], Any]] = {
     "stream": lambda: pa.RecordBatchReader.from_batches(pa.schema([("zz", pa.string())]), []),
 }
 COLUMNS = dg.TableSchema(columns=[dg.TableColumn("d", "varchar"), dg.TableColumn("n", "int64")])
-QUICK = [name if name in ("pandas", "stream") else pytest.param(name, marks=pytest.mark.slow) for name in EMPTY]
+QUICK = [name if name in ("pandas", "stream") else slow(name) for name in EMPTY]
 
 
 def asset(make: Callable[[], Any], **metadata: Any) -> dg.AssetsDefinition:
@@ -50,7 +51,6 @@ def full() -> pa.Table:
     return pa.table({"d": ["a", "a"], "n": [1, 2]})
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", QUICK)
 def test_the_first_partition_creates_nothing_or_the_declared_columns(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
     make = EMPTY[name]
@@ -69,7 +69,6 @@ def test_the_first_partition_creates_nothing_or_the_declared_columns(run: Run, l
     assert told["dagster/row_count"] == 0
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", QUICK)
 def test_later_partitions_empty_their_slice(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
     make = EMPTY[name]

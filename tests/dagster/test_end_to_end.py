@@ -1,4 +1,4 @@
-"""`dagster dev` as a user sees it, the small part of every time: a run with a check, a backfill in one run, the maintenance job.
+"""`dagster dev` as a user sees it, a run with a check each time, a backfill in one run and the maintenance job when slow tests run.
 
 Everything else is in the folder ``deployment``, over PostgreSQL and S3.
 """
@@ -29,20 +29,27 @@ def dagster_dev(home: Path) -> Iterator[DagsterServer]:
 
 
 @pytest.mark.timeout(1800)
-def test_a_run_a_backfill_and_maintenance(dagster_dev: DagsterServer, home: Path, oracle: Callable[..., Any]) -> None:
+def test_a_run_with_a_check(dagster_dev: DagsterServer) -> None:
     server = dagster_dev
     check = {"assetKey": {"path": ["numbers"]}, "name": "row_count_change"}
     server.finish(server.materialize("numbers", tags={"dagster/partition": "2026-03-01"}, checks=[check]))
     assert server.latest("numbers")["dagster/row_count"] == 3
-    assert len(server.backfill("numbers", [f"2026-03-{day:02d}" for day in range(1, 7)])) == 1
-    latest = server.latest("numbers")
-    assert (latest["dagster/row_count"], latest["dagster/table_name"]) == (18, "main.numbers")
     asset = server.asset("numbers")
-    assert (asset["kinds"], asset["partitionStats"]) == (["ducklake"], {"numMaterialized": 6, "numFailed": 0})
+    assert (asset["kinds"], asset["partitionStats"]) == (["ducklake"], {"numMaterialized": 1, "numFailed": 0})
     (verdict,) = asset["assetChecksOrError"]["checks"]
     assert verdict["executionForLatestMaterialization"]["status"] == "SUCCEEDED"
     with urllib.request.urlopen(f"{server.url}/assets/numbers", timeout=30) as answer:
         assert b"Dagster" in answer.read()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_backfill_and_maintenance(dagster_dev: DagsterServer, home: Path, oracle: Callable[..., Any]) -> None:
+    server = dagster_dev
+    assert len(server.backfill("numbers", [f"2026-03-{day:02d}" for day in range(1, 7)])) == 1
+    latest = server.latest("numbers")
+    assert (latest["dagster/row_count"], latest["dagster/table_name"]) == (18, "main.numbers")
+    assert server.asset("numbers")["partitionStats"] == {"numMaterialized": 6, "numFailed": 0}
     server.launch("ducklake_maintenance")
     address = LakeAddress("", f"ducklake:sqlite:{home}/catalog.sqlite", f"{home}/files/", "sqlite")
     with oracle(address) as duck:

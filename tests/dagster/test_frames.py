@@ -74,7 +74,6 @@ def stored(lake: DuckLakeResource) -> list[int]:
 QUICK = ("stream", "pandas", "polars")
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in MAKE])
 def test_partitions_are_written_and_rows_outside_refused_or_left_out(run: Run, lake_resource: DuckLakeResource, kind: str) -> None:
     range_of_two = {"dagster/asset_partition_range_start": "2026-03-28", "dagster/asset_partition_range_end": "2026-03-29"}
@@ -92,7 +91,6 @@ def test_partitions_are_written_and_rows_outside_refused_or_left_out(run: Run, l
     assert stored(lake_resource) == [28, 29, 29, 30, 31]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("wanted", READ)
 def test_inputs_are_loaded_as_their_annotation_says(run: Run, lake_resource: DuckLakeResource, wanted: Any) -> None:
     seen: list[Any] = []
@@ -124,7 +122,6 @@ def test_a_frame_whose_labels_would_get_lost_is_refused(run: Run) -> None:
     assert "whose index is named (key)" in cause(run([labelled], raise_on_error=False))
 
 
-@pytest.mark.takes_seconds
 def test_a_project_without_spark_starts_no_jvm(tmp_path: Path) -> None:
     program = (
         "import sys, dagster as dg, pandas as pd, pyarrow as pa\n"

@@ -39,7 +39,6 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run_python(page)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.filterwarnings("ignore:.*currently in beta")
 def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

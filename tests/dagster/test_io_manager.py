@@ -71,7 +71,6 @@ class Seen:
 SPECIFIC = dg.SpecificPartitionsPartitionMapping
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("keys", "days"),
     [(["2026-03-28"], [28]), (["2026-03-28", "2026-03-29"], [28, 29]), (["2026-03-27", "2026-03-29", "2026-03-31"], [27, 29, 31])],
@@ -82,7 +81,6 @@ def test_any_upstream_partitions_are_loaded(run: Run, full: dg.AssetsDefinition,
     assert seen.days == days
 
 
-@pytest.mark.takes_seconds
 def test_no_upstream_partitions_give_an_empty_frame_with_the_tables_types(run: Run, full: dg.AssetsDefinition) -> None:
     seen = Seen()
     before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)
@@ -136,7 +134,6 @@ def test_optional_annotations_and_load_asset_value(
     assert defs.load_asset_value("numbers", python_type=pa.Table, instance=instance, partition_key="2026-03-28")["n"].to_pylist() == [28]
 
 
-@pytest.mark.takes_seconds
 def test_run_time_metadata_beats_asset_metadata_beats_the_manager(run: Run, lake_resource: DuckLakeResource) -> None:
     extra: dict[str, Any] = {}
 
@@ -249,7 +246,6 @@ def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.As
     )
 
 
-@pytest.mark.takes_seconds
 def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource: DuckLakeResource) -> None:
     from ducklake_dagster import DuckLakeIOManager
 
@@ -269,7 +265,6 @@ def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource
     assert lake_resource.connect().table_info("jobs.made").row_count == 3
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("meanwhile", ["renamed", "expired"])
 def test_a_commit_is_never_failed_by_its_metadata(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, meanwhile: str

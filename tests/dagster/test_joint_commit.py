@@ -37,7 +37,6 @@ def stored(lake: DuckLakeResource, table: str) -> list[Any]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
-@pytest.mark.takes_seconds
 def test_one_snapshot_has_both_and_others_load_them(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -69,7 +68,6 @@ def test_one_snapshot_has_both_and_others_load_them(
     assert "that orders wrote (as of snapshot 1)" in cause(run([other], raise_on_error=False))
 
 
-@pytest.mark.takes_seconds
 def test_partitions_are_replaced_in_all_of_them(run: Run, lake_resource: DuckLakeResource) -> None:
     metadata = ducklake_metadata(partition_expr="day")
     specs = [dg.AssetSpec(name, metadata=metadata, partitions_def=DAYS) for name in ("a", "b")]

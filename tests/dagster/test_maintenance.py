@@ -66,7 +66,6 @@ def test_the_job_merges_expires_and_cleans_up_in_this_order(
         assert duck.rows("SELECT n FROM lake.small ORDER BY n") == [(number,) for number in range(5)]
 
 
-@pytest.mark.takes_seconds
 def test_a_dry_run_changes_nothing_and_says_what_it_would_do(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     lake = filled.connect()
     before = lake.snapshots()

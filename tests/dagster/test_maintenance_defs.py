@@ -52,7 +52,6 @@ def executed(
     return {str(event.step_key): {k: v.value for k, v in event.step_output_data.metadata.items()} for event in steps}
 
 
-@pytest.mark.takes_seconds
 def test_every_step_has_its_turn_and_commits_carry_the_run(
     lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress, oracle: Any
 ) -> None:
@@ -83,7 +82,6 @@ def test_every_step_has_its_turn_and_commits_carry_the_run(
         assert duck.rows("SELECT count(*), min(n) FROM lake.holes") == [(50, 50)]
 
 
-@pytest.mark.takes_seconds
 def test_patterns_limits_and_steps(lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     files = ["merge_adjacent_files", "flush_inlined_data"]
     executed(build_maintenance_defs(tables="sales.*", steps=files), lake_resource, instance)
@@ -162,7 +160,6 @@ def snapshot_times(address: LakeAddress, hours_ago: Sequence[float]) -> None:
             catalog.execute("UPDATE ducklake_snapshot SET snapshot_time = ? WHERE snapshot_id = ?", [time, number])
 
 
-@pytest.mark.takes_seconds
 def test_what_an_unfinished_run_may_use_stays(
     lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
@@ -217,7 +214,6 @@ def test_what_a_resumed_run_reads_stays(lake_resource: DuckLakeResource, instanc
     assert [one.id for one in lake.snapshots()] == [6]
 
 
-@pytest.mark.takes_seconds
 def test_snapshots_of_runs_that_are_kept_stay(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     @dg.asset
     def build() -> pa.Table:

@@ -18,6 +18,7 @@ import pytest
 from ducklake_dagster import DuckLakeResource
 from tests.support.connect import run_tests
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import pairwise, slow, spread
 
 BERLIN = ZoneInfo("Europe/Berlin")
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -205,10 +206,15 @@ def spark_frame(request: pytest.FixtureRequest, kind: str) -> Callable[[pa.Table
 
 @pytest.fixture
 def bench(
-    request: pytest.FixtureRequest, run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, kind: str, mode: str
+    request: pytest.FixtureRequest,
+    run: Run,
+    lake_resource: DuckLakeResource,
+    instance: dg.DagsterInstance,
+    frames: str,
+    kind: str,
+    mode: str,
 ) -> Bench:
     instance.add_dynamic_partitions("customers", list(KINDS["dynamic"].keys))
-    frames = request.node.callspec.params.get("frames", "arrow")
     convert = FRAMES[frames] if frames in FRAMES else spark_frame(request, frames)
     return Bench(run, lake_resource, KINDS[kind], mode, convert)
 
@@ -226,58 +232,31 @@ OTHER_FRAMES = ["pandas", "polars", "classic", "connect"]
 CONNECT = "SPARK_REMOTE" in os.environ
 
 
-CELLS = [
-    (kind, selection, mode)
-    for kind, selection, mode in itertools.product(KINDS, ["single", "several"], ["overwrite", "append", "upsert"])
-    if not (kind == "unpartitioned" and selection == "several")
-]
 SITUATIONS = ["first write", "rerun", "empty frame", "new column", "wider type", "outside refused", "outside filtered"]
 
 
-def cell(kind: str, selection: str, mode: str, situation: str) -> Any:
-    """A cell; all but a cross through the matrix are slow by their number."""
-    quick = (kind == "daily" and selection == "single") or (mode == "overwrite" and situation in ("rerun", "outside refused"))
-    name = f"{kind}-{selection}-{mode}-{situation.replace(' ', '_')}"
-    return pytest.param(kind, selection, mode, situation, id=name, marks=() if quick else pytest.mark.slow)
-
-
-def cells_of_other_frames() -> list[Any]:
-    """Each cell with each other kind of frame; slow but for a few."""
-    found = []
-    for frames, (kind, selection, mode), situation in itertools.product(OTHER_FRAMES, CELLS, SITUATIONS):
-        if (frames == "connect") == CONNECT:
-            name = f"{frames}-{kind}-{selection}-{mode}-{situation.replace(' ', '_')}"
-            crossing = (kind, selection, mode) == ("daily", "several", "overwrite")
-            quick = crossing and frames in ("pandas", "polars") and situation in ("rerun", "empty frame")
-            found.append(pytest.param(frames, kind, selection, mode, situation, id=name, marks=() if quick else pytest.mark.slow))
-    return found
-
-
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells_of_other_frames())
-def test_every_cell_of_other_frames(
-    bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
-    del frames
-    see_one_cell(bench, selection, mode, situation, oracle, sqlite_address)
+def cells() -> list[Any]:
+    """Every two of frames, partitions, selection, mode and situation meet in a cell; those of Connect run in a process of their own."""
+    modes = ["overwrite", "append", "upsert"]
+    factors = (["arrow", *OTHER_FRAMES], KINDS, ["single", "several"], modes, SITUATIONS)
+    found = pairwise(*factors, allowed=lambda _frames, kind, selection, *_: (kind, selection) != ("unpartitioned", "several"))
+    if CONNECT:
+        return [slow(*cell) for cell in found if cell[0] == "connect"]
+    return [*spread([cell for cell in found if cell[0] in FRAMES], 12), *(slow(*cell) for cell in found if cell[0] == "classic")]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_every_cell_of_connect_frames(connect: str) -> None:
+def test_cells_of_connect_frames(connect: str) -> None:
     """The cells of Connect, in a process that has no other Spark."""
-    run_tests(__file__, "other_frames", connect)
+    run_tests(__file__, "test_cells[", connect)
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize(("kind", "selection", "mode", "situation"), [cell(*c, s) for c in CELLS for s in SITUATIONS])
-def test_every_cell(
-    bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
+@pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells())
+def test_cells(
+    bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
-    see_one_cell(bench, selection, mode, situation, oracle, sqlite_address)
-
-
-def see_one_cell(bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
+    del frames
     chosen = bench.chosen(selection)
     old = bench.seed() if situation != "first write" else []
     before = bench.newest() if old else bench.resource.connect().snapshot().id

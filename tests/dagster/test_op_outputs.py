@@ -50,7 +50,6 @@ def graph_asset(*metadata: dict[str, Any]) -> dg.AssetsDefinition:
     return both
 
 
-@pytest.mark.takes_seconds
 def test_ops_of_a_graph_asset_need_tables_of_their_own(run: Run, lake_resource: DuckLakeResource) -> None:
     text = cause(run([graph_asset({}, {})], raise_on_error=False))
     assert "both.a" in text
@@ -67,7 +66,6 @@ def test_a_graph_asset_whose_ops_name_one_table_is_refused(run: Run) -> None:
     assert "would overwrite rows of table main.one" in text
 
 
-@pytest.mark.takes_seconds
 def test_ops_of_a_job_need_tables_of_their_own(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     seen: list[list[int]] = []
 
@@ -114,7 +112,6 @@ def dynamic_job(seen: list[list[int]], parts: dict[str, Any], grown: dict[str, A
     return mapped
 
 
-@pytest.mark.takes_seconds
 def test_mapped_outputs_have_their_own_tables(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     seen: list[list[int]] = []
     assert "belongs to no asset" in cause(execute(dynamic_job(seen, {}, {}), lake_resource, instance))

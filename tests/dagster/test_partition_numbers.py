@@ -13,6 +13,7 @@ import pytest
 from ducklake_dagster import DuckLakeResource
 from ducklake_dagster.partitions.predicates import slice_predicate
 from ducklake_dagster.partitions.slices import TableSlice, partition_boxes
+from tests.support.parameters import slow
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-03")
@@ -47,14 +48,13 @@ def daily(rows: dict[str, int], column: pa.DataType, **metadata: Any) -> dg.Asse
 ROWS = {"2026-03-30": 1, "2026-03-31": 200, "2026-04-01": 30}
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("column", "layout", "with_bytes"),
     [
         (pa.date32(), "at", True),
         (pa.date32(), "month(at)", False),
-        pytest.param(pa.timestamp("us"), "day(at)", False, marks=pytest.mark.slow),
-        pytest.param(pa.date32(), None, False, marks=pytest.mark.slow),
+        slow(pa.timestamp("us"), "day(at)", False),
+        slow(pa.date32(), None, False),
     ],
 )
 def test_rows_and_bytes_of_each_day(
@@ -75,7 +75,6 @@ def test_rows_and_bytes_of_each_day(
     assert shown == {day: (count, None) for day, count in ROWS.items()}
 
 
-@pytest.mark.takes_seconds
 def test_two_dimensions_and_the_users_own_numbers(run: Run) -> None:
     metadata = {"partition_expr": {"day": "d", "region": "r"}, "partition_by": ["d", "r"]}
 

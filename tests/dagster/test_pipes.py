@@ -37,7 +37,6 @@ with open_dagster_pipes() as pipes:
 
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning")  # in Dagster's client
 @pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
-@pytest.mark.takes_seconds
 def test_a_process_reports_its_commit(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, tmp_path: Path) -> None:
     lake = lake_resource.connect()
     address = lake_resource.catalog.url()

@@ -133,7 +133,6 @@ def daily(context) -> pa.Table:
     return pa.table({"day": pa.array([date.fromisoformat(context.partition_key)], pa.date32()), "n": [n]})
 
 
-@pytest.mark.takes_seconds
 def test_what_a_run_left(run: Run) -> None:
     runs = [run([daily], partition_key="2026-03-28", tags={"n": str(number)}).run_id for number in (1, 2)]
     run([daily], partition_key="2026-03-27", tags={"n": "3"})
@@ -162,7 +161,6 @@ def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return sorted((row["change_type"], row["n"]) for row in rows)
 
 
-@pytest.mark.takes_seconds
 def test_changes_since_the_last_materialization(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     lake.write("source", ints(1, 2))
@@ -206,7 +204,6 @@ def test_changes_of_a_failed_step_come_again(run: Run, lake_resource: DuckLakeRe
     assert [kinds(rows) for rows in seen] == [[("insert", 1)], [("insert", 1), ("insert", 2)]]
 
 
-@pytest.mark.takes_seconds
 def test_changes_of_an_attempt_that_committed_are_those_of_its_retry(run: Run, lake_resource: DuckLakeResource) -> None:
     """The first attempt commits and is lost; the retry must not claim to have read what came in between."""
     lake = lake_resource.connect()
@@ -254,7 +251,6 @@ def test_changes_that_cannot_be_told(run: Run, lake_resource: DuckLakeResource) 
         run([SOURCE, read])
 
 
-@pytest.mark.takes_seconds
 def test_changes_by_partition(run: Run, lake_resource: DuckLakeResource) -> None:
     seen: list[Any] = []
 

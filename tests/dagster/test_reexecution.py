@@ -81,7 +81,6 @@ def from_failure(instance: dg.DagsterInstance, run: dg.JobExecutionResult, **tag
     return execute(instance, reexecution_options=options, tags={**RESUMED, **tags})
 
 
-@pytest.mark.takes_seconds
 def test_resuming_a_run_that_was_lost_after_its_commit_adds_nothing(stored: dg.DagsterInstance, home: str, lost: list[bool]) -> None:
     lost.append(True)
     first = execute(stored)
@@ -97,7 +96,6 @@ def test_resuming_a_run_that_was_lost_after_its_commit_adds_nothing(stored: dg.D
     assert event.metadata["ducklake/repeated"].value is True
 
 
-@pytest.mark.takes_seconds
 def test_reexecuting_all_steps_is_a_new_materialisation_also_when_it_is_retried(
     stored: dg.DagsterInstance, home: str, lost: list[bool]
 ) -> None:
@@ -110,7 +108,6 @@ def test_reexecuting_all_steps_is_a_new_materialisation_also_when_it_is_retried(
     assert counts(home) == (2, 4), "the retry is one of the second materialisation, not of the first"
 
 
-@pytest.mark.takes_seconds
 def test_a_step_that_succeeded_and_is_selected_again_is_a_new_materialisation(stored: dg.DagsterInstance, home: str) -> None:
     first = execute(stored)
     options = dg.ReexecutionOptions(parent_run_id=first.run_id, step_selection=["events"])
@@ -152,7 +149,7 @@ def process_job() -> dg.JobDefinition:
 
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning")  # in Dagster's client
 @pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_a_process_behind_pipes_that_was_lost_after_its_commit(instance: dg.DagsterInstance, home: str) -> None:
     lake = lake_of(f"{home}/lake.sqlite", f"{home}/files/").connect()
     Path(f"{home}/lake.sqlite.lost").touch()

@@ -16,6 +16,7 @@ import pytest
 from ducklake_core.errors import NotALakeError
 from ducklake_dagster import DuckDBCatalog, DuckLakeResource, LocalStorage, SqliteCatalog, ducklake_metadata
 from tests.dagster.test_io_manager import cause
+from tests.support.parameters import slow
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 TWO = dg.StaticPartitionsDefinition(["1", "2"])
@@ -35,7 +36,6 @@ def facts(result: dg.ExecuteInProcessResult, name: str = "things") -> dict[str, 
     return {key: value.value for key, value in event.metadata.items()}
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("metadata", [{"partition_by": ["b"]}, {"partition_by": "bucket(4, n)"}])
 def test_other_partition_keys_become_the_tables_in_the_same_commit(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: Any, metadata: dict[str, Any]
@@ -159,7 +159,7 @@ def test_keys_of_an_input_need_their_prefix(run: Run, key: str, meant: str) -> N
         run([asset(ROWS), reader])
 
 
-@pytest.mark.parametrize("mode", ["append", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("overwrite", "upsert"))])
+@pytest.mark.parametrize("mode", ["append", *(slow(mode) for mode in ("overwrite", "upsert"))])
 def test_columns_that_the_frame_lacks_fail_the_step_or_are_reported(
     run: Run, lake_resource: DuckLakeResource, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
@@ -191,7 +191,6 @@ def test_rows_without_columns_empty_nothing(run: Run, lake_resource: DuckLakeRes
     assert lake_resource.connect().table_info("things").row_count == 2
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("frame", "metadata", "expected"),
     [
@@ -234,7 +233,6 @@ def test_a_missing_lake_recommends_what_the_resource_has(tmp_path: Path, catalog
     assert "DuckLake." not in str(failure.value)
 
 
-@pytest.mark.takes_seconds
 def test_descriptions_become_comments_in_the_same_commit_when_they_change(run: Run, lake_resource: DuckLakeResource) -> None:
     schema = dg.TableSchema(columns=[dg.TableColumn("B", description="the letter"), dg.TableColumn("zzz", description="no column")])
 

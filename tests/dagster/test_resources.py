@@ -132,7 +132,6 @@ def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
     assert DuckLakeResource(**where, create_if_missing=True, encrypted=True).connect().info.encrypted
 
 
-@pytest.mark.takes_seconds
 def test_a_lake_in_a_duckdb_file(tmp_path: Path, instance: Any) -> None:
     where: dict[str, Any] = {
         "catalog": DuckDBCatalog(path=str(tmp_path / "deep" / "lake.ducklake")),
@@ -184,7 +183,6 @@ def test_resources_travel_to_other_processes(lake_resource: DuckLakeResource) ->
     assert pickle.loads(pickle.dumps(lake_resource)).connect().snapshot().id == 0
 
 
-@pytest.mark.takes_seconds
 def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: Any) -> None:
     monkeypatch.setenv("LAKE_FILE", str(tmp_path / "env.sqlite"))
     lake = DuckLakeResource(
@@ -200,7 +198,6 @@ def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, mo
     assert (tmp_path / "env.sqlite").exists()
 
 
-@pytest.mark.takes_seconds
 def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     program = (
         "import sys, ducklake_dagster\n"
@@ -214,7 +211,6 @@ def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.takes_seconds
 def test_definitions_cost_little_more_than_dagster_itself() -> None:
     program = (
         "import sys, dagster as dg\n"
@@ -341,17 +337,15 @@ def resource_of(storage: Any, **settings: Any) -> DuckLakeResource:
     return DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=storage, **settings)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("sqlite", "postgresql")
-def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:
+def test_a_lake_by_address_in_a_run(lake_address: LakeAddress) -> None:
     @dg.asset
     def numbers(lake: DuckLakeResource) -> None:
         lake.connect().write("t", pa.table({"a": [1, 2]}))
 
-    storage = LocalStorage(data_path=every_lake_address.data_path)
-    resource = DuckLakeResource(catalog=every_lake_address.url, storage=storage, create_if_missing=True)
+    storage = LocalStorage(data_path=lake_address.data_path)
+    resource = DuckLakeResource(catalog=lake_address.url, storage=storage, create_if_missing=True)
     assert dg.materialize([numbers], resources={"lake": resource}).success
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (2,)]
 
 

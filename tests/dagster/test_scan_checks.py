@@ -134,7 +134,6 @@ def test_more_rows_than_fit_are_not_read(judged: Judged) -> None:
     assert "customers has 4 rows" in judged(Reference(key="id", table="customers", other_key="number", max_rows=3), KEYS[1:2]).description
 
 
-@pytest.mark.takes_seconds
 def test_a_sample_is_of_whole_partitions_and_the_same_for_a_snapshot(judged: Judged, lake: DuckLake) -> None:
     check = UniqueKey(key="id", sample=2)
     first, again = judged(check), judged(check)

@@ -19,6 +19,7 @@ from dagster_graphql.test.utils import (
 )
 
 from tests.dagster.test_secrets import SECRET
+from tests.support.parameters import spread
 
 RESOURCES = """query R($s: RepositorySelector!) { allTopLevelResourceDetailsOrError(repositorySelector: $s) {
   ... on ResourceDetailsList { results { name description configFields { name description defaultValueAsJson configTypeKey }
@@ -63,7 +64,6 @@ def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
     return data, text
 
 
-@pytest.mark.takes_seconds
 def test_the_pages_of_resources(context: Any) -> None:
     data, text = ask(context, RESOURCES, s=infer_repository_selector(context))
     found = data["allTopLevelResourceDetailsOrError"]["results"]
@@ -72,16 +72,13 @@ def test_the_pages_of_resources(context: Any) -> None:
     assert "LAKE_SECRET" in text, "which variable it is may be known"
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("job", ["ducklake_maintenance", "launched", "__ASSET_JOB"])
 def test_the_launchpad(context: Any, job: str) -> None:
     data, _ = ask(context, LAUNCHPAD, s=infer_job_selector(context, job))
     assert data["runConfigSchemaOrError"]["rootDefaultYaml"]
 
 
-@pytest.mark.some(1)
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("job", ["__ASSET_JOB", "ducklake_maintenance", "launched"])
+@pytest.mark.parametrize("job", spread(["__ASSET_JOB", "ducklake_maintenance", "launched"], 1))
 def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:
     config: dict[str, Any] = {}
     if job == "launched":
@@ -96,7 +93,6 @@ def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:
     assert "127.0.0.1" in text, "the failure is the one that is meant"
 
 
-@pytest.mark.takes_seconds
 def test_a_tick_of_a_sensor_that_fails(context: Any) -> None:
     _, text = ask(context, SENSOR, s=infer_sensor_selector(context, "ducklake_commits"))
     assert "127.0.0.1" in text

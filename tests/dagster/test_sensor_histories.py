@@ -14,6 +14,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_dagster import build_commit_sensor
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 FIRST = date(2026, 3, 25)
 DAYS = [FIRST + timedelta(days=number) for number in range(8)]
@@ -204,9 +205,7 @@ def _play(address: LakeAddress, duck: Oracle, seed: int, ticks: int) -> None:
             history.tick()
 
 
-@pytest.mark.some(1)
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", spread(range(4), 1))
 def test_random_histories(sqlite_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
     with oracle(sqlite_address) as duck:
         _play(sqlite_address, duck, seed, ticks=12)
@@ -214,6 +213,6 @@ def test_random_histories(sqlite_address: LakeAddress, oracle: Callable[..., Any
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 108))
-def test_many_random_histories(every_lake_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
-    with oracle(every_lake_address) as duck:
-        _play(every_lake_address, duck, seed, ticks=40)
+def test_many_random_histories(lake_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
+    with oracle(lake_address) as duck:
+        _play(lake_address, duck, seed, ticks=40)

@@ -51,7 +51,6 @@ class Ticks:
         ]
 
 
-@pytest.mark.takes_seconds
 def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -86,7 +85,6 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     assert "no commit after snapshot" in ticks.reason
 
 
-@pytest.mark.takes_seconds
 def test_events_of_foreign_commits_say_what_they_did(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -186,7 +184,6 @@ def test_json_nested_deeper_than_the_parser_goes(
     assert ticks.tick() == []
 
 
-@pytest.mark.takes_seconds
 def test_tables_swapped_dropped_and_moved(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -211,7 +208,6 @@ def test_tables_swapped_dropped_and_moved(
         assert ticks.tick() == []
 
 
-@pytest.mark.takes_seconds
 def test_our_own_commits_between_those_of_others(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     run([numbers], partition_key="2026-03-27")
     ticks = Ticks(lake_resource, instance)
@@ -231,7 +227,6 @@ def test_rows_outside_of_all_partitions_are_observed(lake_resource: DuckLakeReso
     assert ticks.tick() == [("Observation", "numbers", None)]
 
 
-@pytest.mark.takes_seconds
 def test_what_was_expired_before_a_tick_is_said_and_reported_whole(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -249,7 +244,6 @@ def test_what_was_expired_before_a_tick_is_said_and_reported_whole(
     assert ticks.tick() == []
 
 
-@pytest.mark.takes_seconds
 def test_a_catalog_put_back_from_a_backup(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:

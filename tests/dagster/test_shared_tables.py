@@ -16,6 +16,7 @@ from ducklake_dagster.io.outputs import TableOutput
 from tests.dagster.conftest import QUIET
 from tests.dagster.test_io_manager import cause
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_postgresql
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 
@@ -33,7 +34,6 @@ def values(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan(["n"]).to_arrow()["n"].to_pylist())
 
 
-@pytest.mark.takes_seconds
 def test_assets_that_would_be_one_table_are_refused(run: Run, lake_resource: DuckLakeResource) -> None:
     a, b = asset(["a", "same"], 1), asset(["b", "same"], 2)
     schema = {"schema": "s"}
@@ -57,7 +57,6 @@ def refusal(run: Run, made: dg.AssetsDefinition, **how: Any) -> str:
     return cause(run([made], raise_on_error=False, **how))
 
 
-@pytest.mark.takes_seconds
 def test_rows_of_others_count_whoever_wrote_last(run: Run, lake_resource: DuckLakeResource) -> None:
     """Only the last writer counted: whoever had appended could overwrite what was there before."""
     run([asset(["q"], 1, table="t")])
@@ -73,7 +72,6 @@ def test_rows_of_others_count_whoever_wrote_last(run: Run, lake_resource: DuckLa
     assert "that w wrote" in refusal(run, asset(["q"], 3, table="t"))
 
 
-@pytest.mark.takes_seconds
 def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeResource) -> None:
     where = {"table": "t", "partition_expr": "day"}
     a, b = asset(["a"], 1, DAYS, **where), asset(["b"], 2, DAYS, **where)
@@ -92,7 +90,7 @@ def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeR
     assert values(lake_resource, "t") == [3, 5]
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAddress) -> None:
     lake_resource = DuckLakeResource(
         catalog=lake_address.url, storage=LocalStorage(data_path=lake_address.data_path), create_if_missing=True
@@ -140,7 +138,6 @@ def others(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dg.AssetsDefinitio
     return waiting
 
 
-@pytest.mark.takes_seconds
 def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]) -> None:
     run([asset(["w"], 1, table="t")])
     others.append(asset(["q"], 2, table="t", write_mode="append"))
@@ -149,7 +146,6 @@ def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: Duck
     assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 4, table="t"))
 
 
-@pytest.mark.takes_seconds
 def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
     run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
 ) -> None:
@@ -164,7 +160,6 @@ def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
     assert "ducklake/replaced_meanwhile" not in event.materialization.metadata
 
 
-@pytest.mark.takes_seconds
 def test_an_overwrite_fails_when_rows_of_its_slice_come_while_it_is_made(
     run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
 ) -> None:
@@ -181,7 +176,6 @@ def test_an_overwrite_fails_when_rows_of_its_slice_come_while_it_is_made(
     assert values(lake_resource, "t") == [1, 2]
 
 
-@pytest.mark.takes_seconds
 def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     frame = pa.table({"day": pa.array([None], pa.date32()), "n": [7]})
@@ -222,7 +216,6 @@ def test_the_last_asset_counts_whatever_others_did_since(run: Run, lake_resource
     assert values(lake_resource, "t") == [2]
 
 
-@pytest.mark.takes_seconds
 def test_what_commits_say_does_not_grow_with_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
     days = dg.DailyPartitionsDefinition("2016-01-01", end_date="2016-04-01")
     keys = days.get_partition_keys()

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ducklake_dagster import DuckLakeResource
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
@@ -73,8 +74,7 @@ def test_partitions_are_replaced_and_read_as_lazy_frames(
         assert duck.value("SELECT sum(id) FROM lake.numbers") == 33
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("mode", ["overwrite", "append", "upsert"])
+@pytest.mark.parametrize("mode", spread(["overwrite", "append", "upsert"], 1))
 def test_a_row_outside_is_refused_and_nothing_is_committed(
     spark: SparkSession, run: Run, lake_resource: DuckLakeResource, mode: str
 ) -> None:

@@ -40,7 +40,6 @@ def by_key(specs: list[dg.AssetSpec]) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in specs}
 
 
-@pytest.mark.takes_seconds
 def test_tables_views_columns_and_comments(lake: DuckLakeResource) -> None:
     specs = by_key(load_table_specs(lake))
     assert set(specs) == {"raw/events", "raw/daily", "main/plain", "main/top"}
@@ -63,7 +62,6 @@ def test_tables_views_columns_and_comments(lake: DuckLakeResource) -> None:
     dg.Definitions.validate_loadable(dg.Definitions(assets=list(specs.values())))
 
 
-@pytest.mark.takes_seconds
 def test_names_and_patterns(lake: DuckLakeResource) -> None:
     assert set(by_key(load_table_specs(lake, include="RAW.*", exclude="raw.daily"))) == {"raw/events"}
     assert set(by_key(load_table_specs(lake.connect(), include=["plain", "raw.events"]))) == {"main/plain", "raw/events"}
@@ -73,7 +71,6 @@ def test_names_and_patterns(lake: DuckLakeResource) -> None:
         assert load_table_specs(lake, include="missing*") == []
 
 
-@pytest.mark.takes_seconds
 def test_partitions_follow_the_layout(lake: DuckLakeResource) -> None:
     spec = by_key(load_table_specs(lake, translator=DuckLakeTranslator(partitions=True, timezone="Europe/Berlin")))["raw/events"]
     assert spec.metadata["partition_expr"] == "day"
@@ -88,7 +85,6 @@ class Prefixed(DuckLakeTranslator):
         return dg.AssetKey(["lake", table.name])
 
 
-@pytest.mark.takes_seconds
 def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResource) -> None:
     specs = by_key(load_table_specs(lake, include="raw.daily", translator=Prefixed()))
     assert [dep.asset_key.to_user_string() for dep in specs["lake/daily"].deps] == ["lake/events"]
@@ -100,7 +96,6 @@ def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResour
         load_table_specs(lake, translator=Prefixed())
 
 
-@pytest.mark.takes_seconds
 def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE VIEW odd AS SELECT * FROM range(3)", "CREATE VIEW gone AS SELECT * FROM plain", "DROP TABLE plain")
@@ -112,7 +107,6 @@ def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle
         _ = lake.connect().view("gone").references
 
 
-@pytest.mark.takes_seconds
 def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteInProcessResult]) -> None:
     lake.connect().create_view(
         "simple",
@@ -135,7 +129,6 @@ def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteI
         run([*specs, narrow], selection=[narrow])
 
 
-@pytest.mark.takes_seconds
 def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     lake: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -179,7 +172,6 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     assert [request.run_key for request in tick().run_requests] == keys
 
 
-@pytest.mark.takes_seconds
 def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     specs = load_table_specs(lake, include="plain")
     sensor = build_commit_sensor(assets=specs, request_runs="child", report_history=True)
@@ -195,7 +187,6 @@ def test_a_translator_may_return_what_dagster_takes(lake: DuckLakeResource, meth
     assert len(load_table_specs(lake, include="main.plain", translator=translator)) == 1
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("method", "found", "message"),
     [
@@ -232,7 +223,6 @@ def test_a_translator_that_cannot_be(lake_resource: DuckLakeResource) -> None:
             load_table_specs(lake_resource, translator=translator)  # type: ignore[arg-type]
 
 
-@pytest.mark.takes_seconds
 def test_patterns_that_fit_nothing_are_said(lake: DuckLakeResource) -> None:
     with pytest.warns(UserWarning, match=r"include: no table or view of the lake fits sales\.\*"):
         assert [spec.key.to_user_string() for spec in load_table_specs(lake, include=["sales.*", "main.plain"])] == ["main/plain"]

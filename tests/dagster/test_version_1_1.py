@@ -80,7 +80,6 @@ def test_partitions_are_replaced(run: Run, filled: DuckLake, sqlite_address: Lak
     assert faults(filled) == []
 
 
-@pytest.mark.takes_seconds
 def test_upserts_and_new_columns(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     frames = [
         pa.table({"id": [1, 2], "end_snapshot": ["a", "b"]}),
@@ -100,7 +99,6 @@ def test_upserts_and_new_columns(run: Run, lake_resource: DuckLakeResource, sqli
     assert faults(lake_resource.connect()) == []
 
 
-@pytest.mark.takes_seconds
 def test_key_prefixes_of_any_depth(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     lake = lake_resource.connect()
 
@@ -159,7 +157,6 @@ def test_checks_of_tables_with_deletion_vectors(run: Run, filled: DuckLake) -> N
     }
 
 
-@pytest.mark.takes_seconds
 def test_commits_of_others_become_events(
     filled: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
@@ -184,7 +181,6 @@ def test_commits_of_others_become_events(
     assert tick() == [("sales/europe/orders", "1969-12-31")]
 
 
-@pytest.mark.takes_seconds
 def test_maintenance(filled: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress) -> None:
     filled.set_option("write_deletion_vectors", True)
     for start in (0, 5):
@@ -207,7 +203,6 @@ def test_maintenance(filled: DuckLake, lake_resource: DuckLakeResource, instance
     assert faults(filled) == []
 
 
-@pytest.mark.takes_seconds
 def test_branches(run: Run, filled: DuckLake) -> None:
     assert run([orders], partition_key="1970-01-02", io={**DEPTH, "branch": "fix"}).success
     assert {info.table: info.row_count for info in filled.tables()} == {ORDERS: 60, "sales.europe__fix.orders": 30}

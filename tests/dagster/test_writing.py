@@ -15,6 +15,7 @@ from ducklake_dagster import DuckLakeResource, ducklake_metadata, validate
 from ducklake_dagster.assets.settings import WriteSettings, resolve_settings
 from ducklake_dagster.statistics.commit_metadata import commit_metadata
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-03")
@@ -63,7 +64,6 @@ class TestMerge:
         assert (numbers["ducklake/rows_added"], numbers["ducklake/rows_updated"], numbers["ducklake/rows_deleted"]) == (1, 1, 1)
         assert numbers["ducklake/write_mode"] == "merge"
 
-    @pytest.mark.takes_seconds
     @pytest.mark.parametrize("flag", ["op", "op code", 'say "go"'])
     def test_flags_are_columns_that_a_condition_names_not_texts_in_it(self, run: Run, lake_resource: DuckLakeResource, flag: str) -> None:
         quoted = flag.replace('"', '""')
@@ -86,7 +86,6 @@ class TestMerge:
         run([asset_of([source], write_mode="merge", merge_keys=["id"], shared=True, **settings)])
         assert {row["id"]: row["v"] for row in content(lake_resource)} == expected
 
-    @pytest.mark.takes_seconds
     def test_what_the_source_lacks_goes_from_the_runs_slice_alone(self, run: Run, lake_resource: DuckLakeResource) -> None:
         def rows(key: str, ids: list[int]) -> pa.Table:
             return pa.table({"day": pa.array([date.fromisoformat(key)] * len(ids), pa.date32()), "id": ids})
@@ -233,7 +232,6 @@ class TestReplacedColumns:
             validate(dg.Definitions(assets=[asset], resources={"io_manager": DuckLakeIOManager(lake=lake)}))
 
 
-@pytest.mark.takes_seconds
 def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_resource: DuckLakeResource) -> None:
     lake_resource.connect().set_option("data_inlining_row_limit", 0)
     rows = pa.table({"id": [2, 3, 1], "v": ["b", "a", "c"]})
@@ -253,9 +251,8 @@ def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_re
 
 
 class TestPartitionExpressions:
-    @pytest.mark.parametrize("expression", ["CAST(at AS DATE)", "date_trunc('day', \"At\")", "at::date"])
+    @pytest.mark.parametrize("expression", spread(["CAST(at AS DATE)", "date_trunc('day', \"At\")", "at::date"], 1))
     @pytest.mark.parametrize("zone", [None, "UTC"])
-    @pytest.mark.some(2)
     def test_the_day_of_a_time(self, run: Run, lake_resource: DuckLakeResource, expression: str, zone: str | None) -> None:
         def rows(key: str, hours: list[float]) -> pa.Table:
             start = datetime.fromisoformat(key).replace(tzinfo=UTC if zone else None)

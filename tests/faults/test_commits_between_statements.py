@@ -19,6 +19,7 @@ from tests.faults.between import IsDue, Memory, Other, before_statement
 from tests.faults.others import OLD, Beside
 from tests.faults.upkeep import NOW
 from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
 VERBS: dict[str, Callable[[DuckLake], Any]] = {
@@ -177,12 +178,12 @@ def test_commits_between_any_two_statements(
         ("expire", others.replace, "SELECT public.ducklake_data_file"),
         ("expire", others.hold, "FOR UPDATE"),
         ("merge", others.change, "pg_advisory_xact_lock"),
-        pytest.param("rewrite", others.duckdb_changes, "pg_advisory_xact_lock", marks=pytest.mark.slow),
+        slow("rewrite", others.duckdb_changes, "pg_advisory_xact_lock"),
         ("flush", others.expire, "pg_advisory_xact_lock"),
-        pytest.param("flush", others.change, "pg_advisory_xact_lock", marks=pytest.mark.slow),
+        slow("flush", others.change, "pg_advisory_xact_lock"),
         ("orphans", others.write_for_long, "SELECT public.ducklake_delete_file"),
         # Between the plan and the last look, not after it: files that are added although they are scheduled are for experiments only.
-        pytest.param("cleanup", others.adopt, "COMMIT", marks=pytest.mark.slow),
+        slow("cleanup", others.adopt, "COMMIT"),
     ],
 )
 def test_commits_before_a_statement(postgres: PostgresServer, tmp_path: Path, verb: str, act: Act, statement: str) -> None:

@@ -24,6 +24,7 @@ from ducklake_core.storage.filesystems import Storage
 from tests.faults.checks import check, read
 from tests.faults.work import Model, frame, prepare, work
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ class EveryThird(Storage):
         return super().size(path)
 
 
-@pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("inlining", spread([0, 10], 1), ids=["files", "inlined"])
 def test_every_third_call_fails(sqlite_address: LakeAddress, inlining: int) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, inlining)
     lake = DuckLake.connect(sqlite_address.url)

@@ -19,7 +19,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database import writer_queue as turns
 from ducklake_core.commit import committer
 from tests.support.oracle import LakeAddress, attached
-from tests.support.postgres import PostgresServer
+from tests.support.parameters import spread
 
 SOON, NEVER = 60.0, 3600.0
 """Seconds for an append on a machine with much else to do, and for one that has to wait for a writer that stands still."""
@@ -53,11 +53,6 @@ print("done", flush=True)
 
 
 @pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path) -> LakeAddress:
-    return postgres.lake(tmp_path)
-
-
-@pytest.fixture
 def lake(address: LakeAddress) -> Iterator[DuckLake]:
     made = DuckLake.create(address.url, data_path=address.data_path)
     made.create_table("t", pa.schema([("i", pa.int64())]))
@@ -87,8 +82,7 @@ def seconds_of_append(lake: DuckLake, name: str, number: int) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize("place", ["resolve", "apply_changes"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("place", spread(["resolve", "apply_changes"], 1))
 def test_a_stopped_writer_loses_its_turn(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_SECONDS", NEVER)
     with frozen(address, place):
@@ -126,9 +120,8 @@ def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: 
     assert lake.table("t").scan().to_arrow()["i"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
-@pytest.mark.parametrize("change", ["update", "delete"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("ending", spread(["COMMIT", "ROLLBACK"], 1))
+@pytest.mark.parametrize("change", spread(["update", "delete"], 1))
 def test_rows_that_a_flush_has_locked(lake: DuckLake, address: LakeAddress, change: str, ending: str) -> None:
     """Who changes rows of an open flush of DuckDB waits for it without a turn, and changes them where they are then."""
     table = lake.table("t")

@@ -21,11 +21,12 @@ from ducklake_core import DuckLake
 from tests.faults.checks import check, read
 from tests.faults.work import prepare, work
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_postgresql
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 def test_a_transaction_interrupted_some_times(lake_address: LakeAddress) -> None:
     _interrupt(lake_address, 14, seed=0)
 
@@ -96,8 +97,8 @@ def _is_called_by_the_collector(frame: FrameType | None) -> bool:
 _collected = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@on_postgresql
 @_collected
-@pytest.mark.some(1)
 def test_a_transaction_interrupted_at_some_functions(lake_address: LakeAddress) -> None:
     _interrupt_functions(lake_address, 12, seed=0)
 

@@ -10,6 +10,9 @@ from ducklake_core import DuckLake
 from tests.faults.checks import check
 from tests.faults.work import KILLED, Model, prepare, run_and_die, work
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_postgresql
+
+pytestmark = on_postgresql
 
 _MOST_STEPS = 400
 Context = multiprocessing.context.ForkServerContext
@@ -23,7 +26,6 @@ def context() -> Context:
     return found
 
 
-@pytest.mark.some(1)
 def test_a_writer_killed_at_some_steps(lake_address: LakeAddress, context: Context) -> None:
     _kill_at(range(1, _MOST_STEPS, 23), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
 

@@ -13,6 +13,7 @@ import pytest
 from ducklake_core import DuckLake
 from tests.behaviour.maintenance.lakes import NOW, files_on_disk, readings
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow
 
 ROOT = Path(__file__).parents[2]
 PARTS = 4
@@ -44,7 +45,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("verb", ["rewrite", pytest.param("merge", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("verb", ["rewrite", slow("merge")])
 def test_a_killed_run_is_carried_on(sqlite_address: LakeAddress, verb: str) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     for start in (0, 100):

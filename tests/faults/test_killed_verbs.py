@@ -9,6 +9,7 @@ import pytest
 from tests.faults.rehearsal import Rehearsal
 from tests.faults.upkeep import VERBS
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 Context = multiprocessing.context.ForkServerContext
 PARTS = 3
@@ -26,8 +27,7 @@ def context() -> Context:
     return found
 
 
-@pytest.mark.parametrize("verb", ["merge", "flush", "cleanup"])
-@pytest.mark.some(2)
+@pytest.mark.parametrize("verb", spread(["merge", "flush", "cleanup"], 2))
 def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Context, verb: str) -> None:
     run = Rehearsal(sqlite_address, verb, context)
     run.kill_at(len(run.steps) // 2)
@@ -37,12 +37,12 @@ def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Contex
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("verb", _CHANGING)
-def test_verbs_killed_at_every_step(every_lake_address: LakeAddress, context: Context, verb: str, part: int) -> None:
+def test_verbs_killed_at_every_step(lake_address: LakeAddress, context: Context, verb: str, part: int) -> None:
     """Of the run itself: a process for each step, on the lake as it was before; every third of them, and the last, in each part."""
-    run = Rehearsal(every_lake_address, verb, context)
+    run = Rehearsal(lake_address, verb, context)
     assert len(run.steps) > 10
     # Of a verb that is one transaction only the last step shows its work.
     for step in sorted({*range(1 + part, len(run.steps) + 1, PARTS), len(run.steps)}):
         run.kill_at(step)
-    print(f"{verb} on {every_lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")
+    print(f"{verb} on {lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")
     assert run.states >= 2

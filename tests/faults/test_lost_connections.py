@@ -16,12 +16,8 @@ from tests.faults.checks import check, check_cut_line
 from tests.faults.proxy import Cut, Proxy, proxy_to
 from tests.faults.work import prepare, work
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 from tests.support.postgres import PostgresServer
-
-
-@pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path) -> LakeAddress:
-    return postgres.lake(tmp_path)
 
 
 @pytest.fixture
@@ -31,9 +27,8 @@ def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
         yield found
 
 
-@pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
+@pytest.mark.parametrize("inlining", spread([0, 10], 1), ids=["files", "inlined"])
 @pytest.mark.parametrize("cut", ["before", "after"])
-@pytest.mark.some(2)
 def test_it_happens_once(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
     check_cut_line(address, proxy, cut, inlining)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +11,9 @@ import pytest
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
 from tests.support.s3 import S3Server, s3_lake
+from tests.support.spark import run_program
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.slow
@@ -28,17 +26,7 @@ def test_rows_are_there_once(request: pytest.FixtureRequest, sqlite_address: Lak
         address, options, know = s3_lake(sqlite_address, "lost_executor"), server.options(default_block_size=5 * 2**20), server.know
     folder = tmp_path / "marks"
     folder.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.lost_executor", address.url, address.data_path, str(folder), json.dumps(options)],
-        cwd=ROOT,
-        env={**kept, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=580,
-        check=False,
-    )
-    assert "WRITTEN" in done.stdout, done.stdout[-2000:] + done.stderr[-6000:]
+    run_program("tests.faults.lost_executor", address.url, address.data_path, str(folder), json.dumps(options), says="WRITTEN")
     with attached(address, before=know) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT k), count(DISTINCT rowid), sum(k) FROM t") == [
             (66_000, 66_000, 66_000, 2_177_967_000)

@@ -18,6 +18,7 @@ from tests.faults.proxy import Cut, Proxy, proxy_to
 from tests.faults.work import KILLED, dying_at
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow, spread
 
 COLUMNS = pa.schema([("x", pa.int64()), ("y", pa.string())])
 _MOST_STEPS = 200
@@ -110,8 +111,7 @@ def test_a_lake_that_is_created(mysql: MySQLServer, tmp_path: Path, context: mul
     assert seen == {"a lake", "none"}
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 17])
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("every", [slow(1), 17])
 def test_a_table_that_is_created(
     mysql: MySQLServer, address: LakeAddress, context: multiprocessing.context.ForkServerContext, every: int
 ) -> None:
@@ -178,15 +178,13 @@ def test_an_expiry(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.
     assert seen == {1, 4}
 
 
-@pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
-@pytest.mark.parametrize("cut", ["before", "after"])
-@pytest.mark.some(2)
+@pytest.mark.parametrize("inlining", spread([0, 10], 1), ids=["files", "inlined"])
+@pytest.mark.parametrize("cut", ["after", slow("before")])
 def test_a_line_that_is_cut_at_commit(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
     check_cut_line(address, proxy, cut, inlining)
 
 
-@pytest.mark.parametrize("cut", ["before", "after"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("cut", spread(["before", "after"], 1))
 def test_a_table_that_nobody_knows_of(
     mysql: MySQLServer, address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:

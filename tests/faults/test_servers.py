@@ -26,11 +26,6 @@ from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path) -> LakeAddress:
-    return postgres.lake(tmp_path)
-
-
-@pytest.fixture
 def pooler(postgres: PostgresServer, address: LakeAddress) -> Iterator[Pooler]:
     # Names of sockets have to be short.
     with tempfile.TemporaryDirectory(prefix="pool-") as folder, pooler_to(postgres, address, Path(folder)) as found:

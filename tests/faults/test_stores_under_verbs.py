@@ -20,6 +20,7 @@ from ducklake_core.storage.filesystems import Deletion, Storage
 from ducklake_core.storage.uploads import StoredFile
 from tests.faults.upkeep import NOW, VERBS, Shown, is_sound, nothing_is_lost, plant_orphan, prepare, shown
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 
 @dataclass(frozen=True, slots=False)
@@ -83,8 +84,7 @@ def failing(draw: random.Random, part: float) -> Callable[[str, str], None]:
     return fail
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", spread(VERBS, 1))
 def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
     _fail_often(sqlite_address, verb, seeds=range(3))
 
@@ -93,8 +93,8 @@ def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("first", [100, 110, 120, 130])
 @pytest.mark.parametrize("verb", VERBS)
-def test_stores_that_fail_often(every_lake_address: LakeAddress, verb: str, first: int) -> None:
-    _fail_often(every_lake_address, verb, seeds=range(first, first + 10))
+def test_stores_that_fail_often(lake_address: LakeAddress, verb: str, first: int) -> None:
+    _fail_often(lake_address, verb, seeds=range(first, first + 10))
 
 
 def _fail_often(address: LakeAddress, verb: str, seeds: range) -> None:
@@ -112,8 +112,7 @@ def _fail_often(address: LakeAddress, verb: str, seeds: range) -> None:
     with_good_store(lake, verb, before)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("expire", "repair")])
+@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 2))
 def test_stores_that_hang(sqlite_address: LakeAddress, verb: str) -> None:
     """While a call does not return, others read and commit: no transaction is open and no lock is held."""
     prepare(sqlite_address, verb)
@@ -194,9 +193,8 @@ LIES = (
 """Lies that no verb is taken in by. Another file of as many rows and bytes would be: only a check compares files with statistics."""
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("expire", "repair")])
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 1))
+@pytest.mark.parametrize("lie", spread(LIES, 2))
 def test_stores_that_lie(sqlite_address: LakeAddress, verb: str, lie: str) -> None:
     prepare(sqlite_address, verb)
     lake = DuckLake.connect(sqlite_address.url)

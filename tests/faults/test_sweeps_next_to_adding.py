@@ -20,6 +20,7 @@ from ducklake_core import transaction as adding
 from ducklake_core.errors import DuckLakeError, NotFoundError
 from ducklake_core.storage.filesystems import Storage
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_postgresql
 
 NOW = timedelta(0)
 ALL: dict[str, Any] = {"cleanup_all": True, "min_age": NOW}
@@ -53,6 +54,7 @@ def numbers(lake: DuckLake) -> list[int]:
     return sorted(lake.table("t").scan().to_arrow()["n"].to_pylist())
 
 
+@on_postgresql
 @pytest.mark.parametrize("deletion", DELETIONS)
 def test_files_added_right_before_their_deletion_are_kept_or_not_added(
     lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +93,7 @@ def test_files_added_right_before_their_deletion_are_kept_or_not_added(
     lake.close()
 
 
+@on_postgresql
 @pytest.mark.parametrize("deletion", DELETIONS)
 def test_files_deleted_after_their_footer_was_read_are_not_added(
     lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +114,7 @@ def test_files_deleted_after_their_footer_was_read_are_not_added(
     lake.close()
 
 
+@on_postgresql
 @pytest.mark.parametrize("deletion", DELETIONS)
 def test_files_added_while_other_files_are_deleted_are_added(
     lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch
@@ -132,6 +136,7 @@ def test_files_added_while_other_files_are_deleted_are_added(
     lake.close()
 
 
+@on_postgresql
 @pytest.mark.parametrize("deletion", DELETIONS)
 def test_files_committed_before_the_last_look_are_kept(lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, path = prepared(lake_address, deletion)

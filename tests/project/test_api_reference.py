@@ -6,12 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.takes_seconds
 def test_the_reference_is_complete(tmp_path: Path) -> None:
     program = [sys.executable, "-W", "ignore", str(ROOT / ".ci" / "api_reference.py"), str(tmp_path)]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)

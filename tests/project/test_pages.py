@@ -17,7 +17,6 @@ from tests.support.postgres import PostgresServer
 ALONE = ["README.md", "reference/errors.md", "tutorials/notebook.md", "operations/backup.md", *SETUPS]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("page", ALONE)
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

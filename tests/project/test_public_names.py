@@ -14,7 +14,6 @@ MACHINERY = {
 }  # fmt: skip
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("package", ["ducklake_core", "ducklake_dagster"])
 def test_every_type_in_a_public_annotation_is_exported(package: str) -> None:
     public = exports(package)
@@ -29,7 +28,6 @@ def test_every_type_in_a_public_annotation_is_exported(package: str) -> None:
     assert not missing, "\n".join(f"{one}: {where}" for one, where in sorted(missing.items()))
 
 
-@pytest.mark.takes_seconds
 def test_no_public_parameter_is_of_any_type() -> None:
     public = exports("ducklake_core")
     vague = {

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import chain, repeat
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support import servers
 
-LISTEN = "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('listens', flush=True);"
+ROOT = Path(__file__).parents[2]
+LISTEN = "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); print('listens', flush=True); s.listen();"
 STUBBORN = f"""
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -80,6 +85,47 @@ def test_running_servers_are_named() -> None:
     assert "here:" not in servers.running_servers()
 
 
-def test_a_run_that_is_ended_ends_its_servers() -> None:
-    # Where Spark runs it is Spark's own, which raises KeyboardInterrupt too.
-    assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN)
+_WAITS = """
+import json, pathlib, time
+from tests.support import servers
+
+def test_waits(postgres, s3):
+    servers_of_run = [postgres.handle.get_pid(), *(server.process.pid for server in servers._RUNNING.values())]
+    told = {"processes": servers_of_run, "folder": str(postgres.data)}
+    file = pathlib.Path(__file__).with_name("started")
+    file.write_text(json.dumps(told))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1], ids=["alone", "with a worker"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_run_that_is_ended_leaves_no_server(tmp_path: Path, number: signal.Signals, workers: int) -> None:
+    """The signal goes to pytest and its workers, as Ctrl-C in a terminal does."""
+    (tmp_path / "test_waits.py").write_text(_WAITS)
+    options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, "-n", str(workers), "test_waits.py"]
+    with (tmp_path / "log").open("wb") as log:
+        run = subprocess.Popen(
+            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    started = tmp_path / "started"
+    try:
+        assert _within(600, lambda: (started.exists() and started.read_text()) or run.poll() is not None)
+        assert run.poll() is None, (tmp_path / "log").read_text()
+        told = json.loads(started.read_text())
+        assert len(told["processes"]) == 2
+        assert all(map(alive, told["processes"]))
+        os.killpg(run.pid, number)
+        run.wait(120)
+        assert _within(60, lambda: not any(map(alive, told["processes"])) and not Path(told["folder"]).exists())
+    finally:
+        servers.end(run)
+
+
+def _within(seconds: float, condition: Callable[[], object]) -> bool:
+    until = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return bool(found)

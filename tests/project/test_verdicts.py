@@ -22,7 +22,6 @@ def test_the_page_names_every_operation_and_layout() -> None:
     assert f"Kinds of tables: {', '.join(LAYOUTS)}.\n" in written("process")
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("operation", ["scan under a condition", "merge", "add_data_files", "rewrite_data_files"])
 def test_some_operations(operation: str, tmp_path: Path) -> None:
     found = in_process(places(tmp_path), [operation])[operation]

@@ -39,8 +39,7 @@ def cancel(spark: SparkSession) -> None:
     spark.sparkContext.cancelAllJobs()
 
 
-@pytest.mark.some(1)
-@pytest.mark.slow_on("update", "merge")
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["write", "delete", "update", "merge", "compact"])
 def test_cancelled(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path, verb: str) -> None:
     lake = made(spark, sqlite_address)

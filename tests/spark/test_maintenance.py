@@ -17,6 +17,7 @@ from ducklake_core.maintenance import flush
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings, write_inlined
 from tests.behaviour.maintenance.test_rewrite import write_deleted
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ def check_tasks(seen: list[Any], address: LakeAddress) -> None:
     assert not any(secret in pickle.dumps(task) for task in seen)
 
 
-@pytest.mark.parametrize("options", ["", pytest.param("ENCRYPTED", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", ["", slow("ENCRYPTED")])
 def test_rewrites(
     sqlite_address: LakeAddress, oracle: Callable[..., Any], spark: SparkSession, tasks_seen: list[Any], options: str
 ) -> None:
@@ -86,7 +87,7 @@ def test_rewrites(
         duck.run("UPDATE t SET extra = 0 WHERE id = 141", "DELETE FROM sorted WHERE k = 4", "CALL ducklake_flush_inlined_data('lake')")
 
 
-@pytest.mark.parametrize("options", [pytest.param("", marks=pytest.mark.slow), "ENCRYPTED"])
+@pytest.mark.parametrize("options", [slow(""), "ENCRYPTED"])
 def test_flushes(
     sqlite_address: LakeAddress, spark: SparkSession, tasks_seen: list[Any], monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:

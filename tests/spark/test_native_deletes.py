@@ -27,6 +27,7 @@ from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
 from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -41,8 +42,7 @@ def check(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int, first
     assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT {first}, {VIRTUAL} FROM {source}")
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", spread(HISTORIES, 1))
 def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORIES[name])
@@ -56,7 +56,6 @@ def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddres
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on("postgresql")
 def test_virtual_columns(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORY[:11])
@@ -85,6 +84,7 @@ def small_splits(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_splits")
+@pytest.mark.slow
 def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")
@@ -109,8 +109,7 @@ WAYS = {
 }
 
 
-@pytest.mark.slow_on("join", "executors")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", spread(WAYS, 1))
 def test_every_way_to_leave_rows_out(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

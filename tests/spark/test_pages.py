@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.support.page_setups import PAGES_OF_SPARK, Setup, flights, lake_with_flights
 from tests.support.pages import DOCS, run_python
+from tests.support.parameters import spread
+
+pytestmark = pytest.mark.spark
 
 
 def setup_of(page: str, spark: SparkSession) -> Setup:
@@ -31,15 +34,7 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
     return Setup(names)
 
 
-@pytest.mark.slow_on(
-    "tutorials/streaming.md",
-    "reference/spark.md",
-    "reference/types.md",
-    "how-to/object-stores.md",
-    "reference/virtual-columns.md",
-    "how-to/change-feed.md",
-)
-@pytest.mark.parametrize("page", PAGES_OF_SPARK)
+@pytest.mark.parametrize("page", spread(PAGES_OF_SPARK, 1))
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {key: spark.conf.get(key, None) for key in ("spark.ducklake.read.types", "spark.ducklake.read.native.schemes")}

@@ -17,6 +17,7 @@ from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
 from tests.behaviour.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -37,8 +38,7 @@ def check_spark(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int)
     assert_same_rows(duck, virtual, f'SELECT rowid, snapshot_id, "{first}" FROM {source}')
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["deletes", "evolution", "merge", "rewrite after evolution", "one transaction"])
+@pytest.mark.parametrize("name", spread(["deletes", "evolution", "merge", "rewrite after evolution", "one transaction"], 1))
 def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(*SCENARIOS[name])
@@ -152,8 +152,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", spread(CONDITIONS, 2))
 def test_predicates_keep_the_rows_that_duckdb_keeps(
     oracle: OracleFactory, mixed_lake: LakeAddress, spark: SparkSession, condition: str
 ) -> None:

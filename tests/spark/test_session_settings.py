@@ -13,6 +13,7 @@ from ducklake_core import DuckLake
 from ducklake_core.engines.spark.session import held_settings, users_setting
 from ducklake_core.spark_source import register
 from tests.support.oracle import sqlite_lake
+from tests.support.parameters import spread
 
 SETTINGS = {
     "spark.sql.sources.useV1SourceList": "",
@@ -84,8 +85,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     return made
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(("name", "value"), SETTINGS.items(), ids=list(SETTINGS))
+@pytest.mark.parametrize(("name", "value"), spread(SETTINGS.items(), 1), ids=list(SETTINGS))
 def test_the_same_rows(lake: DuckLake, spark: Any, name: str, value: str) -> None:
     """One action for each: its union has files that are read as they are, files with deletes, and rows of the catalog."""
     table = lake.table("t")

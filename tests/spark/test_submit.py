@@ -14,6 +14,8 @@ import pytest
 from ducklake_core import DuckLake
 from tests.support.pages import DOCS, ROOT, blocks
 
+pytestmark = pytest.mark.spark
+
 PAGE = DOCS / "tutorials/spark-job.md"
 # Read before the page's code, on the driver and by a task.
 FROM_THE_ZIP = """
@@ -29,7 +31,6 @@ assert all("ducklake_core.zip" in one for one in (ducklake_core.__file__, *place
 """
 
 
-@pytest.mark.takes_seconds
 def test_the_job_is_submitted(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "ducklake_core"), "zip", ROOT, "ducklake_core")
     (tmp_path / "job.py").write_text(FROM_THE_ZIP + "\n".join(blocks(PAGE, "python")))

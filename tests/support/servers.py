@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support import supervisor
+
 # Limits belong to hangs: a loaded machine needs many times what an idle one does.
 _SECONDS_TO_START = 900
 _SECONDS_TO_END = 20
@@ -58,6 +60,7 @@ def serving(
         folder: Where the program runs; by default a temporary one, so that nothing stays of what it writes there.
     """
     with tempfile.TemporaryDirectory(prefix="ducklake-server-") as logs:
+        supervisor.watch_folder(Path(logs))
         server = _started(name, command, answers or _accepts, environment, folder, Path(logs))
         try:
             yield server
@@ -83,6 +86,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_SECONDS_TO_END)
+    supervisor.release(process.pid)
 
 
 def free_port() -> int:
@@ -110,6 +114,7 @@ def _started(
             process = subprocess.Popen(
                 command(port), stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder or logs, start_new_session=True
             )
+        supervisor.watch(process.pid)
         server = Server(name=name, port=port, process=process, log=log)
         try:
             if _comes_up(server, answers):

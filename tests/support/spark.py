@@ -1,11 +1,15 @@
-"""The Spark session that tests share."""
+"""The Spark session that tests share, and programs with sessions of their own."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
 
 
 def local_session(memory: str = "1g") -> SparkSession:
@@ -24,3 +28,18 @@ def local_session(memory: str = "1g") -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
+
+
+def run_program(module: str, *arguments: str, says: str) -> None:
+    """Run a module in a process that nothing of this one's Spark reaches; at its end it says that all was as it should be."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**kept, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+    )
+    assert says in done.stdout, done.stdout[-2000:] + done.stderr[-6000:]

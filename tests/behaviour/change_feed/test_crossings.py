@@ -16,6 +16,7 @@ from tests.behaviour.change_feed.histories import changes_by_time_travel, last_s
 from tests.behaviour.foreign_files.added import add, put
 from tests.support.old_lakes import VERSIONS, JsonRows, changes, old_lake
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 OpenOracle = Callable[..., AbstractContextManager[Oracle]]
 _COLUMNS = ["snapshot_id", "rowid", "change_type", "a", "s"]
@@ -70,9 +71,7 @@ def check_every_range(duck: Oracle, lake: DuckLake, *, created: int = 1) -> None
         assert Counter(zip(*(column.to_pylist() for column in found.columns), strict=True)) == within(truth, start, end), (start, end)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", spread(HISTORIES, 2))
 def test_histories(oracle: OpenOracle, lake_address: LakeAddress, name: str) -> None:
     options, statements = HISTORIES[name]
     with oracle(lake_address, options) as duck:
@@ -81,7 +80,6 @@ def test_histories(oracle: OpenOracle, lake_address: LakeAddress, name: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on("deletion vectors", "merged after a rewrite")
 @pytest.mark.parametrize("name", ["deletion vectors", "encrypted", "merged after a rewrite"])
 def test_duckdb_files(oracle: OpenOracle, tmp_path: Path, name: str) -> None:
     address = LakeAddress(f"duckdb:///{tmp_path}/c.duckdb", f"ducklake:{tmp_path}/c.duckdb", f"{tmp_path}/files/", "duckdb")
@@ -91,7 +89,6 @@ def test_duckdb_files(oracle: OpenOracle, tmp_path: Path, name: str) -> None:
         check_every_range(duck, DuckLake.connect(address.url))
 
 
-@pytest.mark.takes_seconds
 def test_files_whose_columns_are_found_by_name(oracle: OpenOracle, lake_address: LakeAddress, tmp_path: Path) -> None:
     first = pa.table({"S": pa.array(["p", "q", "r"]), "A": pa.array([1, 2, 3], pa.int32())})
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
@@ -107,7 +104,6 @@ def test_files_whose_columns_are_found_by_name(oracle: OpenOracle, lake_address:
         check_every_range(duck, lake)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("version", "backend"), [*((version, "sqlite") for version in VERSIONS), ("0.1", "postgresql"), ("0.3", "duckdb")])
 def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Against rows that the DuckDB of their time read: what came and went under a row id is what each snapshot changed."""
@@ -130,7 +126,6 @@ def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: p
     assert told > 40
 
 
-@pytest.mark.takes_seconds
 def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOracle, lake_address: LakeAddress) -> None:
     """DuckDB forgets the first vector: at earlier snapshots its rows are there again, and they go with the second."""
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
@@ -141,7 +136,6 @@ def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOrac
     assert sorted(tuple(row.values()) for row in feed.to_pylist()) == expected == [(4, i) for i in range(300) if i % 5 == 0 or i % 7 == 0]
 
 
-@pytest.mark.takes_seconds
 def test_predicates_leave_out_files(oracle: OpenOracle, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a INTEGER, s VARCHAR, p INTEGER)")

@@ -22,7 +22,6 @@ def _deleted(table: Any, start: int, end: int | None = None) -> list[tuple[int, 
     return sorted((row["snapshot_id"], row["a"]) for row in feed.to_pylist())
 
 
-@pytest.mark.takes_seconds
 def test_a_rewrite_changes_nothing(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")

@@ -14,13 +14,13 @@ import pytest
 from ducklake_core import DuckLake
 from tests.behaviour.change_feed.histories import History, changes_by_time_travel, last_snapshot, rewrites, within
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import slow
 from tests.support.scans import assert_same_rows
 
 _KINDS = {"insertions": ("insert", "update_postimage"), "deletions": ("delete", "update_preimage")}
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in range(1, 5))])
 def test_every_range_tells_what_happened(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], seed: int
 ) -> None:

@@ -39,7 +39,6 @@ print("ANSWERS " + json.dumps([type(session).__module__, rows]))
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on("postgresql")
 def test_spark_gives_the_same_feed(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession
 ) -> None:

@@ -26,7 +26,6 @@ from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 
 
-@pytest.mark.takes_seconds
 def test_listings(lake: DuckLake, run: Run) -> None:
     assert [row["id"] for row in answer(run("snapshots --json"))] == [snapshot.id for snapshot in lake.snapshots()]
     assert [row["id"] for row in answer(run("snapshots --table other.u --json"))] == [4]
@@ -44,7 +43,6 @@ def test_listings(lake: DuckLake, run: Run) -> None:
     assert "data path" in run("info").stdout
 
 
-@pytest.mark.takes_seconds
 def test_rows(lake: DuckLake, run: Run) -> None:
     assert lines(run("query t --where 'a IN (31, 160)' --columns a --json")) == [{"a": 31}, {"a": 160}]
     assert len(lines(run("query t --json"))) == 170
@@ -60,7 +58,6 @@ def test_rows(lake: DuckLake, run: Run) -> None:
     assert len(lines(run("changes t --from 2 --where \"change_type = 'delete'\" --limit 5 --json"))) == 5
 
 
-@pytest.mark.takes_seconds
 def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert answer(run("expire --older-than '0 days' --min-age '0 days' --dry-run --json"))["dry_run"] is True
     assert len(lake.snapshots()) == 5
@@ -101,7 +98,6 @@ def test_patterns_that_no_table_matches_are_told(lake: DuckLake, run: Run) -> No
     assert (skipped["outcome"], skipped["reason"]) == ("skipped", "no table matches it")
 
 
-@pytest.mark.takes_seconds
 def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     lake.set_option("data_inlining_row_limit", 5)
     lake.write("m", pa.table({"a": range(40)}))
@@ -127,7 +123,6 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     assert failed.splitlines()[-1] == "steps: 1 failed"
 
 
-@pytest.mark.takes_seconds
 def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
     assert "nothing found" in run("check --level rows").stdout
     assert 'ducklake_table_rows{lake="x",schema="main",table="t"} 200' in run("health --openmetrics --label lake=x").stdout
@@ -140,7 +135,6 @@ def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
     assert "dead inlined tables" in run("health", code=FOUND).stdout
 
 
-@pytest.mark.takes_seconds
 def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAddress) -> None:
     hops = {hop["name"]: hop for hop in answer(run("doctor --json"))}
     assert all(hops[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))
@@ -159,7 +153,6 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
 
 
-@pytest.mark.takes_seconds
 def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: Run) -> None:
     address = mysql.lake(tmp_path)
     mysql.run("DROP USER IF EXISTS etl@localhost", "CREATE USER etl@localhost IDENTIFIED BY 'right'")
@@ -170,7 +163,6 @@ def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: R
     assert "wr0ng-gu3ss" not in found
 
 
-@pytest.mark.takes_seconds
 def test_doctor_with_a_file_that_another_process_has_open(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "lake.ducklake"
     DuckLake.create(f"ducklake:{path}", data_path=str(tmp_path / "files/")).close()
@@ -297,7 +289,6 @@ def test_who_and_why_of_a_restore(lake: DuckLake, run: Run) -> None:
     assert "commits nothing" in run("sql 'SELECT 1' --author you", code=USAGE).stderr
 
 
-@pytest.mark.takes_seconds
 def test_sql(lake: DuckLake, run: Run) -> None:
     assert lines(run('sql "SELECT b, count(*) AS n FROM t WHERE a >= 148 GROUP BY b ORDER BY n, b" --json')) == [
         {"b": "v148", "n": 1},

@@ -16,8 +16,6 @@ from ducklake_core.maintenance.migrate import MigrationResult
 from tests.support.command import Run, answer
 from tests.support.oracle import LakeAddress
 
-pytestmark = pytest.mark.takes_seconds
-
 _NOW = "--older-than '0 days' --min-age '0 days'"
 
 

@@ -21,8 +21,6 @@ from tests.support.oracle import LakeAddress
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = pytest.mark.takes_seconds
-
 
 @pytest.fixture
 def lake(sqlite_address: LakeAddress) -> DuckLake:

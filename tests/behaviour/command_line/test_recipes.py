@@ -99,9 +99,7 @@ def test_every_option_is_documented() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on("1", "2")
 @pytest.mark.parametrize("number", range(4))
-@pytest.mark.some(1)
 def test_the_crontab(place: Place, number: int) -> None:
     variables, commands = entries()
     assert set(variables) == {"DUCKLAKE_URL", "MAILTO"}
@@ -153,7 +151,6 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     return made
 
 
-@pytest.mark.takes_seconds
 def test_airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     made = operators(monkeypatch)
     assert list(made) == ["merge_small_files", "expire", "check"]
@@ -176,7 +173,6 @@ def test_further_tasks_of_airflow(place: Place, monkeypatch: pytest.MonkeyPatch)
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.takes_seconds
 def test_kubernetes(place: Place) -> None:
     job = yaml.safe_load(block("Kubernetes", "yaml"))
     assert (job["kind"], job["apiVersion"], job["spec"]["concurrencyPolicy"]) == ("CronJob", "batch/v1", "Forbid")

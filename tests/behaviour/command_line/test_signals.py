@@ -31,7 +31,6 @@ main()
 """
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_merge_that_is_ended(sqlite_address: LakeAddress, tmp_path: Path, number: signal.Signals, code: int) -> None:
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:

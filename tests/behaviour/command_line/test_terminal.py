@@ -17,7 +17,6 @@ from tests.support.oracle import LakeAddress
 
 pty = pytest.importorskip("pty", reason="terminals are those of POSIX")
 
-pytestmark = pytest.mark.takes_seconds
 
 OnTerminal = Callable[[str], list[str]]
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from ducklake_core.errors import DuckLakeError, SchemaError
 from tests.behaviour.foreign_files.added import add, check, numbered, put, register
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import slow
 from tests.support.scans import assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -120,8 +121,7 @@ def make(duck: Oracle, address: LakeAddress, cases: list[Case], folder: Path) ->
         register(address, f"t{number}", path, len(case.held))
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("cases", [CASES[::8], pytest.param(CASES, marks=pytest.mark.slow)], ids=["an eighth", "all"])
+@pytest.mark.parametrize("cases", [CASES[::16], slow(CASES)], ids=["a sixteenth", "all"])
 def test_every_form_of_a_column(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, cases: list[Case]) -> None:
     with oracle(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, cases, tmp_path)
@@ -284,8 +284,6 @@ def test_maps_without_ids_are_refused(oracle: OracleFactory, sqlite_address: Lak
         open_lake(sqlite_address).scan("t").to_arrow()
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_few_and_many_row_groups(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     data = numbered(pa.table({"a": pa.array(range(3000), pa.int32()), "b": pa.array([None, "x", "y"] * 1000)}), a=1, b=2)
     with oracle(lake_address, FILES) as duck:

@@ -69,8 +69,6 @@ def test_refusals_hide_credentials() -> None:
     assert "hush" not in repr(caught.value) + str(caught.value) + str(caught.value.details)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_files_beyond_the_lake_are_refused_until_allowed(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     outside = put(tmp_path / "outside" / "x.parquet", DATA)
     inside = put(Path(lake_address.data_path) / "main" / "u" / "x.parquet", DATA)
@@ -144,7 +142,6 @@ def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFact
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on("postgresql")
 def test_every_level_relative_and_absolute(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """Schemas and tables moved by hand, as tools that copy lakes do; renames keep the directories."""
     files = Path(lake_address.data_path)
@@ -223,7 +220,6 @@ def test_odd_names(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path:
     assert len(native) > len(ODD) / 2
 
 
-@pytest.mark.takes_seconds
 def test_added_files_with_odd_names(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1], pa.int32())})
     with oracle(lake_address, FILES) as duck:

@@ -63,7 +63,6 @@ def make_nested(duck: Oracle, folder: Path) -> None:
     )
 
 
-@pytest.mark.takes_seconds
 def test_nested_columns_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(lake_address, FILES) as duck:
         make_nested(duck, tmp_path / "elsewhere")
@@ -120,7 +119,6 @@ HIVE_VALUES = {
 }
 
 
-@pytest.mark.takes_seconds
 def test_values_in_paths(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1, 2], pa.int32())})
     names = {data_type: f"t{number}" for number, data_type in enumerate(HIVE_VALUES)}
@@ -135,7 +133,6 @@ def test_values_in_paths(oracle: OracleFactory, sqlite_address: LakeAddress, tmp
             check(duck, lake, name)
 
 
-@pytest.mark.takes_seconds
 def test_paths_with_partitions(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     one = pa.table({"a": pa.array([1], pa.int32())})
     with oracle(lake_address, FILES) as duck:
@@ -198,7 +195,6 @@ def test_broken_mappings_are_named(
         open_lake(sqlite_address).scan("t").to_arrow()
 
 
-@pytest.mark.takes_seconds
 def test_rows_of_added_files_are_changed_and_upserted(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"B": pa.array(["x", "y", "z"]), "a": pa.array([1, 2, 3], pa.int32())})
     with oracle(lake_address, FILES) as duck:

@@ -77,8 +77,6 @@ def numbered_everywhere(held: pa.Array) -> pa.Table:
     return pa.table([pa.ListArray.from_arrays(held.offsets, held.values, type=field.type, mask=held.is_null())], schema=pa.schema([field]))
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_values_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     every = list(cases())
     with oracle(lake_address, FILES) as duck:
@@ -94,7 +92,6 @@ def test_values_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAdd
     assert wrong == []
 
 
-@pytest.mark.takes_seconds
 def test_what_duckdb_refuses(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(sqlite_address, FILES) as duck:
         made(duck, sqlite_address, REFUSED, tmp_path)
@@ -117,7 +114,6 @@ ADDED = [
 ]
 
 
-@pytest.mark.takes_seconds
 def test_filters_find_what_is_read(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     """Bounds in the catalog and in footers are those of the finer values: no file is left out, or taken as a whole, by them."""
     tables: list[tuple[str, str]] = []

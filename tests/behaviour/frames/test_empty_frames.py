@@ -114,7 +114,6 @@ def test_merges_of_sources_without_rows(name: str, lake: DuckLake) -> None:
     assert [row["n"] for row in rows(lake)] == [11, 12]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_on_every_catalog(lake_address: LakeAddress, oracle: OracleOf, version: str) -> None:
     lake = new_lake(lake_address, version=version)

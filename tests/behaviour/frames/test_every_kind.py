@@ -14,10 +14,12 @@ from ducklake_core.format.types.data_types import TIME_NS, VARCHAR, DataType, Fi
 from tests.behaviour.frames.kinds import KINDS, Kind
 from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, texts_of
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+some_kinds = pytest.mark.parametrize("kind", spread(KINDS, 4), ids=str)
 
 
 @pytest.fixture
@@ -32,9 +34,7 @@ def samples(data_type: DataType, kind: Kind) -> str:
     return f"SELECT * FROM (VALUES {rows}) AS samples(n, v)"
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(5)
-@each_kind
+@some_kinds
 @pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
 def test_values_of_every_type_are_those_that_duckdb_has(
     kind: Kind, inline: bool, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory
@@ -64,9 +64,7 @@ def test_nested_values(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, 
         assert duck.rows("SELECT * FROM lake.t ORDER BY n") == duck.rows(f"SELECT * FROM ({query}) ORDER BY n")
 
 
-@pytest.mark.takes_seconds
-@each_kind
-@pytest.mark.some(6)
+@some_kinds
 def test_every_verb_takes_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     def frame(**columns: list[object]) -> object:
         return kind.make(pa.table({"k": pa.array(columns["k"], pa.int64()), "v": pa.array(columns["v"], pa.string())}))

@@ -29,6 +29,7 @@ from ducklake_core.format.types.data_types import (
 )
 from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, texts_of
 from tests.support.oracle import Oracle, attached, sqlite_lake
+from tests.support.parameters import spread
 
 _BEYOND_PYTHON = (DATE, TIME, TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMPTZ)
 OUT: dict[str, tuple[Callable[[Table], Any], tuple[DataType, ...]]] = {
@@ -66,9 +67,7 @@ def duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
         yield duck
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("way", OUT)
-@pytest.mark.some(3)
+@pytest.mark.parametrize("way", spread(OUT, 3))
 def test_out(way: str, duck: Oracle) -> None:
     lake, (read, refused) = DuckLake.connect(duck.address.url), OUT[way]
     found = set()
@@ -82,10 +81,8 @@ def test_out(way: str, duck: Oracle) -> None:
     assert found == set(refused)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("verb", KEEP)
+@pytest.mark.parametrize("verb", spread(KEEP, 3))
 @pytest.mark.parametrize("inlined", [True, False], ids=["inlined", "in files"])
-@pytest.mark.some(6)
 def test_rows_that_are_written_again_are_the_same(verb: str, inlined: bool, duck: Oracle) -> None:
     lake = DuckLake.connect(duck.address.url)
     rows = lake.table("every").to_arrow().sort_by("n")
@@ -137,7 +134,6 @@ TAKEN = {
 }
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("data_type", "place"), [(name, place) for name, arrays in TAKEN.items() for place in range(len(arrays))])
 def test_merges_take_what_appends_take(data_type: str, place: int, tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=str(tmp_path / "files"))

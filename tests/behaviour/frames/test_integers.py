@@ -16,6 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.data_types import INTEGERS, DataType, DecimalType
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.unit.format.samples import SQL_TYPES
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -29,9 +30,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("inline", spread([True, False], 1), ids=["inlined", "in files"])
 def test_a_value_is_taken_when_duckdb_takes_it(inline: bool, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     wanted = {data_type: [value for value in EDGES if _duckdb_takes(value, data_type)] for data_type in TARGETS}
     assert any(len(values) < len(EDGES) for values in wanted.values())
@@ -112,7 +111,6 @@ def test_an_upsert_finds_rows_by_integers_of_another_width(lake: DuckLake) -> No
     assert sorted(map(tuple, (row.values() for row in lake.table("t").scan().to_arrow().to_pylist()))) == [(1, "a"), (2, "B"), (3, "c")]
 
 
-@pytest.mark.takes_seconds
 def test_pandas_counts_nanoseconds_and_a_column_of_microseconds_takes_those_it_can_hold(lake: DuckLake) -> None:
     lake.create_table("t", {"at": "timestamp"})
     lake.table("t").append(pd.DataFrame({"at": [pd.Timestamp("2024-01-15 10:30:00.123456")]}).astype("datetime64[ns]"))

@@ -13,6 +13,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UsageError
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +159,6 @@ def test_merges_insert_null_where_values_are_named_or_it_is_allowed(lake: DuckLa
     assert sorted(rows(lake), key=lambda row: row[0]) == [(1, "x", None, DEFAULT), (2, None, None, DEFAULT)]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_on_every_catalog(lake_address: LakeAddress, oracle: OracleOf, version: str) -> None:
     lake = new_lake(lake_address, version=version)
@@ -173,8 +173,7 @@ def test_on_every_catalog(lake_address: LakeAddress, oracle: OracleOf, version: 
             assert duck.value("SELECT count(*) FROM t") == 40
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 60))])
+@pytest.mark.parametrize("seed", [1, 2, 3, *(slow(seed) for seed in range(4, 60))])
 def test_random_partial_frames_against_a_model(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf, seed: int) -> None:
     """Each write either leaves what the rule says, or raises and changes nothing; DuckDB reads the same rows in the end."""
     random, model = Random(seed), list[Row]()

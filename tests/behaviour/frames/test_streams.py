@@ -19,7 +19,6 @@ GROWTH = 150
 """Megabytes that a write may take, with a row group of the file that is open and what is on its way there; the stream has 380."""
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("verb", ["append", "overwrite", "create_table_as"])
 def test_a_stream_is_written_with_flat_memory(verb: str, sqlite_address: LakeAddress) -> None:
     command = [sys.executable, "-m", "tests.behaviour.frames.flat_memory", sqlite_address.url, sqlite_address.data_path, verb]

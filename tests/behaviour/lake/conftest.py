@@ -1,24 +1,20 @@
-"""These tests run on every catalog database, but for those of what does not depend on it."""
+"""New lakes: on the catalog databases that a test names, or on SQLite."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress
-
-
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """A place for a new lake, on every catalog database."""
-    return every_lake_address
+from tests.support.parameters import new_address
 
 
 @pytest.fixture
 def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
-    """A new lake, on every catalog database."""
+    """A new lake, on the catalog databases of the test."""
     made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     yield made
     made.close()
@@ -30,3 +26,11 @@ def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
     made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
+    """One lake for DuckDB and one for us, on the same kind of database."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    return new_address(request, lake_address.backend, folder), lake_address

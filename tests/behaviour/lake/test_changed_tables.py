@@ -13,6 +13,7 @@ from sqlalchemy import Engine, event, text
 from ducklake_core import ChangedTable, DuckLake
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 MAKE = ("CREATE TABLE t (day DATE, n INTEGER)", "ALTER TABLE t SET PARTITIONED BY (day)")
 FEW = "INSERT INTO t VALUES (DATE '2026-01-01', 1), (DATE '2026-01-02', 2), (DATE '2026-01-03', 3)"
@@ -78,7 +79,6 @@ def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None
     ] == ("2026-01-04")
 
 
-@pytest.mark.takes_seconds
 def test_what_moves_rows_changes_none(watched: Watch) -> None:
     watched.after(FEW, MANY)
     # A flush of inlined deletes is logged as a delete, with a flush beside it only when inlined rows went along.
@@ -113,7 +113,6 @@ def test_rows_deleted_and_flushed_in_one_commit_leave_no_trace(watched: Watch) -
     assert "no trace" in found.unknown
 
 
-@pytest.mark.takes_seconds
 def test_a_table_swapped_in_by_name(watched: Watch) -> None:
     watched.after(FEW, "CREATE TABLE u AS SELECT DATE '2026-02-01' AS day, 7 AS n")
     found = watched.after("BEGIN", "ALTER TABLE t RENAME TO t_old", "ALTER TABLE u RENAME TO t", "COMMIT")["main.t"]
@@ -231,9 +230,7 @@ def _statements(action: Callable[[], object]) -> int:
     return len(found)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("tables", [1, 20])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("tables", spread([1, 20], 1))
 def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None:
     import pyarrow as pa
 

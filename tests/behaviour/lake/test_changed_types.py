@@ -8,6 +8,7 @@ import pytest
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 # Old and new type, old values, and one that DuckDB adds afterwards.
 CHANGED = (
@@ -23,10 +24,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("duckdb", "postgresql")
-@pytest.mark.parametrize("limit", [0, 100])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("limit", spread([0, 100], 1))
 def test_the_reference_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)

@@ -81,7 +81,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeAddress, Duck
     return address, lake
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("table", ["t", "few"])
 def test_scans_find_what_duckdb_finds(written: tuple[LakeAddress, DuckLake], table: str, oracle: OracleOf) -> None:
     address, lake = written

@@ -140,7 +140,6 @@ def test_two_runs_at_once_with_one_id_and_two_tables(tables: DuckLake) -> None:
     assert tables.table("b").scan().count() == 0
 
 
-@pytest.mark.takes_seconds
 def test_a_block_that_does_less_the_second_time(small: DuckLake) -> None:
     def run() -> Transaction:
         with small.transaction(commit_id="step") as tx:
@@ -152,7 +151,6 @@ def test_a_block_that_does_less_the_second_time(small: DuckLake) -> None:
     assert [run().result.repeated for _ in range(2)] == [False, True]
 
 
-@pytest.mark.takes_seconds
 def test_many_operations_are_one_short_text(small: DuckLake) -> None:
     def run(count: int) -> Transaction:
         with small.transaction(commit_id="step") as tx:

@@ -94,7 +94,6 @@ def test_rows_that_a_merge_inserts(lake: DuckLake) -> None:
     check_rows([row for row in rows if row["k"] not in (1, 2, 3)], began)
 
 
-@pytest.mark.takes_seconds
 def test_a_transaction_has_one_time(lake: DuckLake) -> None:
     with lake.transaction() as tx:
         tx.append("t", pa.table({"k": [1]}))

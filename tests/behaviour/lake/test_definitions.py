@@ -153,7 +153,6 @@ def test_views_that_are_refused(lake: DuckLake, sql: str, error: type[DuckLakeEr
     assert lake.views() == []
 
 
-@pytest.mark.takes_seconds
 def test_names_are_shared_by_tables_and_views(lake: DuckLake) -> None:
     lake.write("t", ints(1))
     lake.create_view("v", "FROM t")

@@ -67,7 +67,6 @@ def check_every_snapshot(address: LakeAddress, lake: DuckLake, name: str = "t") 
             assert_same_rows(duck, ours, f"SELECT * FROM {name} AT (VERSION => {snapshot.id})")
 
 
-@pytest.mark.takes_seconds
 def test_both_write_in_turns(lake_address: LakeAddress) -> None:
     lake = create(lake_address)
     lake.set_option("parquet_row_group_size", 700)
@@ -86,7 +85,6 @@ def test_both_write_in_turns(lake_address: LakeAddress) -> None:
     assert all(len(key) == 24 for key in keys)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["append twice", "delete rows", "partitioned", "overwrite some"])
 def test_the_catalog_is_the_reference_s(tmp_path: Path, name: str) -> None:
     (tmp_path / "theirs").mkdir()
@@ -106,7 +104,6 @@ def test_the_catalog_is_the_reference_s(tmp_path: Path, name: str) -> None:
     assert all(row["encryption_key"] == "24 characters" for row in found["data_file"])
 
 
-@pytest.mark.takes_seconds
 def test_small_changes_to_inlined_rows(lake_address: LakeAddress) -> None:
     with attached(lake_address, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 100") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(20) r(i)")
@@ -120,7 +117,6 @@ def test_small_changes_to_inlined_rows(lake_address: LakeAddress) -> None:
     all_encrypted(lake_address)
 
 
-@pytest.mark.takes_seconds
 def test_filters_that_find_nothing(sqlite_address: LakeAddress) -> None:
     """DuckDB cannot skip a whole column of several encrypted pages."""
     lake = create(sqlite_address)
@@ -135,7 +131,6 @@ def test_filters_that_find_nothing(sqlite_address: LakeAddress) -> None:
                 assert_same_rows(duck, lake.table("t").scan(where=where).to_arrow(), f"SELECT * FROM t WHERE {where}")
 
 
-@pytest.mark.takes_seconds
 def test_maintenance(lake_address: LakeAddress) -> None:
     lake = create(lake_address)
     lake.set_option("data_inlining_row_limit", 0)
@@ -159,7 +154,6 @@ def test_maintenance(lake_address: LakeAddress) -> None:
         assert duck.value("SELECT count(*) FROM t") == 390
 
 
-@pytest.mark.takes_seconds
 def test_a_delete_file_written_again_for_a_later_snapshot(sqlite_address: LakeAddress) -> None:
     lake = create(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
@@ -189,7 +183,6 @@ def test_a_failed_write_leaves_nothing(sqlite_address: LakeAddress) -> None:
     assert all_encrypted(sqlite_address) == 1
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("encrypted", [True, False])
 @pytest.mark.parametrize("after", [0, 2])
 def test_a_full_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, after: int, *, encrypted: bool) -> None:

@@ -100,7 +100,6 @@ def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: L
     assert small.snapshot().id == 1
 
 
-@pytest.mark.takes_seconds
 def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     table = lake.create_table("t", rows(0, 0).schema)
     table.append(rows(0, 3))
@@ -134,7 +133,6 @@ def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:
     assert small.snapshot().id == 1
 
 
-@pytest.mark.takes_seconds
 def test_time_travel_and_history(lake: DuckLake) -> None:
     lake.write("t", rows(0, 3))
     lake.table("t").append(rows(3, 6))

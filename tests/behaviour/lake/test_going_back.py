@@ -15,6 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,6 @@ def rows(lake: DuckLake, name: str) -> list[object]:
     return sorted(map(repr, table.scan(columns=["rowid", *table.schema.names]).to_arrow().to_pylist()))
 
 
-@pytest.mark.takes_seconds
 def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run(*BEGIN)
@@ -200,9 +200,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", spread(CHANGES, 2))
 def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, oracle, CHANGES[what])
 
@@ -261,7 +259,6 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_what_is_the_same_is_left_alone(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run(*BEGIN)
@@ -304,7 +301,6 @@ def test_tags_and_a_time(small: DuckLake) -> None:
     small.close()
 
 
-@pytest.mark.takes_seconds
 def test_other_writers_are_undone_or_in_the_way(small: DuckLake) -> None:
     one = pa.table({"a": pa.array([1], pa.int64())})
     small.write("t", one)

@@ -23,8 +23,8 @@ from ducklake_core.format.types.schema import Schema, with_ids
 from ducklake_core.format.values.leaf_values import from_cast_text
 from tests.behaviour.types.samples import TYPES, constant, rows_of, table_texts, texts_of
 from tests.support.catalog_dump import dump_catalog, plain_inlined_name
-from tests.support.lakes import place_beside
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import new_address, on_all_catalogs
 
 Attach = Callable[..., Any]
 
@@ -34,7 +34,7 @@ def theirs(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureReq
     """A place for a lake of DuckDB, on the same kind of database."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    return place_beside(lake_address, request, folder)
+    return new_address(request, lake_address.backend, folder)
 
 
 def numbers(*values: int | None) -> pa.Table:
@@ -78,6 +78,7 @@ PLAIN = {
 }
 
 
+@on_all_catalogs
 def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_address: LakeAddress, theirs: LakeAddress) -> None:
     """Bounds, row ids, counters, names of tables, and every cell, batch after batch, with a file in between."""
     columns = ", ".join(f"{name} {sql}" for name, (sql, _) in PLAIN.items())
@@ -106,6 +107,7 @@ def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_addre
     assert set(found) == set(expected)
 
 
+@on_all_catalogs
 def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Every type as a column, in a list, as values of a map, and in structs; judged by what a bare DuckDB makes of the same constants."""
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend != "postgresql")
@@ -197,7 +199,6 @@ def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Atta
     assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
 
 
-@pytest.mark.takes_seconds
 def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
     lake.set_option("data_inlining_row_limit", 0)
@@ -261,7 +262,6 @@ def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_ad
     assert lake.table("t").info().row_count == 23
 
 
-@pytest.mark.takes_seconds
 def test_which_writes_are_inlined(small: DuckLake) -> None:
     def stream(*lengths: int) -> pa.RecordBatchReader:
         schema = numbers(1).schema
@@ -290,6 +290,7 @@ def test_which_writes_are_inlined(small: DuckLake) -> None:
     assert small.write("heavy", heavy).files_added == 1
 
 
+@on_all_catalogs
 def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Text that DuckDB's parser would cut short or refuse."""
     values: dict[str, pa.Array[Any]] = {
@@ -307,6 +308,7 @@ def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress
         assert duck.rows("FROM fine") == [(["]}"],), (["it's", "\\", None],)]
 
 
+@on_all_catalogs
 def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     names = ["nothing", "returning", "select", "Over", "window", "end"]
     lake.write("words", pa.table({name: [number] for number, name in enumerate(names)}))

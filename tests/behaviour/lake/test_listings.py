@@ -14,6 +14,7 @@ from ducklake_core.catalog.reading.definitions import MacroParameter
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.layout.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
@@ -133,7 +134,7 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
     assert sorted(ours, key=str) == sorted(listed, key=str)
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     made = {text: s.id for s in lake.snapshots() for texts in s.change_set.listing().values() for text in texts}
@@ -164,7 +165,6 @@ def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
         lake.table("v")
 
 
-@pytest.mark.takes_seconds
 def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     with oracle(lake_address) as duck:

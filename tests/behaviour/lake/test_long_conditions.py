@@ -12,6 +12,7 @@ from ducklake_core import DuckLake
 from ducklake_core.conditions import AnyOf, InIntervals, OneOf
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 
 ATTACH = Callable[..., AbstractContextManager[Oracle]]
 ROWS = 400
@@ -46,9 +47,7 @@ def keys_of(data: pa.Table) -> list[int]:
     return sorted(data.column("k").to_pylist())
 
 
-@pytest.mark.some(2)
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", spread(LONG, 2))
 def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress, oracle: ATTACH) -> None:
     with oracle(lake_address) as duck:
         expected = [k for (k,) in duck.rows(f"SELECT k FROM t WHERE {LONG[name]} ORDER BY 1")]
@@ -67,7 +66,6 @@ def test_files_are_left_out(lake: DuckLake) -> None:
         assert len(lake.table("t").scan(where=condition).plan().plan.tasks) == 1
 
 
-@pytest.mark.takes_seconds
 def test_changes(lake: DuckLake) -> None:
     before = lake.table("t").snapshot_id
     matching = keys_of(lake.table("t").scan(where=LONG["branches"]).to_arrow())
@@ -102,7 +100,6 @@ def test_a_text_of_a_megabyte(sqlite_address: LakeAddress, part: str) -> None:
         assert lake.table("t").delete(f"s <> {constant}").rows_deleted == 2
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("where", "message"), [(DEEP, "nested too deeply"), (TOO_LONG, "has 5,002 parts")], ids=["deep", "long"])
 def test_conditions_beyond_the_limits_raise_everywhere(lake: DuckLake, where: str, message: str) -> None:
     calls: tuple[Callable[[], object], ...] = (

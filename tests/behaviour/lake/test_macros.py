@@ -21,7 +21,6 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
 
 
-@pytest.mark.slow_on("duckdb")
 def test_the_reference_calls_them(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     with lake.transaction() as tx:

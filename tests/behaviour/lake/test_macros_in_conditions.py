@@ -29,7 +29,6 @@ def lake(sqlite_address: LakeAddress, oracle: Callable) -> DuckLake:  # type: ig
     return DuckLake.connect(sqlite_address.url)
 
 
-@pytest.mark.takes_seconds
 def test_conditions(lake: DuckLake, sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
     with oracle(sqlite_address) as duck:
         expected = {text: {k for (k,) in duck.rows(f"SELECT k FROM t WHERE {text}")} for text in CONDITIONS}
@@ -40,7 +39,6 @@ def test_conditions(lake: DuckLake, sqlite_address: LakeAddress, oracle: Callabl
         assert set(found["k"].to_pylist()) == expected[text], text
 
 
-@pytest.mark.takes_seconds
 def test_changes_of_rows(lake: DuckLake) -> None:
     lake.table("t").delete("late(k, 8)")
     lake.table("t").update({"k": "plus(k, 100)", "s": "loud(s)"}, where="very(k) OR plus(k, 1) = 1")

@@ -64,7 +64,6 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(
@@ -98,7 +97,6 @@ def test_rows_of_a_value_keep_their_order(sqlite_address: LakeAddress) -> None:
         assert len(ids) == ROWS // VALUES
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_files_of_a_value_are_rolled_by_size(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -115,7 +113,6 @@ def test_files_of_a_value_are_rolled_by_size(sqlite_address: LakeAddress) -> Non
         assert_same_rows(duck, data, "FROM t")
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_sorted_partitions(sqlite_address: LakeAddress, spilled: list[int]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -132,7 +129,6 @@ def test_sorted_partitions(sqlite_address: LakeAddress, spilled: list[int]) -> N
         assert_same_rows(duck, data, "FROM t")
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_a_full_disk_makes_more_files(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
@@ -204,7 +200,6 @@ def test_large_partitions_one_after_the_other_are_not_spilled(
         assert_same_rows(duck, data, "FROM t")
 
 
-@pytest.mark.takes_seconds
 def test_few_rows_of_a_value_do_not_keep_all_others_in_memory(sqlite_address: LakeAddress) -> None:
     """A slice of a batch keeps the whole batch: one rare value must not keep everything."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -240,7 +235,6 @@ def test_spark(spark: SparkSession, sqlite_address: LakeAddress, together: bool)
         assert duck.rows("SELECT min(id), max(id), count(*) FROM t WHERE p = 599") == [(599, 59_999, 100)]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_rows_of_every_type_are_spilled(sqlite_address: LakeAddress, spilled: list[int]) -> None:
     wide = (

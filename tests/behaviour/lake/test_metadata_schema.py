@@ -14,11 +14,12 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, NotALakeError
 from tests.support.oracle import LakeAddress, file_lake
+from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
 OracleFactory = Callable[..., Any]
 HOSTILE = 'La"k.e\'s %s; DROP SCHEMA "public" --ü'
-with_schemas = pytest.mark.parametrize("every_lake_address", ["postgresql", "duckdb"], indirect=True)
+with_schemas = pytest.mark.parametrize("lake_address", ["postgresql", slow("duckdb")], indirect=True)
 
 
 def option(schema: str) -> str:
@@ -28,8 +29,8 @@ def option(schema: str) -> str:
 
 @with_schemas
 @pytest.mark.parametrize("schema", ["lakes", "UPPER case", "main.x"])
-def test_both_write_a_lake_in_any_schema(every_lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
-    address = every_lake_address
+def test_both_write_a_lake_in_any_schema(lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
+    address = lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path, metadata_schema=schema)
     lake.write("t", pa.table({"a": [1, 2, 3]}))
     with oracle(address, option(schema)) as duck:
@@ -53,8 +54,8 @@ def test_both_write_a_lake_in_any_schema(every_lake_address: LakeAddress, oracle
 
 
 @with_schemas
-def test_the_references_lake_in_a_schema(every_lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    address = every_lake_address
+def test_the_references_lake_in_a_schema(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    address = lake_address
     with oracle(address, option("Lakes")) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "CREATE TABLE u AS SELECT range AS a FROM range(20)")
         duck.run("DELETE FROM u WHERE a < 3")
@@ -68,8 +69,8 @@ def test_the_references_lake_in_a_schema(every_lake_address: LakeAddress, oracle
 
 
 @with_schemas
-def test_a_hostile_schema_name(every_lake_address: LakeAddress, tmp_path: Path) -> None:
-    address = every_lake_address
+def test_a_hostile_schema_name(lake_address: LakeAddress, tmp_path: Path) -> None:
+    address = lake_address
     other = DuckLake.create(address.url, data_path=address.data_path)
     other.write("kept", pa.table({"a": [7]}))
     lake = DuckLake.create(address.url, data_path=f"{tmp_path}/hostile/", metadata_schema=HOSTILE)

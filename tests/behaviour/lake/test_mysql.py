@@ -109,7 +109,6 @@ def test_the_server_s_settings_do_not_show(mysql: MySQLServer, address: LakeAddr
     assert odd == []
 
 
-@pytest.mark.takes_seconds
 def test_duckdb_reads_it_by_its_own_extension(address: LakeAddress, lake: DuckLake) -> None:
     rows = pa.table({"n": range(len(TEXTS)), "v": pa.array(TEXTS, pa.string()), "f": [float("nan"), *([-0.5] * (len(TEXTS) - 1))]})
     lake.write("files", rows, inline=False)

@@ -46,7 +46,6 @@ def test_the_reference_keeps_rows_of_ours(oracle: OracleFactory, sqlite_address:
     assert (found["y"][:2], found["s.z"][:2]) == ((2.5, 2.5), (0.5, 0.5))
 
 
-@pytest.mark.takes_seconds
 def test_the_references_word_on_nan_is_of_the_last_row_group(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     """What it says itself is not what is in the file, so its own count is taken of rows that it has read."""
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:

@@ -119,7 +119,6 @@ def test_a_file_that_this_user_may_not_open(open_path: Path, kind: str) -> None:
     assert "t" in DuckLake.connect(address)
 
 
-@pytest.mark.takes_seconds
 def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleOf) -> None:
     start, failed = threading.Barrier(6), list[BaseException]()
 
@@ -174,7 +173,6 @@ def test_transactions_that_read_are_read_only_on_a_server(lake_address: LakeAddr
         assert reader.connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on"
 
 
-@pytest.mark.takes_seconds
 def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()

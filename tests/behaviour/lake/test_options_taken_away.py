@@ -14,7 +14,6 @@ from tests.support.oracle import LakeAddress, Oracle
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 
-@pytest.mark.takes_seconds
 def test_the_wider_scope_is_in_force_again(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake.create_schema("s")
     lake.create_table("s.t", {"a": "int"})

@@ -27,7 +27,6 @@ def test_a_condition_on_a_new_column_leaves_older_rows_alone(lake: DuckLake) -> 
     assert sorted(lake.table("t").scan().to_arrow().column("v").to_pylist()) == [1, 2, 9]
 
 
-@pytest.mark.takes_seconds
 def test_buckets_of_the_former_type_prove_nothing(lake: DuckLake) -> None:
     lake.create_table("t", pa.schema([("k", pa.int32())]), partition_by=["bucket(16, k)"])
     lake.write("t", pa.table({"k": pa.array(range(40), pa.int32())}))
@@ -37,7 +36,6 @@ def test_buckets_of_the_former_type_prove_nothing(lake: DuckLake) -> None:
     assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == list(range(40))
 
 
-@pytest.mark.takes_seconds
 def test_keys_wider_than_the_column_was(lake: DuckLake) -> None:
     lake.write("t", pa.table({"k": pa.array([1, 2], pa.int32())}))
     lake.write("t", pa.table({"k": pa.array([2, 2**40], pa.int64())}), mode="upsert", on=["k"], schema_evolution="additive")

@@ -45,7 +45,6 @@ def values(lake: DuckLake) -> list[int]:
     return sorted(lake.table("t").scan().to_arrow().column("x").to_pylist())
 
 
-@pytest.mark.takes_seconds
 def test_files_of_a_call_whose_error_was_caught(lake: DuckLake) -> None:
     lake.table("t").delete("x = 0")
     with lake.transaction() as tx:

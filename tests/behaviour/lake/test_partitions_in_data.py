@@ -97,7 +97,6 @@ def test_values_of_every_kind(kind: str, small: DuckLake, sqlite_address: LakeAd
         assert duck.rows("SELECT n FROM t ORDER BY n") == [(place + 100,) for place in range(len(values))]
 
 
-@pytest.mark.takes_seconds
 def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     started(lake)
     first = lake.transaction().__enter__()

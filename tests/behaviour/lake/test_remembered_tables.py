@@ -47,7 +47,6 @@ def state_of(lake: DuckLake) -> object:
         return error.message
 
 
-@pytest.mark.takes_seconds
 def test_every_change_is_seen(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "CREATE TABLE other (x INT)")

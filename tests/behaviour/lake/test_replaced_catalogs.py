@@ -15,8 +15,8 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError, NotFoundError, SchemaError
 from ducklake_core.staging import context
 from tests.support.backups import Backup, remove_catalog
-from tests.support.oracle import LakeAddress, file_lake
-from tests.support.postgres import PostgresServer
+from tests.support.oracle import LakeAddress
+from tests.support.parameters import new_address, slow, spread
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 OTHER = pa.table({"a": pa.array([2], pa.int32())})
@@ -33,19 +33,16 @@ def _long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Files are put back in place or as another file; a server's database in place only."""
     if "moved" in metafunc.fixturenames:
-        places = [("sqlite", "copied"), ("sqlite", "moved"), ("duckdb", "copied"), ("duckdb", "moved"), ("postgresql", "copied")]
-        metafunc.parametrize(("every_lake_address", "moved"), places, indirect=True)
+        further = [slow("sqlite", "moved"), slow("duckdb", "copied"), slow("postgresql", "copied")]
+        metafunc.parametrize(("lake_address", "moved"), [("sqlite", "copied"), ("duckdb", "moved"), *further], indirect=True)
     else:
-        metafunc.parametrize("every_lake_address", ["sqlite", "postgresql", "duckdb"], indirect=True)
+        metafunc.parametrize("lake_address", ["sqlite", slow("postgresql"), slow("duckdb")], indirect=True)
 
 
 @pytest.fixture
-def every_lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
-    """A place for a new lake, of the kinds above."""
-    if request.param != "postgresql":
-        return file_lake(request.param, tmp_path)
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.lake(tmp_path)
+def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    """The address of a new lake, of the kinds above."""
+    return new_address(request, request.param, tmp_path)
 
 
 @pytest.fixture
@@ -94,8 +91,7 @@ def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress
     assert sorted(lake.table("t").scan(columns=["c"]).to_arrow()["c"].to_pylist()) == [3, 5, 5, 5]
 
 
-@pytest.mark.parametrize("theirs", [0, 1, 2, 3])
-@pytest.mark.some(4)
+@pytest.mark.parametrize("theirs", spread([0, 1, 2, 3], 2))
 def test_as_many_commits_of_others(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, theirs: int) -> None:
     """A connection that stayed open sees what is in the file now, whatever number the last change has."""
     lake.write("t", OTHER)
@@ -118,7 +114,6 @@ def test_a_backup_of_before_a_transaction(lake: DuckLake, backup: Backup, lake_a
     assert tx.result.writes[0].rows_deleted == 0
 
 
-@pytest.mark.takes_seconds
 def test_reads_of_a_lost_snapshot_decide_nothing(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
     lake.write("t", OTHER)
 

@@ -32,7 +32,6 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
 
 
-@pytest.mark.takes_seconds
 def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     table = lake.create_table("t", rows(0, 0))
@@ -102,7 +101,6 @@ def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_addr
         small.table("t").upsert(data, on=[])
 
 
-@pytest.mark.takes_seconds
 def test_intervals_are_no_keys(small: DuckLake) -> None:
     data = pa.table({"k": pa.array([pa.MonthDayNano([1, 0, 0])]), "v": [1]})
     with pytest.raises(UnsupportedFeatureError, match="column 'k' of type interval cannot be a key"):

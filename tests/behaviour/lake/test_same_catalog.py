@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +10,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.lakes import place_beside
 from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.parameters import spread
 
 ROWS = pa.table(
     {
@@ -166,16 +165,7 @@ DIVERGENCES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.fixture
-def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
-    """One lake for DuckDB and one for us, on the same kind of database."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    return place_beside(lake_address, request, folder), lake_address
-
-
-@pytest.mark.some(6)
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", spread(STEPS, 3))
 @pytest.mark.parametrize("inlining", [False, True], ids=["no inlining", "inlining"])
 def test_same_metadata(two_lakes: tuple[LakeAddress, LakeAddress], name: str, *, inlining: bool) -> None:
     theirs, ours = two_lakes

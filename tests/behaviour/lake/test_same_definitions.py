@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,8 +11,8 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.transaction import Transaction
 from tests.support.catalog_dump import dump_catalog
-from tests.support.lakes import place_beside
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 Step: TypeAlias = tuple[tuple[str, ...], Callable[[Transaction], object]]
 
@@ -219,18 +218,7 @@ DIVERGENCES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.fixture
-def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
-    """One lake for DuckDB and one for us, on the same kind of database."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    return place_beside(lake_address, request, folder), lake_address
-
-
-@pytest.mark.takes_seconds
-@pytest.mark.some(1)
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.parametrize(("name", "steps"), [("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)])
+@pytest.mark.parametrize(("name", "steps"), spread([("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)], 1))
 def test_same_rows_for_the_same_definitions(two_lakes: tuple[LakeAddress, LakeAddress], name: str, steps: Callable[[], list[Step]]) -> None:
     theirs, ours = two_lakes
     lake = DuckLake.create(ours.url, data_path=ours.data_path)

@@ -68,7 +68,6 @@ ORDERS = [
 ]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("order", ORDERS)
 def test_arrow(sqlite_address: LakeAddress, order: str) -> None:
     lake = sorted_table(sqlite_address, order.replace("; ", ", "))
@@ -90,7 +89,6 @@ def test_partitions_and_runs(sqlite_address: LakeAddress, monkeypatch: pytest.Mo
         assert duck.rows("SELECT count(*), count(DISTINCT k) FROM t") == [(1000, 1000)]
 
 
-@pytest.mark.takes_seconds
 def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "s, k DESC")
     lake.table("t").append(rows().select(["k", "f"]), missing_columns="null")
@@ -100,7 +98,6 @@ def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
         assert check_order(duck, lake, "s; k DESC") == 2
 
 
-@pytest.mark.takes_seconds
 def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "k + 1")
     with attached(sqlite_address) as duck:
@@ -111,7 +108,6 @@ def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
         assert duck.value(f"SELECT first(k ORDER BY file_row_number) FROM read_parquet('{file.path}')") == 999
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("order", "dialect", "message"),
     [

@@ -13,6 +13,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.results import TableStatistics
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 
 def compare(lake: DuckLake, found: TableStatistics) -> int:
@@ -28,9 +29,7 @@ def compare(lake: DuckLake, found: TableStatistics) -> int:
     return told
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("seed", spread([1, 2], 1))
 def test_rows_of_every_snapshot_after_a_random_history(
     seed: int, small: DuckLake, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:

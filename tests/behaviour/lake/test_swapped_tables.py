@@ -14,6 +14,7 @@ from ducklake_core.errors import CommitConflictError
 from ducklake_core.staging import context
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import on_postgresql, spread
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 OTHER = pa.table({"a": pa.array([2], pa.int32())})
@@ -71,8 +72,7 @@ CALLS: dict[str, Callable[[Transaction], None]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.some(4)
+@pytest.mark.parametrize("call", spread(CALLS, 4))
 def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
     hot.write("t", MANY)
     files = _files(lake_address)
@@ -91,8 +91,8 @@ def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAdd
     assert _files(lake_address) == files
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("call", CALLS)
+@on_postgresql
+@pytest.mark.parametrize("call", spread(CALLS, 2))
 def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
     """The rows go on under the table's new name, and the result says it."""
     hot.write("t", MANY)

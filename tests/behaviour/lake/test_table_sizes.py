@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
@@ -28,7 +27,6 @@ def _check(address: LakeAddress) -> int:
     return wrong
 
 
-@pytest.mark.takes_seconds
 def test_merged_by_us(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"n": range(20)}))
@@ -40,7 +38,6 @@ def test_merged_by_us(lake_address: LakeAddress) -> None:
     assert _check(lake_address) == 2
 
 
-@pytest.mark.takes_seconds
 def test_merged_by_the_reference(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS n FROM range(20) r(i)", "INSERT INTO t SELECT i FROM range(20, 41) r(i)")

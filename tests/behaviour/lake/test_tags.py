@@ -17,7 +17,6 @@ from tests.support.oracle import LakeAddress, Oracle, sqlite_lake
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 
-@pytest.mark.takes_seconds
 def test_the_catalog_is_that_of_comment_on(tmp_path: Path, oracle: OracleOf) -> None:
     dumps = []
     steps = [(None, "first"), ("a", "of a"), (None, "second"), ("a", None), (None, None)]
@@ -43,7 +42,6 @@ def test_the_catalog_is_that_of_comment_on(tmp_path: Path, oracle: OracleOf) -> 
         assert dumps[0].get(kind) == dumps[1].get(kind), kind
 
 
-@pytest.mark.takes_seconds
 def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake.create_schema("s")
     lake.create_table("s.t", {"a": "int", "b": "struct(x int)"})

@@ -64,9 +64,6 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.some(1)
 def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _filled(lake_address, oracle)
     then = lake.snapshot().id
@@ -95,7 +92,6 @@ def _same(rows, duck: Oracle, source: str) -> bool:  # type: ignore[no-untyped-d
     return missing == extra == []
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.usefixtures("without_duckdb")
 def test_others_say_why(sqlite_refusals: DuckLake, name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ducklake_core.errors import UsageError
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows
 
 if TYPE_CHECKING:
@@ -53,19 +54,19 @@ def theirs(tmp_path: Path) -> LakeAddress:
     return sqlite_lake(tmp_path / "theirs")
 
 
-@pytest.mark.some(5)
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     "options",
-    [
-        *({"parquet_compression": codec} for codec in ("uncompressed", "gzip", "zstd", "brotli", "lz4", "lz4_raw")),
-        {"parquet_compression": "zstd", "parquet_compression_level": 19},
-        {"parquet_version": 1},
-        {"parquet_version": 2},
-    ],
+    spread(
+        [
+            *({"parquet_compression": codec} for codec in ("uncompressed", "gzip", "zstd", "brotli", "lz4", "lz4_raw")),
+            {"parquet_compression": "zstd", "parquet_compression_level": 19},
+            {"parquet_version": 1},
+            {"parquet_version": 2},
+        ],
+        3,
+    ),
     ids=str,
 )
-@pytest.mark.some(3)
 def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAddress, options: dict[str, Any]) -> None:
     lake = lake_of_files(sqlite_address)
     with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:

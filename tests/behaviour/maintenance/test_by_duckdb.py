@@ -126,12 +126,11 @@ _PAIRS = {"INTERVAL": ("'9 days'", "'10 days'"), **dict.fromkeys(("DATE", "TIMES
 _STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 can go for it"
 
 
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.parametrize("every_lake_address", _KEPT_AS_TEXT, indirect=True)
-def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("lake_address", _KEPT_AS_TEXT, indirect=True)
+def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """The day that this fails DuckDB is mended."""
     every = sorted({one for types in _KEPT_AS_TEXT.values() for one in types})
-    with oracle(every_lake_address) as duck:
+    with oracle(lake_address) as duck:
         for place, data_type in enumerate(every):
             low, high = _PAIRS.get(data_type, ("9", "10"))
             duck.run(f"CREATE TABLE t{place} (k BIGINT, d {data_type})", f"ALTER TABLE t{place} SET SORTED BY (d)")
@@ -139,14 +138,13 @@ def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(every_lake_ad
         duck.run(_FLUSH)
         left = {data_type: duck.rows(f"SELECT k FROM t{place}") for place, data_type in enumerate(every)}
     wrong = {data_type for data_type, rows in left.items() if rows != [(2,)]}
-    assert wrong == set(_KEPT_AS_TEXT[every_lake_address.backend]), _STILL_WRONG
+    assert wrong == set(_KEPT_AS_TEXT[lake_address.backend]), _STILL_WRONG
 
 
 _ODD_TEXTS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
 
 
-@pytest.mark.slow_on("duckdb")
-def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """The day that this fails DuckDB is mended."""
     cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_TEXTS.items()}
     cases |= {
@@ -154,14 +152,14 @@ def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(every_lake
         "bucket": ("VARCHAR", "bucket(4, v)", "back\\slash"),
         "plain": ("VARCHAR", "v", "a, b; (c)"),
     }
-    with oracle(every_lake_address) as duck:
+    with oracle(lake_address) as duck:
         for place, (data_type, key, text) in enumerate(cases.values()):
             duck.run(f"CREATE TABLE t{place} (k BIGINT, v {data_type})", f"ALTER TABLE t{place} SET PARTITIONED BY ({key})")
             duck.run(f"INSERT INTO t{place} VALUES (1, '{text}'), (2, '{text}')", f"DELETE FROM t{place} WHERE k = 1")
         duck.run(_FLUSH)
         left = {name: duck.rows(f"SELECT k FROM t{place} ORDER BY k") for place, name in enumerate(cases)}
     wrong = {name for name, rows in left.items() if rows != [(2,)]}
-    assert wrong == (cases.keys() - {"plain"} if every_lake_address.backend == "postgresql" else set()), _STILL_WRONG
+    assert wrong == (cases.keys() - {"plain"} if lake_address.backend == "postgresql" else set()), _STILL_WRONG
 
 
 @pytest.mark.parametrize(

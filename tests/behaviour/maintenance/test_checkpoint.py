@@ -33,7 +33,6 @@ def write(address: LakeAddress) -> None:
             )
 
 
-@pytest.mark.takes_seconds
 def test_the_round(lake_address: LakeAddress) -> None:
     write(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -75,7 +74,6 @@ def test_the_round(lake_address: LakeAddress) -> None:
     assert {name: rows for (_, name), rows in after.items()} == before
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("harm", ["a missing file", "a corrupt file", "a corrupt row of the catalog"])
 def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAddress, harm: str) -> None:
     write(sqlite_address)
@@ -98,7 +96,6 @@ def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAd
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_verb_that_fails_as_a_whole_does_not_stop_the_others(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     write(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

@@ -17,6 +17,7 @@ from ducklake_core.maintenance.cleanup import CleanupResult, cleanup_old_files
 from ducklake_core.storage.filesystems import Deletion, Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk, opened
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_postgresql
 
 NOW = timedelta(0)
 
@@ -75,7 +76,7 @@ def clean(address: LakeAddress, storage: Storage | None = None, **arguments: Any
         database.close()
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     paths = scheduled_lake(lake_address)
     assert len(paths) == 3
@@ -94,7 +95,6 @@ def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[...
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
-@pytest.mark.takes_seconds
 def test_floor(sqlite_address: LakeAddress) -> None:
     scheduled_lake(sqlite_address)
     with pytest.raises(UsageError, match="min_age"):
@@ -102,6 +102,7 @@ def test_floor(sqlite_address: LakeAddress) -> None:
     assert len(clean(sqlite_address, older_than=NOW, min_age=NOW).files) == 3
 
 
+@on_postgresql
 def test_missing_files_are_done_with(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     Path(lake_address.data_path, paths[1]).unlink()
@@ -122,7 +123,6 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("is_relative", [True, False])
-@pytest.mark.takes_seconds
 def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: Callable[..., Any], is_relative: bool) -> None:
     paths = scheduled_lake(lake_address)
     (alive, *_) = sorted(name for name in files_on_disk(lake_address) if "/alive/" in f"/{name}")

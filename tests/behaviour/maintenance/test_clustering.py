@@ -16,6 +16,7 @@ from ducklake_core.lake import DuckLake
 from ducklake_core.storage.spill import SpillLimits
 from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 
 SCATTERED = "SELECT (range * 7919) % 1000 AS a, CASE WHEN range % 9 > 0 THEN (range * 104729) % 1000 END AS b, 'n' || range AS s"
 
@@ -48,8 +49,7 @@ def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
     return {key: list(map(str, read[key])) for key in keys}
 
 
-@pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("options", ["", slow(", ENCRYPTED")])
 def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     write_sorted(sqlite_address, options)
     before, told = readings(sqlite_address), changes_told(sqlite_address)
@@ -103,8 +103,7 @@ def files_touched(address: LakeAddress, condition: str) -> int:
     return len(touched)
 
 
-@pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("options", ["", slow(", ENCRYPTED")])
 def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     lake = scattered(sqlite_address, options=options)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
@@ -134,7 +133,6 @@ def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, sm
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_clustering_by_one_column_is_a_sort(sqlite_address: LakeAddress) -> None:
     lake = scattered(sqlite_address)
     (done,) = lake.rewrite_data_files("t", cluster_by="a").tables
@@ -209,7 +207,6 @@ def test_the_local_disk_is_freed_and_named_when_it_is_full(
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """Ranges of it are told apart as well as they can be, and nothing is written again and again for it."""
     with oracle(sqlite_address, FILES_ONLY) as duck:
@@ -256,7 +253,6 @@ def test_files_without_a_live_row_are_clustered_into_none(sqlite_address: LakeAd
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_runs: None) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER, s VARCHAR)", *[f"INSERT INTO t {SCATTERED} FROM range(5000)"] * 4)

@@ -32,7 +32,6 @@ def names(sqlite_address: LakeAddress) -> Any:
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_examples_of_maintenance(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     lake = names["lake"]
     before = {name: lake.table(name).scan().count() for name in ("orders", "sales.orders")}

@@ -23,12 +23,6 @@ _READ = {"table": "SELECT sum(a) FROM lake.s.t", "view": "SELECT a FROM lake.s.v
 _VALUES = {"table": 3, "view": 7, "macro": 3}
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases."""
-    return every_lake_address
-
-
 def drop_schema(address: LakeAddress, kinds: Sequence[str]) -> int:
     """Create objects of these kinds in schema s, and end the schema alone; the snapshot that ends it."""
     with attached(address) as duck:

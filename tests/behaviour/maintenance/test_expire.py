@@ -25,6 +25,7 @@ from ducklake_core.maintenance.expire import ExpiryResult, expire_snapshots
 from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, opened, readings, write_history
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import on_postgresql, slow, spread
 
 NOW = timedelta(0)
 
@@ -54,10 +55,7 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
     database.close()
 
 
-@pytest.mark.some(1)
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("odd")
-@pytest.mark.parametrize("chosen", ["all", "odd", "late"])
+@pytest.mark.parametrize("chosen", spread(["all", "odd", "late"], 1))
 def test_catalog_afterwards_is_the_references(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str
 ) -> None:
@@ -80,7 +78,6 @@ def test_catalog_afterwards_is_the_references(
     assert after == {key: rows for key, rows in before.items() if key[0] not in pick}
 
 
-@pytest.mark.takes_seconds
 def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     before = catalog_rows(lake_address)
@@ -188,8 +185,7 @@ def scheduled(address: LakeAddress) -> set[str]:
     return found
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, slow(1)])
 def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) -> None:
     """After expiries in random portions and all deletions, every surviving snapshot still reads what it read before."""
     write_history(lake_address)
@@ -209,7 +205,7 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
     assert not scheduled(lake_address)
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days")
@@ -222,7 +218,6 @@ def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle
     assert readings(lake_address) == before
 
 
-@pytest.mark.takes_seconds
 def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]
@@ -283,7 +278,6 @@ def long_history(address: LakeAddress, number: int) -> None:
             )
 
 
-@pytest.mark.takes_seconds
 def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at ids in Python, steps of SQLite's machine and statements, none of which depends on the machine's load."""
     steps, statements = 0, 0

@@ -22,27 +22,20 @@ from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.storage.spill import SpillLimits
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
 
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases: each keeps inlined values in another way."""
-    return every_lake_address
-
-
-@pytest.mark.takes_seconds
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
 
-@pytest.mark.takes_seconds
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
@@ -81,6 +74,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert {key: rows for key, rows in late.items() if key in before} == before
 
 
+@on_all_catalogs
 def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with attached(lake_address) as duck:
         duck.run(
@@ -134,7 +128,6 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
     assert {name: rows for name, rows in ours.items() if rows != expected[name]} == {}
 
 
-@pytest.mark.takes_seconds
 def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -151,7 +144,6 @@ def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in stays inlined; one that goes makes the flush look again."""
     from ducklake_core.maintenance import flush
@@ -187,7 +179,6 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
         assert duck.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (5,), (6,), (50,)]
 
 
-@pytest.mark.takes_seconds
 def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table that is emptied has rows of later snapshots by then, first one of ours, then one of DuckDB, which cannot write to MySQL."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
@@ -219,7 +210,6 @@ def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeyp
         assert [a for (a,) in duck.rows("SELECT a FROM t AT (VERSION => 2) ORDER BY a")] == [1, 2]
 
 
-@pytest.mark.takes_seconds
 def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     with _ended_file(lake_address) as lake:
         commit = flush.commit_table

@@ -16,6 +16,7 @@ from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import merge, rewrite
 from tests.behaviour.maintenance.lakes import NOW, changes_told, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 
 PARTS = 4
 
@@ -43,8 +44,8 @@ def rows_of(lake: DuckLake) -> list[int]:
     [
         ("merge_adjacent_files", None),
         ("rewrite_data_files", 3),
-        pytest.param("merge_adjacent_files", 3, marks=pytest.mark.slow),
-        pytest.param("rewrite_data_files", None, marks=pytest.mark.slow),
+        slow("merge_adjacent_files", 3),
+        slow("rewrite_data_files", None),
     ],
 )
 def test_each_group_is_a_snapshot_of_its_own(sqlite_address: LakeAddress, verb: str, concurrency: int | None) -> None:
@@ -123,7 +124,6 @@ def test_an_interrupted_run_is_carried_on(
     lake.close()
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("by", ["us", "DuckDB"])
 def test_a_delete_meanwhile_is_kept_and_stops_one_group_at_most(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str
@@ -182,7 +182,6 @@ def test_a_rewrite_plans_again_what_others_changed(sqlite_address: LakeAddress, 
     other.close()
 
 
-@pytest.mark.takes_seconds
 def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """Files of the same partition next to one with deletes, up to the target size; rows, row ids and the feed stay."""
     lake = partitioned(sqlite_address)
@@ -211,7 +210,6 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Ca
         assert duck.value("SELECT count(*) FROM t") == 114
 
 
-@pytest.mark.takes_seconds
 def test_neighbours_are_of_the_same_columns_and_next_to_it(sqlite_address: LakeAddress) -> None:
     """A file of other columns, one beyond a large one, and one with deletes of its own do not join."""
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
@@ -244,7 +242,6 @@ def small_tables(address: LakeAddress) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-@pytest.mark.takes_seconds
 def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> None:
     lake = small_tables(sqlite_address)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
@@ -261,7 +258,6 @@ def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> N
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_table_that_others_changed_does_not_stop_those_beside_it(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, other = small_tables(sqlite_address), DuckLake.connect(sqlite_address.url)
     real, on_disk = merge.merge_files, files_on_disk(sqlite_address)

@@ -32,12 +32,11 @@ def statements(lake: DuckLake) -> int:
     return len(seen)
 
 
-@pytest.mark.takes_seconds
-def test_numbers_are_those_of_the_lake(every_lake_address: LakeAddress) -> None:
-    write_history(every_lake_address)
-    with attached(every_lake_address, FILES_ONLY) as duck:
+def test_numbers_are_those_of_the_lake(lake_address: LakeAddress) -> None:
+    write_history(lake_address)
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("INSERT INTO kept_on SELECT range, 'r', 2 FROM range(3000)")
-    lake = DuckLake.connect(every_lake_address.url)
+    lake = DuckLake.connect(lake_address.url)
     found = lake.health(small_file_size=2000)
     infos = {info.table: info for info in lake.tables()}
     assert [one.table for one in found.tables] == ["main.kept_on", "main.small"]
@@ -63,8 +62,8 @@ def test_numbers_are_those_of_the_lake(every_lake_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_statements_do_not_grow_with_the_lake(every_lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+def test_statements_do_not_grow_with_the_lake(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     empty = statements(lake)
     with lake.transaction() as tx:
         for number in range(24):
@@ -76,7 +75,6 @@ def test_statements_do_not_grow_with_the_lake(every_lake_address: LakeAddress) -
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_any_number_of_queries_is_one_statement() -> None:
     """SQLite takes 500 terms in a compound SELECT."""
     engine = create_engine("sqlite://")

@@ -16,6 +16,9 @@ from ducklake_core.catalog.reading.options import store_hold
 from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogUnavailableError, NotFoundError, UsageError
 from ducklake_core.maintenance.expire import Holds
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_postgresql
+
+pytestmark = on_postgresql
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 _ZERO = timedelta(0)
@@ -23,9 +26,9 @@ _NO_TIMES = ("2026-01-01", "soon", "0001-01-01T00:00:00+14:00")
 
 
 @pytest.fixture
-def lake(every_lake_address: LakeAddress) -> Iterator[DuckLake]:
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
     """Snapshots 2 to 5: a table whose only row is replaced, in files."""
-    made = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     made.set_option("data_inlining_row_limit", 0)
     made.create_table("t", {"a": "int"})
     for value in range(4):
@@ -38,7 +41,7 @@ def values(lake: DuckLake, at: int) -> list[object]:
     return lake.table("t", at=at).scan().to_arrow().column("a").to_pylist()
 
 
-def test_expiry_keeps_what_is_held(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_expiry_keeps_what_is_held(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     newest = lake.snapshot().id
     lake.holds.add("Quarter 'end'", newest - 2)
     lake.holds.add("audit", newest - 2)
@@ -52,7 +55,7 @@ def test_expiry_keeps_what_is_held(lake: DuckLake, every_lake_address: LakeAddre
     assert done.files
     lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
     assert values(lake, newest - 2) == [1]
-    with oracle(every_lake_address) as duck:
+    with oracle(lake_address) as duck:
         assert duck.rows(f"SELECT a FROM t AT (VERSION => {newest - 2})") == [(1,)]
     lake.holds.remove("AUDIT")
     assert [one.holds for one in lake.expire_snapshots(versions=[newest - 2], min_age="0 days").held] == [("Quarter 'end'",)]
@@ -102,13 +105,13 @@ def test_a_reader_that_fails_tells_why_though_its_hold_stays(lake: DuckLake, mon
     assert len(lake.holds.list()) == 2
 
 
-def test_duckdb_is_not_disturbed(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_is_not_disturbed(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     newest = lake.snapshot().id
     before = {name: dict(lake.options(name)) for name in (None, "t")}
     lake.holds.add('a "b" \\ %_ ü\n', newest - 1, until=datetime(2999, 1, 1, tzinfo=UTC))
     assert {name: dict(lake.options(name)) for name in (None, "t")} == before
     assert not [option for option in lake.scoped_options() if "hold" in option.name]
-    with oracle(every_lake_address) as duck:
+    with oracle(lake_address) as duck:
         listed = [row for row in duck.rows("FROM ducklake_options('lake')") if "hold" in str(row[0])]
         assert [(row[2], row[3]) for row in listed] == [
             ('{"name": "a \\"b\\" \\\\ %_ ü\\n", "snapshot": ' + str(newest - 1) + ', "until": "2999-01-01T00:00:00+00:00"}', "GLOBAL")

@@ -21,6 +21,7 @@ from ducklake_core.maintenance.request import TableRequest, TableScope
 from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_postgresql
 
 NOW = timedelta(0)
 WRITTEN_DIFFERENTLY = frozenset(
@@ -61,7 +62,7 @@ def live_files(address: LakeAddress, table: str) -> int:
     return DuckLake.connect(address.url).table_info(table).file_count
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     before = readings(lake_address)
@@ -84,7 +85,6 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Calla
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -127,7 +127,6 @@ def test_catalog_afterwards_is_the_references(
     assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
 
 
-@pytest.mark.takes_seconds
 def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -162,7 +161,6 @@ def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Call
         assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
 
 
-@pytest.mark.takes_seconds
 def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
@@ -176,7 +174,6 @@ def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, or
     assert {key: rows for key, rows in after.items() if key in before} == before
 
 
-@pytest.mark.takes_seconds
 def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -209,7 +206,6 @@ def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[...
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     before = readings(lake_address, ['"main"."t"'])
@@ -230,7 +226,6 @@ def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> 
     lake.close()
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("tables", [None, "t"])
 def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commit(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, tables: str | None
@@ -260,7 +255,6 @@ def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commi
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_conflict_leaves_everything_as_it_was(
     lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

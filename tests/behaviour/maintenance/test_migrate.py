@@ -20,6 +20,7 @@ from ducklake_core.errors import CatalogCorruptError, CatalogError, CatalogVersi
 from ducklake_core.format.versions import V1_0
 from tests.support.old_lakes import VERSIONS, ExpectedRows, JsonRows, OldLake, changes, forget_embedded_snapshots, old_lake, rows_at
 from tests.support.oracle import Oracle
+from tests.support.parameters import slow, spread
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 
@@ -28,7 +29,7 @@ def json_rows() -> JsonRows:
     return JsonRows()
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
+@pytest.fixture(params=["sqlite", slow("postgresql"), slow("duckdb")])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldLake]:
     """Copies a lake of a version, on each catalog database."""
     server = request.getfixturevalue("postgres") if request.param == "postgresql" else None
@@ -48,19 +49,19 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(old.execute(f'SELECT * FROM "{name}"'), key=repr) for name in sorted(layout(database))}
 
 
-@pytest.mark.some(2)
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("version", "backend"),
-    [
-        *((version, "sqlite") for version in VERSIONS),
-        ("0.1", "postgresql"),
-        ("0.3", "postgresql"),
-        pytest.param("0.1", "duckdb", marks=pytest.mark.slow),
-        pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
-    ],
+    spread(
+        [
+            *((version, "sqlite") for version in VERSIONS),
+            ("0.1", "postgresql"),
+            ("0.3", "postgresql"),
+            ("0.1", "duckdb"),
+            ("0.3", "duckdb"),
+        ],
+        1,
+    ),
 )
-@pytest.mark.some(1)
 def test_every_snapshot_shows_the_same_rows_afterwards(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows, oracle: Callable[..., Any]
 ) -> None:
@@ -120,7 +121,6 @@ def _work_on(duck: Oracle, old: OldLake) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-@pytest.mark.takes_seconds
 def test_tables_whose_first_snapshots_expired_can_be_compacted(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: Callable[..., Any]
 ) -> None:
@@ -138,7 +138,6 @@ def test_tables_whose_first_snapshots_expired_can_be_compacted(
         assert duck.value("SELECT count(*) FROM numbers") == 59
 
 
-@pytest.mark.takes_seconds
 def test_files_that_do_not_tell_snapshots_need_permission(tmp_path: Path, oracle: Callable[..., Any]) -> None:
     old = old_lake("0.3", "sqlite", tmp_path)
     path = forget_embedded_snapshots(old)
@@ -182,7 +181,6 @@ def test_two_migrators_at_once(made: Callable[[str], OldLake]) -> None:
     assert str(late) == "the catalog has version 1.0 already"
 
 
-@pytest.mark.takes_seconds
 def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], monkeypatch: pytest.MonkeyPatch) -> None:
     old = made("0.2")
     before, original = _catalog(old), run.run_step
@@ -223,9 +221,7 @@ def _killed(url: str, to: Any) -> None:
     DuckLake.connect(url).migrate(to)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("to", ["1.0", "1.1"])
-@pytest.mark.some(2)
 def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLake], to: Any) -> None:
     old = made("0.3")
     before = _catalog(old)
@@ -240,7 +236,6 @@ def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLak
     assert lake.table("small").scan().count() == 4
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", ["0.1", "0.4-dev1"])
 def test_a_lake_that_was_opened_before_someone_migrated_it(made: Callable[[str], OldLake], version: str) -> None:
     """Never rows by the rules of the old version: 0.4-dev1 has every table and column that reading needs, before and after."""

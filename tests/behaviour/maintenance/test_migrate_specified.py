@@ -10,6 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
+from tests.support.parameters import slow
 
 _STATISTICS = (
     "CREATE TABLE bounds AS SELECT data_file_id, table_id, column_id, column_size_bytes, value_count, null_count, "
@@ -28,10 +29,9 @@ _INLINED = (
 )
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("backend", "number"),
-    [("sqlite", "snapshot"), ("sqlite", "version"), ("postgresql", "snapshot"), pytest.param("duckdb", "snapshot", marks=pytest.mark.slow)],
+    [("sqlite", "snapshot"), ("sqlite", "version"), ("postgresql", "snapshot"), slow("duckdb", "snapshot")],
 )
 def test_the_layout_of_the_specification(
     backend: str, number: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: Callable[..., Any]

@@ -13,6 +13,7 @@ from ducklake_core.errors import CatalogVersionError
 from tests.behaviour.maintenance.lakes import NOW, files_on_disk
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 VERBS: dict[str, Callable[[DuckLake, Callable[[Progress], object]], Any]] = {
     "merge": lambda lake, to: lake.merge_adjacent_files(progress=to),
@@ -29,9 +30,7 @@ MERGES = ("merge", "merge, group by group")
 """These merge small tables together, for one commit."""
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("merge, group by group", "expire", "orphans", "rewrite")
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", spread(VERBS, 4))
 def test_one_error_for_the_lake(sqlite_address: LakeAddress, verb: str) -> None:
     lake = lake_of_files(sqlite_address)
     for name in ("a", "b", "c"):

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import readings
@@ -18,7 +17,6 @@ NOW = timedelta(0)
 ROUNDS = 12
 
 
-@pytest.mark.takes_seconds
 def test_maintenance_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """One thread appends, deletes and overwrites; the main thread runs all verbs all the while."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)

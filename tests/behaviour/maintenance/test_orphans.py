@@ -54,7 +54,6 @@ def left_behind(folder: Path, name: str, *, days: float = 3) -> Path:
     return file
 
 
-@pytest.mark.takes_seconds
 def test_only_what_nobody_names_goes(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     lived_in(lake_address, oracle)
     living = files_on_disk(lake_address)
@@ -86,7 +85,6 @@ def test_only_what_nobody_names_goes(lake_address: LakeAddress, oracle: OracleFa
     assert text.exists()
 
 
-@pytest.mark.takes_seconds
 def test_another_spelling_of_the_data_path_orphans_nothing(sqlite_address: LakeAddress, oracle: OracleFactory, tmp_path: Path) -> None:
     """DuckDB compares whole paths, and deletes live files here."""
     lived_in(sqlite_address, oracle)

@@ -70,7 +70,6 @@ def add_tables(lake: DuckLake, first: int, last: int) -> None:
             tx.write(name, _ROWS.slice(0, 1), missing_columns="null")
 
 
-@pytest.mark.takes_seconds
 def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     numbers = []
@@ -95,7 +94,6 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     add_tables(lake, 0, 4)

@@ -59,7 +59,6 @@ def timeless(reason: str) -> str:
     return re.sub(r"older than .* UTC", "older than then", reason)
 
 
-@pytest.mark.takes_seconds
 def test_a_run_does_what_its_plan_says(lake: DuckLake, lake_address: LakeAddress) -> None:
     for name, (verb, arguments, line) in VERBS.items():
         rows, files = catalog_rows(lake_address), files_on_disk(lake_address)
@@ -74,7 +73,6 @@ def test_a_run_does_what_its_plan_says(lake: DuckLake, lake_address: LakeAddress
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_plans_have_the_options_of_their_verbs(lake: DuckLake, lake_address: LakeAddress) -> None:
     env = {"DUCKLAKE_URL": lake_address.url, "COLUMNS": "200"}
     for command in PLANNED:

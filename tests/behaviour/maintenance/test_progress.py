@@ -18,6 +18,7 @@ from ducklake_core.maintenance import request as module
 from tests.behaviour.maintenance.lakes import NOW, files_on_disk
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 PARTS = 3
 
@@ -100,7 +101,6 @@ def test_verbs_tell_how_far_they_are(lake: DuckLake, verb: str) -> None:
     lake.close()
 
 
-@pytest.mark.takes_seconds
 def test_a_checkpoint_tells_of_each_verb(lake: DuckLake) -> None:
     told: list[Progress] = []
     lake.checkpoint(progress=told.append)
@@ -123,8 +123,7 @@ def test_time_left_goes_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told[-1].total, told[-1].seconds_left) == (5, 90.0)
 
 
-@pytest.mark.slow_on("True")
-@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("partial", spread([False, True], 1))
 def test_a_callback_that_raises_ends_the_verb(lake: DuckLake, sqlite_address: LakeAddress, partial: bool) -> None:
     before, newest, rows = files_on_disk(sqlite_address), lake.snapshot().id, lake.table("a").scan().count()
 

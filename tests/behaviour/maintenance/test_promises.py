@@ -19,10 +19,10 @@ from tests.faults.upkeep import plant_orphan
 from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("verb", ["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"])
+@pytest.mark.parametrize("verb", spread(["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"], 1))
 def test_bounds_of_a_table_are_never_narrowed(sqlite_address: LakeAddress, verb: str) -> None:
     """DuckDB leaves out files of earlier snapshots by the table's bounds of today."""
     lake = lake_of_files(sqlite_address)
@@ -90,9 +90,8 @@ def test_a_live_file_of_an_unknown_scheme_is_no_orphan(sqlite_address: LakeAddre
     lake.close()
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("fault", ["missing file", "corrupt footer", "unknown type"])
-@pytest.mark.parametrize("command", ["merge", "rewrite --delete-threshold 0", "flush", "checkpoint", "check --level footers"])
+@pytest.mark.parametrize("fault", spread(["missing file", "corrupt footer", "unknown type"], 2))
+@pytest.mark.parametrize("command", spread(["merge", "rewrite --delete-threshold 0", "flush", "checkpoint", "check --level footers"], 2))
 def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAddress, command: str, fault: str) -> None:
     lake = lake_of_files(sqlite_address)
     for name in ("bad", "good"):

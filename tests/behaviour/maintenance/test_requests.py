@@ -149,7 +149,6 @@ def test_names_that_are_not_there_are_refused(lake: DuckLake) -> None:
     assert lake.merge_adjacent_files("orders", schema="sales").files_merged == 2
 
 
-@pytest.mark.takes_seconds
 def test_a_merge_within_a_budget_goes_on_where_the_last_one_ended(lake: DuckLake, sqlite_address: LakeAddress) -> None:
     for name in ("a", "b"):
         for number in range(9):

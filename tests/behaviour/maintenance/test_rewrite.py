@@ -50,13 +50,6 @@ def write_deleted(address: LakeAddress, options: str = "") -> None:
         )
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases: each keeps inlined deletes in another way."""
-    return every_lake_address
-
-
-@pytest.mark.takes_seconds
 def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     _all_is_as_before(lake_address, oracle, "")
 
@@ -106,7 +99,6 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
         assert duck.value("SELECT count(*) FROM t") == len(final[last, '"main"."t"'])
 
 
-@pytest.mark.takes_seconds
 def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -125,7 +117,6 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("by", "gone", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
 def test_what_others_do_meanwhile_is_kept(
     lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, gone: int, looks: int
@@ -168,7 +159,6 @@ def test_what_others_do_meanwhile_is_kept(
         assert [row[0] for row in duck.rows("SELECT id FROM t ORDER BY id")] == expected
 
 
-@pytest.mark.takes_seconds
 def test_a_table_that_cannot_be_rewritten_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

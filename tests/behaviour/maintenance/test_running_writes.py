@@ -31,6 +31,7 @@ from ducklake_core.maintenance.request import BudgetMeter
 from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_postgresql
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 EVERYTHING: dict[str, Any] = {"cleanup_all": True, "min_age": timedelta(0)}
@@ -49,8 +50,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lake(every_lake_address: LakeAddress) -> Iterator[DuckLake]:
-    made = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     made.set_option("data_inlining_row_limit", 0)
     made.write("t", ROWS)
     yield made
@@ -80,9 +81,10 @@ def until(found: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+@on_postgresql
 @pytest.mark.usefixtures("at_once")
-def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
-    orphan = left_behind(Path(every_lake_address.data_path) / "main" / "t", new_file_name(write_id()))
+def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+    orphan = left_behind(Path(lake_address.data_path) / "main" / "t", new_file_name(write_id()))
     with lake.transaction() as tx:
         tx.append("t", ROWS)
         tx.delete("t", "n < 20")
@@ -100,10 +102,11 @@ def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, every_lake_addr
         assert not any("ducklake_core" in name for name in lake.options())
     assert running(lake) == {}
     assert lake.table("t").scan().count() == 60
-    with oracle(every_lake_address) as duck:
+    with oracle(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 60
 
 
+@on_postgresql
 def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) -> None:
     """By the rows. Not beside the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
@@ -191,9 +194,10 @@ def test_a_short_write_asks_nothing(small: DuckLake, monkeypatch: pytest.MonkeyP
     assert running(small) == {}
 
 
-def test_a_write_that_was_killed_counts_no_more(lake: DuckLake, every_lake_address: LakeAddress) -> None:
+@on_postgresql
+def test_a_write_that_was_killed_counts_no_more(lake: DuckLake, lake_address: LakeAddress) -> None:
     killed, young = write_id(), write_id()
-    folder = Path(every_lake_address.data_path) / "main" / "t"
+    folder = Path(lake_address.data_path) / "main" / "t"
     doomed, kept = left_behind(folder, new_file_name(killed)), left_behind(folder, new_file_name(young))
     with lake.database.write() as connection:
         now = lake.database.now(connection)

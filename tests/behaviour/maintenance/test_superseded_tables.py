@@ -47,12 +47,6 @@ def alter(lake: DuckLake, times: int, *, rows: bool = True) -> None:
         lake.table("t").add_column(f"c{number}", "int32")
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """On all catalog databases."""
-    return every_lake_address
-
-
 @pytest.mark.parametrize("rows", [True, False])
 def test_flush_and_expiry_leave_one_table(lake_address: LakeAddress, oracle: Callable[..., Any], rows: bool) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
@@ -150,15 +144,15 @@ def test_no_session_of_duckdb_misses_a_table(sqlite_address: LakeAddress, oracle
     assert dropped
 
 
-@pytest.mark.parametrize("every_lake_address", ["postgresql"], indirect=True)
-def test_tables_of_other_writers_stay_during_an_expiry(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+@pytest.mark.parametrize("lake_address", ["postgresql"], indirect=True)
+def test_tables_of_other_writers_stay_during_an_expiry(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         alter(lake, 2)
         lake.flush_inlined_data()
         real = expiry.registered_names
 
         def after_another_commit(*arguments: Any) -> Any:
-            with DuckLake.connect(every_lake_address.url) as other:
+            with DuckLake.connect(lake_address.url) as other:
                 other.write("made", pa.table({"a": [1]}), inline=True)
                 other.table("t").add_column("late", "int32")
             return real(*arguments)
@@ -168,23 +162,23 @@ def test_tables_of_other_writers_stay_during_an_expiry(every_lake_address: LakeA
         monkeypatch.undo()
         assert lake.check().findings == ()
         assert lake.table("made").to_arrow().to_pylist() == [{"a": 1}]
-        assert set(registered(every_lake_address)) <= set(physical(every_lake_address))
+        assert set(registered(lake_address)) <= set(physical(lake_address))
 
 
-@pytest.mark.parametrize("every_lake_address", ["postgresql"], indirect=True)
-def test_tables_that_a_transaction_reads_stay_during_an_expiry(every_lake_address: LakeAddress) -> None:
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+@pytest.mark.parametrize("lake_address", ["postgresql"], indirect=True)
+def test_tables_that_a_transaction_reads_stay_during_an_expiry(lake_address: LakeAddress) -> None:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         alter(lake, 2)
-        oldest = physical(every_lake_address)[0]
-        database, _ = opened(every_lake_address)
+        oldest = physical(lake_address)[0]
+        database, _ = opened(lake_address)
         with database.read() as connection:
             connection.execute(select(database.tables.inlined_data(oldest).c.row_id)).all()
             lake.flush_inlined_data()
             began = time.monotonic()
             assert lake.expire_snapshots(**_ALL).snapshots
             assert time.monotonic() - began < 5
-            assert len(physical(every_lake_address)) == 3
+            assert len(physical(lake_address)) == 3
         lake.table("t").append(pa.table({"a": [5]}), missing_columns="null")
         lake.expire_snapshots(**_ALL)
-        assert physical(every_lake_address) == registered(every_lake_address)
+        assert physical(lake_address) == registered(lake_address)
         database.close()

@@ -17,15 +17,16 @@ from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.storage.unfinished import unfinished_uploads
 from tests.support.object_stores import ObjectStore
+from tests.support.parameters import slow
 
 # A part of S3's has at least 5 MiB, and what repeats is neither compressed nor put into a dictionary.
 DATA = pa.table({"v": pa.array([bytes([n]) * 7 + n.to_bytes(4, "big") * 750_000 for n in range(4)])})
 
 
-@pytest.mark.slow_on("4", "gcs", "s3")
 # gcsfs sends parts in a form that its own client warns of.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("rows", [1, 4], ids=["small", "in parts"])
+@pytest.mark.parametrize("store", [slow("s3"), "azure", slow("gcs")], indirect=True)
+@pytest.mark.parametrize("rows", [1, slow(4)], ids=["small", "in parts"])
 def test_each_call_in_turn(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     data = DATA.slice(0, rows) if rows > 1 else DATA.set_column(0, "v", pa.array([b"x"] * 4)).slice(0, 1)
     ((protocol, options),) = store.options.items()

@@ -27,8 +27,6 @@ def in_duckdb(lake: DuckLake, address: LakeAddress, store: ObjectStore) -> Rows:
         return {int(str(k)): str(v) for k, v in duck.rows("SELECT k, v FROM t")}
 
 
-@pytest.mark.slow_on("gcs")
-@pytest.mark.some(1)
 def test_in_process(sqlite_address: LakeAddress, store: ObjectStore) -> None:
     address = store.lake(sqlite_address, "in_process")
     lake = store.create(address)

@@ -21,6 +21,7 @@ from tests.support.azure import ACCOUNT
 from tests.support.lakes import lake_of_files
 from tests.support.object_stores import ObjectStore
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 _NOW = timedelta(0)
 DATA = pa.table({"a": [1, 2, 3]})
@@ -53,8 +54,7 @@ def local_spellings(path: str) -> list[str]:
     return [f"file://{path}", f"file:{path}", f"{parent}//{name}", f"{parent}/../t/{name}", os.path.relpath(path), f"local://{path}"]
 
 
-@pytest.mark.slow_on("1", "2", "3", "5")
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", spread(range(6), 2))
 def test_cleanup_keeps_a_live_file(sqlite_address: LakeAddress, number: int) -> None:
     lake = lake_of_files(sqlite_address)
     lake.write("t", DATA)
@@ -86,7 +86,6 @@ def test_cleanup_waits_for_the_later_end_of_a_file_that_was_there_twice(sqlite_a
     lake.close()
 
 
-@pytest.mark.slow_on("gcs")
 def test_in_a_bucket(sqlite_address: LakeAddress, store: ObjectStore) -> None:
     address = store.lake(sqlite_address, "spellings")
     lake = store.create(address)

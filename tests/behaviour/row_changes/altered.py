@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.parameters import slow
+
 NOT_OLDER = timedelta(0)
-FEW = pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
-FILES_ONLY = pytest.mark.parametrize("limit", [0, pytest.param(10, marks=pytest.mark.slow)])
+FEW = pytest.mark.parametrize("limit", [slow(0), 10])
+FILES_ONLY = pytest.mark.parametrize("limit", [0, slow(10)])
 
 
 def frame(*keys: int, **more: Any) -> pa.Table:

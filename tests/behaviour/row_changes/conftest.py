@@ -11,8 +11,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle, sqlite_lake
-from tests.support.postgres import PostgresServer
+from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import new_address, slow
 
 
 @dataclass
@@ -70,17 +70,14 @@ class Twins:
             assert mine == his, name
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", slow("postgresql")])
 def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> Iterator[Twins]:
     """Lakes on SQLite and on PostgreSQL, in which nothing is inlined."""
 
     def place(name: str) -> LakeAddress:
         folder = tmp_path / name
         folder.mkdir()
-        if request.param == "sqlite":
-            return sqlite_lake(folder)
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return server.lake(folder)
+        return new_address(request, request.param, folder)
 
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("ours", "theirs"))

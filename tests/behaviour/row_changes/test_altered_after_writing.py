@@ -17,6 +17,7 @@ from tests.behaviour.row_changes.altered import FEW, frame, read, rows_of
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import slow
 
 Step = tuple[Callable[[Transaction], Any], str]
 
@@ -82,12 +83,8 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 APART = {"table_column_stats": ("min_value", "max_value", "contains_null"), "snapshot_changes": ("changes_made",)}
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
-@pytest.mark.parametrize(
-    "sequence", [name if name in ("add", "type") else pytest.param(name, marks=pytest.mark.slow) for name in SEQUENCES]
-)
-@pytest.mark.slow_on("postgresql")
+@pytest.mark.parametrize("sequence", [name if name in ("add", "type") else slow(name) for name in SEQUENCES])
 def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit: int) -> None:
     twins.both(
         f"CALL lake.set_option('data_inlining_row_limit', {limit})",
@@ -114,7 +111,6 @@ FILES = ("data_file", "delete_file", "file_column_stats", "file_partition_value"
 
 
 @FEW
-@pytest.mark.slow_on("postgresql")
 def test_fields(twins: Twins, limit: int) -> None:
     """DuckDB refuses some while rows for the catalog are staged, and shows a dropped field again."""
     lake = twins.lake
@@ -134,9 +130,7 @@ def test_fields(twins: Twins, limit: int) -> None:
     assert seen == ["(1, None)", repr((2, {"why": "y, 'q'", "z": 5, "l": None})), "(3, None)"]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
-@pytest.mark.slow_on("postgresql")
 def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
     """DuckDB refuses them while rows for the catalog are staged, names a spec that does not exist, and breaks down on RESET."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
@@ -168,9 +162,7 @@ def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
     assert read(lake.table("t")) == rows_of(twins.ours) == sorted([*seen, "(500, 'b500')"])
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
-@pytest.mark.slow_on("postgresql")
 def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
     """Its id stays taken by the files that have it: DuckDB gives it to the next column, which then shows the old values."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)")
@@ -203,7 +195,6 @@ def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
 
 
 @FEW
-@pytest.mark.slow_on("postgresql")
 def test_nulls_that_are_staged(twins: Twins, limit: int) -> None:
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
     twins.both("INSERT INTO t VALUES (1, NULL), (2, 'b2')")

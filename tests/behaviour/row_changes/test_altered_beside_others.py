@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.takes_seconds
 @FILES_ONLY
-@pytest.mark.slow_on("postgresql")
 def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
     """What was staged for them is gone, files included; DuckDB commits rows of dropped tables, which nobody ever cleans up."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})")
@@ -71,7 +69,6 @@ def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
     assert tx.result.snapshot is None
 
 
-@pytest.mark.slow_on("postgresql")
 def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
     """A variant has no place in its database, and the names of a column may be reserved there: the rows go to files after all."""
     lake = twins.lake
@@ -93,7 +90,6 @@ def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
 
 
 @FILES_ONLY
-@pytest.mark.slow_on("postgresql")
 def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     """Columns that come with a frame after rows were written, columns that come back, files that lack what was added since."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
@@ -127,8 +123,6 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_what_others_do_in_between(twins: Twins) -> None:
     """All steps are carried out again, those that alter among them."""
     twins.ours.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (a INTEGER, b VARCHAR)")

@@ -43,8 +43,6 @@ def lake(lake_address: LakeAddress) -> DuckLake:
     return lake
 
 
-@pytest.mark.slow_on("postgresql")
-@pytest.mark.takes_seconds
 def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         for condition in CONDITIONS:

@@ -10,9 +10,10 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import slow
 
 # DuckDB works on a copy of catalogs in MySQL, where a transaction cannot stay open while others commit.
-pytestmark = pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
+pytestmark = pytest.mark.parametrize("lake_address", [slow("sqlite"), "postgresql"], indirect=True)
 
 
 @pytest.fixture

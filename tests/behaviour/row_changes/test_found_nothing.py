@@ -7,6 +7,7 @@ after the other change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from ducklake_core.errors import CommitConflictError
 from ducklake_core.merge_builder import Merge
 from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import new_address, slow, spread
 
 Verb = Callable[[Transaction, str, int], object]
 Change = Callable[[DuckLake, LakeAddress, str], object]
@@ -79,13 +81,9 @@ DEFINITIONS: dict[str, Change] = {
 }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def address(request: pytest.FixtureRequest) -> LakeAddress:
-    if request.param == "postgresql":
-        found: LakeAddress = request.getfixturevalue("postgres").lake(request.getfixturevalue("tmp_path"))
-        return found
-    given: LakeAddress = request.getfixturevalue("sqlite_address")
-    return given
+@pytest.fixture(params=["sqlite", slow("postgresql")])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    return new_address(request, request.param, tmp_path)
 
 
 @pytest.fixture
@@ -135,9 +133,7 @@ def check(lake: DuckLake, address: LakeAddress, verb: str, changes: dict[str, Ch
             assert meanwhile(lake, address, name, VERBS[verb], change, beside=beside) == expected, (label, beside)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", spread(VERBS, 2))
 def test_as_if_begun_afterwards(lake: DuckLake, address: LakeAddress, verb: str) -> None:
     check(lake, address, verb, CHANGES)
 

@@ -29,7 +29,6 @@ CHANGES = {"snapshot_changes": ["changes_made"]}
 POSITIONS = "SELECT file_id, row_id, begin_snapshot FROM __ducklake_metadata_lake.ducklake_inlined_delete_1"
 
 
-@pytest.mark.takes_seconds
 def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     twins.both(*TABLE)
     statements = (
@@ -63,8 +62,6 @@ def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     twins.same("t")
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     twins.both(*TABLE)
     before = set(twins.lake.storage.list(twins.ours.address.data_path))
@@ -86,8 +83,6 @@ def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     twins.rows("SELECT * FROM t")
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_the_option_of_the_table_decides(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 0, table_name => 't')")
     assert twins.lake.table("t").delete("a = 1").delete_files_added == 1
@@ -97,8 +92,6 @@ def test_the_option_of_the_table_decides(twins: Twins) -> None:
     assert twins.ours.value("SELECT count(*) FROM t") == 154
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_a_file_of_which_no_row_is_left_ends(twins: Twins) -> None:
     """DuckDB keeps it, with all of its rows deleted."""
     twins.both(*TABLE)
@@ -112,7 +105,6 @@ def test_a_file_of_which_no_row_is_left_ends(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("ours_first", [True, False])
-@pytest.mark.slow_on("sqlite")
 @pytest.mark.parametrize("ours_inlined", [True, False])
 def test_two_deletes_meet_in_one_file(twins: Twins, ours_first: bool, ours_inlined: bool) -> None:
     """Of one file, whoever is second plans again, or fails; of two files both go."""
@@ -137,7 +129,6 @@ def test_two_deletes_meet_in_one_file(twins: Twins, ours_first: bool, ours_inlin
     assert lake.table_info("t").row_count == lake.table("t").scan().count() == 160 - gone
 
 
-@pytest.mark.slow_on("postgresql")
 def test_deletes_of_other_files_are_no_conflict(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake
@@ -173,8 +164,6 @@ def test_compaction_of_the_reference_does_not_bring_rows_back(twins: Twins, call
     assert twins.ours.value("SELECT count(*) FROM t") == before - 3 == twins.lake.table("t").scan().count()
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake
@@ -187,9 +176,8 @@ def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     assert "t" not in [table.name for table in lake.tables()]
 
 
-@pytest.mark.takes_seconds
-def test_on_a_duckdb_file(every_lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
-    address = every_lake_address
+def test_on_a_duckdb_file(lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
+    address = lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.write("t", pa.table({"k": list(range(50)), "v": ["x"] * 50}))
     table = lake.table("t")

@@ -9,6 +9,10 @@ import pytest
 
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from tests.behaviour.row_changes.conftest import Twins
+from tests.support.parameters import slow
+
+on_postgresql = pytest.mark.parametrize("twins", ["postgresql", slow("sqlite")], indirect=True)
+
 
 TABLE = (
     "CREATE TABLE t (k INTEGER, g VARCHAR, v DOUBLE, day DATE DEFAULT '1969-07-20')",
@@ -24,6 +28,7 @@ SOURCE = pa.table(
 )
 
 
+@on_postgresql
 def test_branches_are_those_of_the_reference(twins: Twins) -> None:
     twins.both(*TABLE)
     source = SOURCE.slice(0, 6)
@@ -55,6 +60,7 @@ def test_branches_are_those_of_the_reference(twins: Twins) -> None:
     }
 
 
+@on_postgresql
 def plain_table(twins: Twins, source: pa.Table) -> None:
     """The table once more outside of any lake, where DuckDB allows several branches."""
     twins.theirs.connection.register("s", source)
@@ -65,6 +71,7 @@ def plain_table(twins: Twins, source: pa.Table) -> None:
     )
 
 
+@on_postgresql
 def same_as_plain(twins: Twins) -> None:
     """The rows of the plain table, and row ids that are the same for the rows that were there before."""
     expected = twins.theirs.rows("FROM plain.t")
@@ -74,7 +81,7 @@ def same_as_plain(twins: Twins) -> None:
     assert sorted(repr(tuple(row.values())) for row in mine) == sorted(repr(row[1:]) for row in expected)
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_one_branch_is_as_in_the_reference_lake(twins: Twins) -> None:
     twins.both(*TABLE)
     source = SOURCE.slice(0, 4)
@@ -85,7 +92,7 @@ def test_one_branch_is_as_in_the_reference_lake(twins: Twins) -> None:
     twins.same_changes("t")
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_rows_without_a_source(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"key": [5, 6, 7], "name": ["g2", "g0", "other"]})
@@ -110,7 +117,7 @@ def test_rows_without_a_source(twins: Twins) -> None:
         merge.execute()
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_keys_match_as_sql_compares(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"v": [float("nan"), 0.0, None], "n": ["nan", "zero", "null"]})
@@ -122,6 +129,7 @@ def test_keys_match_as_sql_compares(twins: Twins) -> None:
     assert (empty.committed, twins.lake.snapshot().id) == (False, before)
 
 
+@on_postgresql
 @pytest.mark.parametrize(
     ("on", "branch", "error", "message"),
     [
@@ -145,6 +153,7 @@ def test_refused_merges_leave_nothing(twins: Twins, on: object, branch: object, 
     assert set(twins.lake.storage.list(twins.ours.address.data_path)) == files
 
 
+@on_postgresql
 def test_a_merge_meets_other_writers(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake
@@ -161,6 +170,7 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     assert len(stored - live) == tx.result.writes[0].files_removed == 1
 
 
+@on_postgresql
 def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake
@@ -172,7 +182,7 @@ def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
     assert twins.ours.rows("SELECT k, g FROM t WHERE k >= 500 ORDER BY k") == [(500, "theirs"), (501, "mine")]
 
 
-@pytest.mark.takes_seconds
+@on_postgresql
 def test_few_rows_go_into_the_catalog(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 3)")
     source = pa.table({"k": pa.array([1, 2, 500, 501], pa.int32()), "g": ["a", "b", "c", "d"]})

@@ -63,7 +63,6 @@ def filtered(lake: DuckLake, source: pa.Table, on: list[str], where: str | None 
     return kept[0], sorted({batch.column("n")[int(place)].as_py() for batch in rows for place in index.pairs(batch, on)[0]})
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("whole", [True, False], ids=["small", "large"])
 def test_every_type(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not whole:

@@ -8,14 +8,14 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.planning.plan import VIRTUAL_COLUMNS
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow
 
 
 def numbers(name: str, *rows: tuple[int | None, int]) -> pa.Table:
     return pa.table({name: pa.array([key for key, _ in rows], pa.int32()), "v": pa.array([value for _, value in rows], pa.int32())})
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
+@pytest.mark.parametrize("limit", [slow(0), 10])
 def test_every_verb(sqlite_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)

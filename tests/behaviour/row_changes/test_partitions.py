@@ -73,8 +73,6 @@ def by_partition(table: pa.Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]
     return found
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_exactly_the_rows_of_the_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     before = by_partition(lake.table("t").scan().to_arrow())
     chosen = [("ua", 11, 1), ("a=b/c", 2, 0), (None, None, 2), ("it's", 3, None), ("", 12, 2), ("ua", 5, 2)]

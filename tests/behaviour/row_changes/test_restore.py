@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.takes_seconds
 def test_rows_and_row_ids_come_back(twins: Twins) -> None:
     duck, lake = twins.ours, twins.lake
     duck.run(
@@ -77,8 +76,6 @@ def changed(twins: Twins) -> None:
     twins.ours.run("DELETE FROM t WHERE k < 10 OR k = 100 OR k = 3000000001", "UPDATE t SET c = 9 WHERE k = 15")
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_columns_come_back(twins: Twins) -> None:
     duck, lake = twins.ours, twins.lake
     changed(twins)
@@ -108,7 +105,6 @@ def test_columns_come_back(twins: Twins) -> None:
     same(late)
 
 
-@pytest.mark.takes_seconds
 def test_rows_come_back_into_the_columns_of_today(twins: Twins) -> None:
     duck, lake = twins.ours, twins.lake
     changed(twins)
@@ -133,7 +129,6 @@ def test_on_spark(twins: Twins, spark: SparkSession) -> None:
     assert duck.rows("SELECT rowid, * FROM t ORDER BY ALL") == late
 
 
-@pytest.mark.takes_seconds
 def test_what_cannot_be_restored_is_refused(twins: Twins) -> None:
     twins.ours.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t FROM range(10)")
     twins.ours.run("ALTER TABLE t ADD COLUMN b INTEGER", "INSERT INTO t VALUES (1, 2)")

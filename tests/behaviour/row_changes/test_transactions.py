@@ -16,6 +16,7 @@ from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundErr
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.oracle import LakeAddress, Oracle, file_lake
+from tests.support.parameters import slow, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,11 +78,8 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 }
 
 
-@pytest.mark.some(3)
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
-@pytest.mark.parametrize("sequence", SEQUENCES)
-@pytest.mark.slow_on("postgresql")
+@pytest.mark.parametrize("limit", [slow(0), 10])
+@pytest.mark.parametrize("sequence", spread(SEQUENCES, 3))
 def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit: int) -> None:
     steps = SEQUENCES[sequence]
     twins.both(
@@ -126,8 +124,6 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
     assert sorted(twins.ours.rows("SELECT a, g FROM t")) == expected
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
     lake = twins.lake
     twins.ours.run("CALL lake.set_option('data_inlining_row_limit', 10)")
@@ -158,7 +154,6 @@ def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
         seen.to_arrow()
 
 
-@pytest.mark.takes_seconds
 def test_what_others_do_in_between(twins: Twins) -> None:
     """The whole sequence is carried out again on what they have left."""
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
@@ -177,8 +172,6 @@ def test_what_others_do_in_between(twins: Twins) -> None:
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_what_was_read_is_not_planned_again(twins: Twins) -> None:
     """Unless nobody has changed it: then the same would have been read after the other commit."""
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
@@ -224,8 +217,6 @@ def test_what_was_read_is_not_planned_again(twins: Twins) -> None:
     assert before < set(lake.storage.list(duck.address.data_path))
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_a_call_that_fails_leaves_the_earlier_ones(twins: Twins) -> None:
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
     lake = twins.lake
@@ -248,8 +239,6 @@ def test_a_call_that_fails_leaves_the_earlier_ones(twins: Twins) -> None:
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("postgresql")
 def test_restoring_and_foreign_files(twins: Twins) -> None:
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
     twins.ours.run("DELETE FROM t WHERE a < 5")
@@ -271,7 +260,6 @@ def test_restoring_and_foreign_files(twins: Twins) -> None:
     assert twins.ours.rows("SELECT count(*), min(rowid), max(rowid), count(*) FILTER (g = 'g') FROM t") == [(49, 1, 49, 49)]
 
 
-@pytest.mark.takes_seconds
 def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
     """Updates, merges and restores too."""
     address = file_lake("duckdb", tmp_path)

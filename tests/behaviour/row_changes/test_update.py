@@ -12,6 +12,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from tests.behaviour.row_changes.conftest import Twins
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 TABLE = (
     "CREATE TABLE t (a INTEGER, g VARCHAR, v DOUBLE, day DATE)",
@@ -21,7 +22,6 @@ TABLE = (
 )
 
 
-@pytest.mark.takes_seconds
 def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     twins.both(*TABLE)
     table = twins.lake.table("t")
@@ -50,7 +50,6 @@ def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     twins.same_catalog(apart_from=dict.fromkeys(files, ids) | bounds)
 
 
-@pytest.mark.takes_seconds
 def test_rows_move_between_partitions_and_keep_their_ids(twins: Twins) -> None:
     twins.both(
         "CREATE TABLE p (k BIGINT, region VARCHAR, day DATE)",
@@ -73,21 +72,23 @@ def test_nothing_to_update_makes_no_snapshot(twins: Twins) -> None:
     assert (done.committed, done.rows_updated, twins.lake.snapshot().id) == (False, 0, before)
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("values", "where", "error", "message"),
-    [
-        ({"missing": "1"}, None, NotFoundError, "missing"),
-        ({"a": "missing + 1"}, None, NotFoundError, "missing"),
-        ({"a": "1"}, "missing = 1", NotFoundError, "missing"),
-        ({}, None, UsageError, "no column"),
-        ({"a": "1", "A": "2"}, None, UsageError, "twice"),
-        ({"a": "max(a)"}, None, UsageError, "aggregate"),
-        ({"a": "'x'"}, None, (SchemaError, UsageError), "x"),
-        ({"a": "a * 100000000"}, None, SchemaError, "range"),
-        ({"g": "regexp_replace(g, 'g', 'h')"}, None, UnsupportedFeatureError, r"(?i)regexp_replace.*\(spark\)"),
-        ({"a": None}, None, SchemaError, "NOT NULL"),
-    ],
+    spread(
+        [
+            ({"missing": "1"}, None, NotFoundError, "missing"),
+            ({"a": "missing + 1"}, None, NotFoundError, "missing"),
+            ({"a": "1"}, "missing = 1", NotFoundError, "missing"),
+            ({}, None, UsageError, "no column"),
+            ({"a": "1", "A": "2"}, None, UsageError, "twice"),
+            ({"a": "max(a)"}, None, UsageError, "aggregate"),
+            ({"a": "'x'"}, None, (SchemaError, UsageError), "x"),
+            ({"a": "a * 100000000"}, None, SchemaError, "range"),
+            ({"g": "regexp_replace(g, 'g', 'h')"}, None, UnsupportedFeatureError, r"(?i)regexp_replace.*\(spark\)"),
+            ({"a": None}, None, SchemaError, "NOT NULL"),
+        ],
+        5,
+    ),
 )
 def test_refused_updates_leave_nothing(
     twins: Twins, values: dict[str, object], where: str | None, error: type[Exception], message: str
@@ -101,7 +102,6 @@ def test_refused_updates_leave_nothing(
     assert set(twins.lake.storage.list(twins.ours.address.data_path)) == files
 
 
-@pytest.mark.takes_seconds
 def test_inlined_rows_are_updated_too(twins: Twins) -> None:
     twins.both(
         "CALL lake.set_option('data_inlining_row_limit', 10)",
@@ -118,7 +118,6 @@ def test_inlined_rows_are_updated_too(twins: Twins) -> None:
     twins.same_changes("i", end=4)
 
 
-@pytest.mark.takes_seconds
 def test_an_update_meets_other_writers(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake

@@ -14,6 +14,7 @@ import pytest
 from ducklake_core.errors import CorruptFileError
 from tests.behaviour.scan.test_read_oracle import compare_with_arrow, replay
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -69,9 +70,7 @@ HISTORIES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", spread(HISTORIES, 1))
 def test_deletes_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, HISTORIES[name], "DATA_INLINING_ROW_LIMIT 5", compare_with_arrow)
 

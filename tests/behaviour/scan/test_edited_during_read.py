@@ -20,7 +20,10 @@ from ducklake_core.engines.arrow.read import read_plan
 from ducklake_core.engines.spark.read import read_plan as read_on_spark
 from ducklake_core.errors import NotFoundError
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_postgresql
 from tests.support.scans import STORAGE
+
+pytestmark = on_postgresql
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 NOW = timedelta(0)

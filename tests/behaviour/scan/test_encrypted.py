@@ -13,6 +13,7 @@ from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLake
 from ducklake_core.format.files.data_files import EncryptionKey
 from tests.behaviour.scan.test_read_oracle import INLINED, SCENARIOS, compare_with_arrow, replay
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -49,18 +50,14 @@ def disturb(address: LakeAddress, *statements: str) -> None:
             connection.execute(text(statement))
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["types", "updates", "partitions", "merge", *OWN])
+@pytest.mark.parametrize("name", spread(["types", "updates", "partitions", "merge", *OWN], 1))
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, name: str) -> None:
     replay(oracle, lake_address, {**SCENARIOS, **OWN}[name], TO_FILES, compare_with_arrow)
     for file in tmp_path.rglob("*.parquet"):
         assert file.read_bytes()[-4:] == b"PARE"
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("name", INLINED)
-@pytest.mark.some(1)
+@pytest.mark.parametrize("name", spread(INLINED, 1))
 def test_inlined_rows_and_flushed_ones(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     statements = (*INLINED[name], "CALL ducklake_flush_inlined_data('lake')")
     replay(oracle, lake_address, statements, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

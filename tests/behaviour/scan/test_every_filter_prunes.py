@@ -19,6 +19,9 @@ from ducklake_core.engines.arrow.evaluate import evaluate
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import as_filter
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
+
+pytestmark = on_all_catalogs
 
 FILES = 6
 ROWS = 4
@@ -98,16 +101,15 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
             assert table.scan(where=condition).to_arrow().sort_by("n").combine_chunks() == wanted, condition
 
 
-@pytest.mark.takes_seconds
-def test_by_statistics(every_lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+def test_by_statistics(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", _rows(0))
     for file in range(1, FILES):
         lake.table("t").append(_rows(file))
     schema = lake.table("t").schema
     lake.close()
-    _check(every_lake_address, FILTERS)
+    _check(lake_address, FILTERS)
     for condition in FILTERS:
         for abilities in (SQLITE, POSTGRESQL, DUCKDB):
             # Floats are decided after the query.
@@ -127,7 +129,6 @@ PARTITIONED = {
 }
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("keys", [("year(ts)", "year(day)"), ("year(ts)", "month(ts)", "year(day)", "month(day)")], ids=["years", "months"])
 def test_by_partition_alone(lake_address: LakeAddress, keys: tuple[str, ...]) -> None:
     """Without statistics; by the spec that the files were written with, although the table has none any more."""

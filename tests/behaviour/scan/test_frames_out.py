@@ -18,6 +18,7 @@ from ducklake_core.engines.arrow import read
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -73,8 +74,7 @@ def table(lake: DuckLake) -> Table:
     return lake.table("t")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.some(6)
+@pytest.mark.parametrize("way", spread(WAYS, 6))
 def test_every_way_gives_the_rows_that_duckdb_has(way: str, oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         duck.run(
@@ -173,7 +173,6 @@ def test_a_limit_counts_deleted_rows(lake: DuckLake, table: Table, opened: list[
     assert fresh.limit(500).count() == 91
 
 
-@pytest.mark.takes_seconds
 def test_limits_of_limits_are_the_smallest(table: Table) -> None:
     assert [table.limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]
     assert [table.changes(0).limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]

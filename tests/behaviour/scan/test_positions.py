@@ -18,6 +18,7 @@ from ducklake_core.format.types.data_types import FLOAT64, INT64, UUID, VARCHAR,
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.delete_files import read_delete_file
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import STORAGE, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -37,9 +38,7 @@ def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[
     return found
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("limit", [0, 10])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("limit", spread([0, 10], 1))
 def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(
@@ -77,7 +76,6 @@ def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, 
     assert {version: rows for version, rows in after.items() if version <= last} == snapshots
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 def test_upsert_replaces_by_key(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:

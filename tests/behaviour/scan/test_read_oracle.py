@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -156,15 +157,11 @@ def compare_with_arrow(duck: Oracle, lake: OpenLake, version: int) -> None:
     assert lake.scan("t", version).count() == len(ours)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", spread(SCENARIOS, 2))
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, SCENARIOS[name], "DATA_INLINING_ROW_LIMIT 0", compare_with_arrow)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("name", INLINED)
-@pytest.mark.some(1)
+@pytest.mark.parametrize("name", spread(INLINED, 1))
 def test_inlined_rows_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, INLINED[name], "DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

@@ -65,7 +65,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, ...]]
     return found
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("usual", [True, False], ids=["groups by threads", "groups one by one"])
 def test_rows_are_duckdbs(lake: DuckLake, lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, usual: bool) -> None:
     if not usual:

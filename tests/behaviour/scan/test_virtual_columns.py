@@ -11,6 +11,7 @@ import pytest
 from ducklake_core.errors import NotFoundError
 from tests.behaviour.scan.test_read_oracle import replay
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -49,7 +50,6 @@ def compare(duck: Oracle, lake: OpenLake, version: int) -> None:
     assert all((number < files) == name.endswith(".parquet") for number, name in pairs)
 
 
-@pytest.mark.takes_seconds
 def test_values_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     replay(oracle, lake_address, HISTORY, "DATA_INLINING_ROW_LIMIT 5", compare)
 
@@ -70,9 +70,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("steps", [11, len(HISTORY)])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("steps", spread([11, len(HISTORY)], 1))
 def test_predicates_keep_the_rows_that_duckdb_keeps(oracle: OracleFactory, lake_address: LakeAddress, steps: int) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORY[:steps])

@@ -12,6 +12,7 @@ from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureE
 from ducklake_core.format.types.data_types import INT32, Field, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import slow
 
 REJECTED = (
     (("CREATE TABLE t (a INTEGER)", "ALTER TABLE t SET PARTITIONED BY (bucket(2147483648, a))"), UsageError, "between 1 and 2,147,483,647"),
@@ -163,7 +164,7 @@ CONDITIONS = (
 MERGE = "MERGE INTO t USING (SELECT 1 AS one) AS s ON {} WHEN MATCHED THEN UPDATE SET i = i + 100"
 
 
-@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 100], ids=["files", "inlined"])
+@pytest.mark.parametrize("limit", [slow(0), 100], ids=["files", "inlined"])
 def test_conditions_on_cast_variants_are_those_of_duckdb(address: LakeAddress, limit: int) -> None:
     with attached(address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(

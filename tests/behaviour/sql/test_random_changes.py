@@ -158,7 +158,6 @@ def run_both(lake: DuckLake, twin: duckdb.DuckDBPyConnection, statement: str, ma
     assert {key: before[key] for key in after} == after, statement
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_statements_do_what_duckdb_does(tmp_path: Path, layout: str) -> None:
     run_random(tmp_path, layout, seed=LAYOUTS.index(layout), count=8)

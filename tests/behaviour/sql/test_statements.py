@@ -76,7 +76,6 @@ ANSWERS = (
 )
 
 
-@pytest.mark.takes_seconds
 def test_statements_do_what_duckdb_does(tmp_path: Path) -> None:
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()

@@ -24,10 +24,11 @@ from ducklake_core import DuckLake, col
 from ducklake_core.errors import UsageError
 from ducklake_core.format.values.temporal import instant, wall_clock, zoned_text
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.parameters import slow
 
 ZONES = (
     "America/New_York",
-    *(pytest.param(zone, marks=pytest.mark.slow) for zone in ("Asia/Kolkata", "UTC", "Australia/Lord_Howe")),
+    *(slow(zone) for zone in ("Asia/Kolkata", "UTC", "Australia/Lord_Howe")),
 )
 # Days around midnight of each zone, the hours that New York and Lord Howe skip and repeat, and dates before zones had rules.
 MOMENTS = (

@@ -58,7 +58,6 @@ def rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return [tuple(round(float(value), 6) if isinstance(value, float | Decimal) else value for value in row) for row in rows]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("number", numbers(EVERY_TIME))
 def test_in_process(tpch: Answers, number: int) -> None:
     lake, texts, answers = tpch

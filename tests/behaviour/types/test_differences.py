@@ -11,6 +11,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
@@ -19,6 +20,7 @@ def ours(address: LakeAddress) -> list[str]:
     return [str(value) for value in DuckLake.connect(address.url).table("t").scan().to_arrow().column("c").to_pylist()]
 
 
+@on_all_catalogs
 def test_an_inlined_boolean_that_became_an_integer(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (c BOOLEAN)", "INSERT INTO t VALUES (true), (false), (NULL)", "ALTER TABLE t ALTER c TYPE TINYINT")
@@ -27,7 +29,6 @@ def test_an_inlined_boolean_that_became_an_integer(oracle: OracleFactory, lake_a
     assert ours(lake_address) == ["1", "0", "None"]
 
 
-@pytest.mark.takes_seconds
 def test_a_hugeint_that_became_a_decimal(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (c HUGEINT)", "INSERT INTO t VALUES (12345678901234567)", "ALTER TABLE t ALTER c TYPE DECIMAL(38,10)")
@@ -44,6 +45,7 @@ def test_a_time_that_became_json(oracle: OracleFactory, sqlite_address: LakeAddr
         ours(sqlite_address)
 
 
+@on_all_catalogs
 @pytest.mark.parametrize("limit", [0, 10])
 def test_a_timestamp_that_became_one_with_a_zone(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:

@@ -46,6 +46,7 @@ from ducklake_core.format.values.arrow_cast import cast_array, from_values
 from ducklake_core.scan import Scan
 from tests.behaviour.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, table_texts, texts, texts_of
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs, spread
 from tests.support.scans import assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -120,7 +121,7 @@ def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     check_nested(scanned(lake.scan("nested")), wanted, FILE_TYPES)
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     # DuckDB cannot create such a column in PostgreSQL.
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend == "sqlite")
@@ -147,8 +148,7 @@ def test_integers_that_the_reference_has_lost(oracle: OracleFactory, sqlite_addr
 NATIVE = (BOOLEAN, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, DATE, TIMESTAMP, TIMESTAMP_S, TIMESTAMPTZ, VARCHAR, JSON, BLOB)
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("in_file", spread([True, False], 1))
 def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, in_file: bool) -> None:
     types = FILE_TYPES if in_file else tuple(TYPES)
     with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
@@ -224,6 +224,7 @@ def test_what_spark_cannot_hold_is_an_error() -> None:
     assert as_long.column(0).to_pylist() == [123_456_789, infinite]
 
 
+@on_all_catalogs
 def test_floats_keep_every_bit(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     """NaN, infinities and the sign of zero."""
     special = ["nan", "inf", "-inf", "-0.0", "1e-45", "-1.5"]
@@ -293,7 +294,7 @@ def test_nearest_types_in_spark_on_request(oracle: OracleFactory, sqlite_address
         spark.conf.unset(TYPES_CONF)
 
 
-@pytest.mark.takes_seconds
+@on_all_catalogs
 def test_nul_characters(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         for table, rows in (("inlined", 1), ("files", 20)):

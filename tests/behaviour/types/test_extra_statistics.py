@@ -17,6 +17,7 @@ from ducklake_core.format.types.data_types import GEOMETRY, INT32, VARIANT, Fiel
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.values.wkb import check_geometries
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs, spread
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
@@ -55,6 +56,7 @@ def near(duck: Oracle, x: float, y: float) -> int:
     return int(str(duck.value(f"SELECT count(*) FROM t WHERE g && 'POLYGON(({ring}))'::GEOMETRY")))
 
 
+@on_all_catalogs
 def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, g GEOMETRY, v VARIANT)")
@@ -81,6 +83,7 @@ def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress
         assert duck.rows("SELECT count(*) FROM t WHERE v.a::INT = 77") == [(1,)]
 
 
+@on_all_catalogs
 def test_null_variants_make_what_is_said_of_fields_unknown(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, g GEOMETRY, v VARIANT)", "INSERT INTO t SELECT 1, NULL, {'a': 5}::VARIANT FROM range(5)")
@@ -89,6 +92,7 @@ def test_null_variants_make_what_is_said_of_fields_unknown(oracle: OracleFactory
         assert duck.rows("SELECT count(*) FROM t WHERE v.a IS NULL") == [(1,)]
 
 
+@on_all_catalogs
 def test_a_table_that_begins_with_nulls(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     """DuckDB takes bounds that are missing for none, and forgets the rows before its second insert."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
@@ -132,9 +136,7 @@ def test_bounds_that_the_catalog_cannot_hold(oracle: OracleFactory, sqlite_addre
         assert near(duck, 1, 0) >= 2
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("column", ["g GEOMETRY", "g GEOMETRY[]"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("column", spread(["g GEOMETRY", "g GEOMETRY[]"], 1))
 def test_boxes_are_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress, column: str) -> None:
     nested = column.endswith("[]")
     with oracle(sqlite_address, FILES) as duck:

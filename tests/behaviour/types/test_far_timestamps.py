@@ -28,9 +28,9 @@ def rows() -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("every_lake_address", ["sqlite", "duckdb", "postgresql"], indirect=True)
-def test_far_timestamps_are_read_as_they_were_written(every_lake_address: LakeAddress) -> None:
-    data, address = rows(), every_lake_address
+@pytest.mark.parametrize("lake_address", ["sqlite", "duckdb", "postgresql"], indirect=True)
+def test_far_timestamps_are_read_as_they_were_written(lake_address: LakeAddress) -> None:
+    data, address = rows(), lake_address
     with DuckLake.create(address.url, data_path=address.data_path) as lake:
         lake.write("files", data, inline=False)
         lake.write("inlined", data, inline=True)
@@ -49,9 +49,9 @@ def test_far_timestamps_are_read_as_they_were_written(every_lake_address: LakeAd
         assert lake.table("inlined").scan().to_arrow().sort_by("n").equals(data)
 
 
-@pytest.mark.parametrize("every_lake_address", ["sqlite", "duckdb", "postgresql"], indirect=True)
-def test_far_timestamps_that_duckdb_inlined_are_read(every_lake_address: LakeAddress) -> None:
-    address = every_lake_address
+@pytest.mark.parametrize("lake_address", ["sqlite", "duckdb", "postgresql"], indirect=True)
+def test_far_timestamps_that_duckdb_inlined_are_read(lake_address: LakeAddress) -> None:
+    address = lake_address
     DuckLake.create(address.url, data_path=address.data_path).close()
     with attached(address) as duck:
         duck.run("CREATE TABLE t (z TIMESTAMPTZ, l TIMESTAMPTZ[])")

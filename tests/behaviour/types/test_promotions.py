@@ -99,7 +99,6 @@ def check(oracle: OracleFactory, address: LakeAddress, *, in_file: bool) -> None
         assert shown(lake, f"t{n}") == [*wanted[n], None], (old, new)
 
 
-@pytest.mark.takes_seconds
 def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     check(oracle, sqlite_address, in_file=True)
 
@@ -117,7 +116,6 @@ def test_special_floats_as_json(oracle: OracleFactory, sqlite_address: LakeAddre
         assert shown(open_lake(sqlite_address), "t") == [duck.value(f"SELECT CAST({text!r}::DOUBLE::JSON AS VARCHAR)") for text in special]
 
 
-@pytest.mark.takes_seconds
 def test_old_bounds_hide_no_row(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     """Statistics and partition values keep the texts of the old type."""
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:

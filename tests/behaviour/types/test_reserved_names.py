@@ -8,7 +8,10 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs
 from tests.support.scans import assert_same_rows, open_lake
+
+pytestmark = on_all_catalogs
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
@@ -31,7 +34,6 @@ def columns(names: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}" INTEGER' for name in names)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("names", "limit"), [(NAMES, 0), (INLINED_NAMES, 10)], ids=["in files", "inlined"])
 def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names: tuple[str, ...], limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
@@ -43,7 +45,6 @@ def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names:
         compare(duck, lake_address)
 
 
-@pytest.mark.takes_seconds
 def test_columns_that_get_a_reserved_name(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     """Rows that were inlined before stay where they are."""
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:

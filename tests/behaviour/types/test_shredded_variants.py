@@ -135,7 +135,6 @@ def _without_sizes(cell: object) -> list[str]:
     return sorted(re.sub(r'"column_size_bytes":\d+,', "", field) for field in fields)
 
 
-@pytest.mark.takes_seconds
 def test_catalogs_say_what_they_say_with_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, FILES) as duck:
         for name, values in CASES.items():
@@ -160,7 +159,6 @@ CONDITIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.takes_seconds
 def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     """Of files of DuckDB and of ours; DuckDB knows by ours that a whole table has no such row."""
     value = "{'a': n::INTEGER, 's': 'k' || n, 'n': {'d': n::DOUBLE}, 'l': [n]}::VARIANT"

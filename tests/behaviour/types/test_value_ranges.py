@@ -12,6 +12,7 @@ from ducklake_core.engines.arrow import write_state
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.schema import TYPE_KEY
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
 
 DAY = 86_400 * 10**6
 LAST, FIRST = 2**63 - 2, -9223372022400 * 10**6
@@ -52,11 +53,12 @@ def _frame(values: pa.Array[Any]) -> pa.Table:
     return pa.table({"i": pa.array(range(len(values)), pa.int64()), "v": values, "l": nested})
 
 
+@on_all_catalogs
 @pytest.mark.parametrize("kind", list(INSIDE))
-def test_inlined_values_at_the_edges_are_read_back(every_lake_address: LakeAddress, kind: str) -> None:
+def test_inlined_values_at_the_edges_are_read_back(lake_address: LakeAddress, kind: str) -> None:
     # DuckDB casts a timestamptz of the last milliseconds to text a millisecond late, so a DuckDB catalog cannot return it.
-    late = kind == "timestamptz" and every_lake_address.url.startswith("duckdb")
-    _check_edges(every_lake_address, kind, [value for value in INSIDE[kind][1] if not late or value != LAST], inlined=True)
+    late = kind == "timestamptz" and lake_address.url.startswith("duckdb")
+    _check_edges(lake_address, kind, [value for value in INSIDE[kind][1] if not late or value != LAST], inlined=True)
 
 
 @pytest.mark.parametrize("kind", list(INSIDE))

@@ -74,7 +74,6 @@ def variants(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddress:
     return sqlite_address
 
 
-@pytest.mark.takes_seconds
 def test_variants_are_the_references(oracle: OracleFactory, variants: LakeAddress) -> None:
     lake = open_lake(variants)
     with oracle(variants) as duck:
@@ -94,7 +93,6 @@ def test_variants_are_the_references(oracle: OracleFactory, variants: LakeAddres
             assert ours == theirs, name
 
 
-@pytest.mark.takes_seconds
 def test_values_of_variants(variants: LakeAddress) -> None:
     lake = open_lake(variants)
 
@@ -112,7 +110,6 @@ def test_values_of_variants(variants: LakeAddress) -> None:
     assert [len(value) for value in python_values("v")] == [3, 0, 63, 64, 200]
 
 
-@pytest.mark.takes_seconds
 def test_null_variants_are_found(oracle: OracleFactory, variants: LakeAddress) -> None:
     """The catalog counts them as values, so nothing may be left out by these counts."""
     lake = open_lake(variants)
@@ -223,7 +220,6 @@ def same_twice(duck: Oracle, table: str) -> None:
     assert all(row[1:] in ((2, 1, 2), (2, 0, 0)) for row in shown)
 
 
-@pytest.mark.takes_seconds
 def test_variants_are_written(oracle: OracleFactory, variants: LakeAddress) -> None:
     lake = DuckLake.connect(variants.url)
     for name in (*UNIFORM, "mixed"):
@@ -243,7 +239,6 @@ def test_variants_are_written(oracle: OracleFactory, variants: LakeAddress) -> N
         assert duck.rows("SELECT count(*) FROM v_mixed WHERE i < 1000 OR i = 1001") == [(0,)]
 
 
-@pytest.mark.slow_on("postgresql")
 def test_geometries_are_written(oracle: OracleFactory, shapes: LakeAddress) -> None:
     lake = DuckLake.connect(shapes.url)
     table = lake.table("t")

@@ -1,4 +1,4 @@
-"""Lakes of version 1.1: made and written by us and by a second implementation, in turns, and read by everywhere."""
+"""Lakes of version 1.1: made and written by us and by a second implementation, in turns, and read by both."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def test_a_new_lake_has_the_tables_of_the_second_implementation(
-    everywhere: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest
+    lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    theirs = request.getfixturevalue("postgres").lake(folder) if everywhere.backend == "postgresql" else file_lake("sqlite", folder)
+    theirs = request.getfixturevalue("postgres").lake(folder) if lake_address.backend == "postgresql" else file_lake("sqlite", folder)
     with second_implementation(theirs, create=True):
         pass
-    ours, reference = new_lake(everywhere), DuckLake.connect(theirs.url)
+    ours, reference = new_lake(lake_address), DuckLake.connect(theirs.url)
     assert (ours.info.version, reference.info.version) == ("1.1", "1.1")
 
     def names(lake: DuckLake) -> dict[str, list[str]]:
@@ -77,15 +77,15 @@ def test_statistics_tell_row_groups_and_exact_bounds(lake_address: LakeAddress) 
     assert lake.table("t").scan(where="a >= 1").count() == 2
 
 
-def test_columns_may_have_names_that_only_1_0_reserves(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
+def test_columns_may_have_names_that_only_1_0_reserves(lake_address: LakeAddress) -> None:
+    lake = new_lake(lake_address)
     names = ("row_id", "begin_snapshot", "end_snapshot", "column 0")
     lake.write("t", pa.table({name: [number, 10 + number] for number, name in enumerate(names)}))
     lake.table("t").update({"row_id": "row_id + 100"}, where="begin_snapshot = 1")
     assert stored(lake, "data_file", "data_file_id") == []
     wanted = [(10, 11, 12, 13), (100, 1, 2, 3)]
     assert sorted_rows(lake.table("t").scan().to_arrow()) == wanted
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert rows_of(catalog, "main.t") == wanted
     assert sorted_rows(lake.table("t").scan(columns=["begin_snapshot"], where="end_snapshot = 2").to_arrow()) == [(1,)]
     lake.flush_inlined_data()
@@ -134,12 +134,11 @@ def _turns(lake: DuckLake, address: LakeAddress, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
-@pytest.mark.takes_seconds
-def test_both_take_turns_and_see_the_same_at_every_snapshot(everywhere: LakeAddress, limit: int) -> None:
-    lake = new_lake(everywhere)
-    _turns(lake, everywhere, limit)
-    fresh = DuckLake.connect(everywhere.url)
-    with second_implementation(everywhere) as catalog:
+def test_both_take_turns_and_see_the_same_at_every_snapshot(lake_address: LakeAddress, limit: int) -> None:
+    lake = new_lake(lake_address)
+    _turns(lake, lake_address, limit)
+    fresh = DuckLake.connect(lake_address.url)
+    with second_implementation(lake_address) as catalog:
         for snapshot in fresh.snapshots():
             if fresh.has_table("t", at=snapshot.id):
                 ours = sorted_rows(fresh.table("t", at=snapshot.id).scan().to_arrow())
@@ -148,12 +147,11 @@ def test_both_take_turns_and_see_the_same_at_every_snapshot(everywhere: LakeAddr
         catalog.expire_snapshots(older_than=dt.timedelta(0))
     lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
     lake.cleanup_old_files(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert rows_of(catalog, "main.t") == sorted_rows(fresh.table("t").scan().to_arrow())
     assert faults(fresh) == []
 
 
-@pytest.mark.takes_seconds
 def test_every_verb_on_every_catalog_database(lake_address: LakeAddress) -> None:
     """On DuckDB files there is no second implementation: what was written is compared with what was meant."""
     lake = new_lake(lake_address)
@@ -226,7 +224,6 @@ def test_timestamps_before_1970_are_rounded_down_in_utc(sqlite_address: LakeAddr
     assert lake.table("ttimestampus_tzUTC").scan(where=f"x < TIMESTAMPTZ {zone}").count() == 2
 
 
-@pytest.mark.takes_seconds
 def test_1_0_has_no_such_keys(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"d": [DAYS[0]]}))
@@ -236,13 +233,13 @@ def test_1_0_has_no_such_keys(lake_address: LakeAddress) -> None:
     lake.table("t").set_partitioned_by(["epoch_day(d)"])
 
 
-def test_deletes_of_several_snapshots_in_one_puffin_file(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
-    with second_implementation(everywhere) as catalog:
+def test_deletes_of_several_snapshots_in_one_puffin_file(lake_address: LakeAddress) -> None:
+    lake = new_lake(lake_address)
+    with second_implementation(lake_address) as catalog:
         catalog.set_option("write_deletion_vectors", True)
         catalog.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"a": list(range(100_000))}))
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         for wanted in (col("a") < 10, col("a") == 15, col("a") > 80_000):
             catalog.load_table("main.t").delete(wanted)
     counts = {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
@@ -250,7 +247,7 @@ def test_deletes_of_several_snapshots_in_one_puffin_file(everywhere: LakeAddress
     lake.table("t").delete("a = 20")
     assert {snapshot: lake.table("t", at=snapshot).scan().count() for snapshot in counts} == counts
     assert faults(lake) == []
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert len(rows_of(catalog, "main.t")) == 80_000 - 11
 
 
@@ -264,13 +261,12 @@ def _deleted_thrice(lake: DuckLake) -> dict[int, int]:
     return {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
 
 
-@pytest.mark.takes_seconds
-def test_deletion_vectors_on_1_1(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
+def test_deletion_vectors_on_1_1(lake_address: LakeAddress) -> None:
+    lake = new_lake(lake_address)
     counts = _deleted_thrice(lake)
     assert list(counts.values()) == [200_000, 193_000, 192_999, 192_999 - 24_999]
     assert [form for form, *_ in stored(lake, "delete_file", "format", "footer_size", "row_group_count")] == ["puffin"]
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert {snapshot: len(rows_of(catalog, "main.t", snapshot)) for snapshot in counts} == counts
         catalog.load_table("main.t").delete(col("a") == 8000)
     assert {snapshot: lake.table("t", at=snapshot).scan().count() for snapshot in counts} == counts
@@ -339,7 +335,6 @@ def _variant(number: int) -> dict[str, bytes]:
     return {"metadata": b"\x01\x00\x00", "value": bytes([3 << 2, number])}
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", READS)
 def test_duckdb_takes_turns_with_us(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
     """On every version that the installed extension knows."""

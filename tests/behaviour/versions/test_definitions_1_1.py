@@ -16,8 +16,8 @@ from tests.support.oracle import LakeAddress
 
 
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # of the second implementation
-def test_columns_of_views_have_comments(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
+def test_columns_of_views_have_comments(lake_address: LakeAddress) -> None:
+    lake = new_lake(lake_address)
     lake.write("t", pa.table({"a": [1], "b": ["x"]}))
     lake.create_view("v", "SELECT a, b AS name FROM t", columns=["number"])
     lake.set_comment("v", "of ours", column="NUMBER")
@@ -25,7 +25,7 @@ def test_columns_of_views_have_comments(everywhere: LakeAddress) -> None:
     assert lake.view("v").column_comments == {"a": "of ours", "name": "a name"}
     with pytest.raises(NotFoundError, match="no column 'b'"):
         lake.set_comment("v", "nothing", column="b")
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert catalog.load_view("main.v").column_tags == {"a": {"comment": "of ours"}, "name": {"comment": "a name"}}
         catalog.set_tag(catalog.load_view("main.v"), "comment", "of theirs", column="NAME")
     before = lake.snapshots()[-1].id
@@ -54,8 +54,8 @@ def test_columns_of_views_on_1_0(sqlite_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_columns_of_type_null(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
+def test_columns_of_type_null(lake_address: LakeAddress) -> None:
+    lake = new_lake(lake_address)
     lake.create_table("t", {"a": "int64", "n": "null", "s": "struct<x: null>"})
     rows: list[dict[str, object]] = []
 
@@ -66,7 +66,7 @@ def test_columns_of_type_null(everywhere: LakeAddress) -> None:
 
     write(0, 3)
     write(100, 50)
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert len(rows_of(catalog, "main.t")) == 53
         catalog.load_table("main.t").append(pa.table({"a": [1000], "n": pa.nulls(1), "s": pa.nulls(1, pa.struct([("x", pa.null())]))}))
     assert sorted(lake.table("t").scan(where="n IS NULL AND a < 500").to_arrow().to_pylist(), key=repr) == sorted(rows, key=repr)
@@ -86,7 +86,7 @@ def test_columns_of_type_null(everywhere: LakeAddress) -> None:
     assert lake.table("t").scan(where="n = 'text'").to_arrow()["a"].to_pylist() == [7]
     assert lake.table("t", at=before).scan().count() == 53
     assert faults(lake) == []
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert rows_of(catalog, "main.t") == sorted_rows(lake.table("t").scan().to_arrow())
 
 

@@ -23,6 +23,7 @@ from ducklake_core.storage.deletion_vectors import encode_container, encode_dele
 from ducklake_core.storage.filesystems import Storage
 from tests.support.ducklakepy_lake import faults, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle
+from tests.support.parameters import on_postgresql, spread
 
 Version = Literal["1.0", "1.1"]
 Rows = list[tuple[object, ...]]
@@ -67,7 +68,6 @@ def _maintain(lake: DuckLake) -> None:
     assert faults(lake) == []
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:
     lake = _lake(lake_address, version, limit)
@@ -169,7 +169,6 @@ def _deleted(lake: DuckLake, form: str, content: bytes | None, deletes: int) -> 
     return file
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("form", ["parquet", "puffin"])
 def test_delete_files_without_deletes(lake_address: LakeAddress, oracle: OracleFactory, version: Version, form: str) -> None:
     lake = _lake(lake_address, version)
@@ -253,8 +252,7 @@ def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: 
     assert len(_read(again, oracle, lake_address)) == 5
 
 
-@pytest.mark.parametrize("value", ["''", "' '", "'x'"])
-@pytest.mark.some(1)
+@pytest.mark.parametrize("value", spread(["''", "' '", "'x'"], 1))
 def test_options_that_say_nothing(sqlite_address: LakeAddress, version: Version, value: str) -> None:
     """An option of somebody else is used, or refused by its name; reading needs none of them."""
     lake = _lake(sqlite_address, version)
@@ -273,6 +271,7 @@ def test_options_that_say_nothing(sqlite_address: LakeAddress, version: Version,
             assert again.table("t").scan().count() == before + 50
 
 
+@on_postgresql
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 100])
 def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:

@@ -21,6 +21,7 @@ from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogV
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
+from tests.support.parameters import slow, spread
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -97,8 +98,7 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, ora
             duck.rows("FROM t")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("backend", spread(BACKENDS, 1))
 def test_the_second_implementation_makes_the_same_catalog(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
 ) -> None:
@@ -128,9 +128,7 @@ def test_the_second_implementation_makes_the_same_catalog(
             assert rows_of(catalog, name, snapshot) == rows
 
 
-@pytest.mark.parametrize(("version", "to"), [("0.1", "1.1"), ("0.3", "1.1"), ("0.2", "1.0")])
-@pytest.mark.some(1)
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize(("version", "to"), spread([("0.1", "1.1"), ("0.3", "1.1"), ("0.2", "1.0")], 1))
 def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Path) -> None:
     old, json_rows = old_lake(version, "sqlite", tmp_path), JsonRows()
     lake = DuckLake.connect(old.address.url)
@@ -199,8 +197,7 @@ def test_a_table_of_inlined_rows_that_is_gone_is_refused(lake_address: LakeAddre
     assert catalog_rows(lake) == before
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("every_lake_address", ["sqlite", "postgresql", "duckdb"], indirect=True)
+@pytest.mark.parametrize("lake_address", ["sqlite", slow("postgresql"), slow("duckdb")], indirect=True)
 def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     before, done = catalog_rows(lake), []
@@ -221,7 +218,7 @@ def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every_lake_address", ["mysql"], indirect=True)
+@pytest.mark.parametrize("lake_address", ["mysql"], indirect=True)
 @pytest.mark.parametrize("failing", range(1, 14))
 def test_an_interrupted_migration_goes_on(
     lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, failing: int
@@ -253,7 +250,6 @@ def test_an_interrupted_migration_goes_on(
     assert found.check().findings == ()
 
 
-@pytest.mark.takes_seconds
 def test_what_older_writers_left_behind_is_mended(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, p STRUCT(x INTEGER))", "INSERT INTO t VALUES (1, {'x': 1})")
@@ -290,7 +286,6 @@ def _begin(lake: DuckLake, column: str) -> int:
         return int(connection.execute(query, {"name": column}).scalar_one())
 
 
-@pytest.mark.takes_seconds
 def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     made_by_duckdb(lake_address, oracle)
     old, migrating = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
@@ -319,7 +314,6 @@ def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeA
     assert result.steps == ()
 
 
-@pytest.mark.takes_seconds
 def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     made_by_duckdb(lake_address, oracle)
     first, second = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
@@ -329,8 +323,7 @@ def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: Ora
     second.write("t", pa.table({"a": [5]}), missing_columns="null")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("backend", spread(BACKENDS, 1))
 def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
 ) -> None:

@@ -165,7 +165,6 @@ def test_maintenance_and_options(sqlite_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-@pytest.mark.takes_seconds
 def test_schemas_of_others_are_never_orphans(sqlite_address: LakeAddress) -> None:
     """A table whose schema cannot be named is in nobody's list, and its files are needed all the same."""
     lake = new_lake(sqlite_address)
@@ -220,9 +219,9 @@ def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_both_implementations_name_the_same(everywhere: LakeAddress) -> None:
-    lake = _nested(everywhere)
-    with second_implementation(everywhere) as catalog:
+def test_both_implementations_name_the_same(lake_address: LakeAddress) -> None:
+    lake = _nested(lake_address)
+    with second_implementation(lake_address) as catalog:
         assert sorted(catalog.list_namespaces()) == sorted(["main", *PATHS])
         for path in PATHS:
             assert rows_of(catalog, f"{path}.orders") == sorted_rows(lake.table(f"{path}.orders").scan().to_arrow())
@@ -235,7 +234,7 @@ def test_both_implementations_name_the_same(everywhere: LakeAddress) -> None:
     lake.table("theirs.inner.t").delete("a < 10")
     lake.create_schema("theirs.inner.ours")
     lake.write("theirs.inner.ours.t", _rows(0, 4))
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(lake_address) as catalog:
         assert len(rows_of(catalog, "theirs.inner.t")) == 20
         assert len(rows_of(catalog, "theirs.inner.ours.t")) == 4
         assert len(rows_of(catalog, "sales.europe.orders")) == 32
@@ -244,8 +243,8 @@ def test_both_implementations_name_the_same(everywhere: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_catalog_rows_are_those_of_the_second_implementation(everywhere: LakeAddress, tmp_path_factory: pytest.TempPathFactory) -> None:
-    lake = new_lake(everywhere)
+def test_catalog_rows_are_those_of_the_second_implementation(lake_address: LakeAddress, tmp_path_factory: pytest.TempPathFactory) -> None:
+    lake = new_lake(lake_address)
     for path in PATHS[:4]:
         lake.create_schema(path)
     lake.create_table("sales.europe.t", {"a": "int64"})

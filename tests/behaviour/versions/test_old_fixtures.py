@@ -9,14 +9,13 @@ import pytest
 from ducklake_core import DuckLake
 from tests.support.ducklakepy_lake import BACKENDS, compare_all, second_implementation
 from tests.support.old_lakes import VERSIONS, JsonRows, changes, old_lake, rows_at
+from tests.support.parameters import spread
 
 _LAKES = [(version, backend) for version in VERSIONS for backend in BACKENDS] + [("0.2", "duckdb"), ("0.3", "duckdb")]
 
 
-@pytest.mark.some(1)
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("by", ["us", "both"])
-@pytest.mark.parametrize(("version", "backend"), _LAKES)
+@pytest.mark.parametrize("by", spread(["both", "us"], 1))
+@pytest.mark.parametrize(("version", "backend"), spread(_LAKES, 1))
 def test_every_fixture(version: str, backend: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """To 1.1 by us; or to 1.0 by us, and on by the second implementation, where it knows the catalog."""
     old = old_lake(version, backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)

@@ -10,6 +10,7 @@ from ducklake_core.engines.arrow.read import read_task
 from ducklake_core.engines.spark import tasks
 from tests.support.ducklakepy_lake import new_lake, stored
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 _ROWS = 4_000
 
@@ -37,8 +38,7 @@ def _read(lake: DuckLake, where: str | None) -> tuple[int, list[tuple[object, ..
     return len(parts), [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("where", [None, "a BETWEEN 790 AND 810 OR s = '96'", "a = 2345"])
+@pytest.mark.parametrize("where", spread([None, "a BETWEEN 790 AND 810 OR s = '96'", "a = 2345"], 1))
 def test_parts_hold_every_row_once(lake: DuckLake, sqlite_address: LakeAddress, where: str | None) -> None:
     whole = lake.table("t").scan(columns=["a", "s", "rowid", "file_row_number"], where=where).to_arrow()
     wanted = [tuple(row.values()) for row in whole.to_pylist()]

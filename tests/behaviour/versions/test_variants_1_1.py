@@ -79,7 +79,6 @@ def _cells(lake: DuckLake) -> list[Any]:
         return list(connection.execute(select(source.c.v).order_by(source.c["_ducklake_row_id"])).scalars())
 
 
-@pytest.mark.takes_seconds
 def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     lake, values = _lake(lake_address), _variants()
     written = lake.write("t", _rows(lake, values))
@@ -105,7 +104,6 @@ def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress)
     assert faults(lake) == []
 
 
-@pytest.mark.takes_seconds
 def test_both_read_each_others_variants(both: LakeAddress) -> None:
     lake, values = _lake(both), _variants()
     lake.write("t", _rows(lake, values))
@@ -145,7 +143,6 @@ def test_what_duckdb_would_not_read_goes_to_files(sqlite_address: LakeAddress) -
     assert lake.table("t").scan(columns=["v"]).to_arrow()["v"].to_pylist() == _UNREADABLE
 
 
-@pytest.mark.takes_seconds
 def test_lakes_of_1_0_keep_variants_in_files_until_they_are_migrated(lake_address: LakeAddress) -> None:
     lake, values = _lake(lake_address, "1.0"), _variants()
     assert lake.write("t", _rows(lake, values)).rows_inlined == 0
@@ -205,7 +202,6 @@ def _read_nested(lake: DuckLake, at: int | None = None) -> list[object]:
     return [_shown(row) for row in lake.table("n", at=at).scan().to_arrow().sort_by("a").to_pylist()]
 
 
-@pytest.mark.takes_seconds
 def test_nested_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     """As DuckDB 2.0 has them: the text of the bytes, in the text of what is around them (in DuckDB files its own variants)."""
     lake = _nested_lake(lake_address)
@@ -227,7 +223,6 @@ def test_nested_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-@pytest.mark.takes_seconds
 def test_both_read_nested_variants(both: LakeAddress) -> None:
     """And DuckDB turns the stored texts into what was written."""
     lake = _nested_lake(both)

@@ -12,6 +12,7 @@ from ducklake_core import DuckLake
 from tests.behaviour.views.comparison import check
 from tests.behaviour.views.expressions import AGGREGATED, EXPRESSIONS, ROWS, TABLE
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import spread
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeAddress]:
     return address
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("subject", [*EXPRESSIONS, "all", "grouped"])
+@pytest.mark.parametrize("subject", spread([*EXPRESSIONS, "all", "grouped"], 3))
 def test_values(address: LakeAddress, spark: SparkSession, subject: str) -> None:
     lake = DuckLake.connect(address.url)
     with attached(address) as duck:

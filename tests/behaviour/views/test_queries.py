@@ -12,6 +12,7 @@ from ducklake_core.errors import UnsupportedFeatureError
 from tests.behaviour.views.comparison import check
 from tests.behaviour.views.queries import ORDERED, REFUSED, SETUP, TRANSLATED
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import slow
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeAddress]:
     return address
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.parametrize("part", [0, *(slow(part) for part in range(1, 8))])
 def test_translated(address: LakeAddress, spark: SparkSession, part: int) -> None:
     lake = DuckLake.connect(address.url)
     with attached(address) as duck:

@@ -16,6 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, UsageError
 from tests.property.arguments.hostile import VALUES
 from tests.property.arguments.surface import FEW, RESULTS, Method, Place, build, call, methods
+from tests.support.parameters import spread
 
 _COMMIT = ("author", "message", "extra_info", "commit_id", "nonsense")
 _OF_A_SESSION = ("register", "to_spark")
@@ -143,8 +144,7 @@ def test_every_parameter_with_every_hostile_value(copies: Copies, method: Method
                 attempt(copies, method, {name: value})
 
 
-@pytest.mark.parametrize("method", [method for method in methods() if method.name not in _OF_A_SESSION], ids=str)
-@pytest.mark.some(60)
+@pytest.mark.parametrize("method", spread([method for method in methods() if method.name not in _OF_A_SESSION], 60), ids=str)
 def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
     """Otherwise the tests above would only see refusals of something else."""
     place = copies.place()

@@ -13,6 +13,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from tests.property.definitions.generator import Definitions
 from tests.support.oracle import Oracle, attached, quoted, sqlite_lake
+from tests.support.parameters import slow
 
 TABLES = 12
 SEEDS = (1, 2)
@@ -28,7 +29,7 @@ NOT_COMPUTED = (
 MAX_NOT_COMPUTED = TABLES // 3
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY_SEEDS)])
+@pytest.mark.parametrize("seed", [*SEEDS, *(slow(seed) for seed in MANY_SEEDS)])
 def test_duckdb_reads_and_writes_tables_of_accepted_definitions(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     address = sqlite_lake(tmp_path)

@@ -28,6 +28,7 @@ from tests.property.expressions.judge import (
     judge,
     minimised,
 )
+from tests.support.parameters import slow
 
 SEEDS = range(4)
 MANY_SEEDS = range(100, 124)
@@ -78,19 +79,19 @@ def test_nothing_that_is_evaluated_is_left_out() -> None:
     assert set(TYPE_NAMES.values()) <= types
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY_SEEDS)])
+@pytest.mark.parametrize("seed", [*SEEDS, *(slow(seed) for seed in MANY_SEEDS)])
 def test_random_expressions(duck: duckdb.DuckDBPyConnection, seed: int) -> None:
     made = Generator(Random(seed))
     _proves_something(_check([made.expression(draw) for draw in [1, 2, 3] * (25 if seed in SEEDS else 80)], duck, as_scalar, seed))
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY_SEEDS)])
+@pytest.mark.parametrize("seed", [*SEEDS, *(slow(seed) for seed in MANY_SEEDS)])
 def test_random_conditions(duck: duckdb.DuckDBPyConnection, seed: int) -> None:
     made = Generator(Random(seed))
     _proves_something(_check([made.condition(depth) for depth in [1, 2, 3] * (15 if seed in SEEDS else 60)], duck, as_predicate, seed))
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY_SEEDS)])
+@pytest.mark.parametrize("seed", [*SEEDS, *(slow(seed) for seed in MANY_SEEDS)])
 def test_random_values_of_columns(duck: duckdb.DuckDBPyConnection, seed: int) -> None:
     draw = Random(seed)
     made, tally = Generator(draw), Counter[str]()

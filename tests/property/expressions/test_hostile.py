@@ -16,6 +16,7 @@ from ducklake_core.format.expressions.parser import parse_expression
 from tests.property.expressions.edge_values import SCHEMA, edge_batch
 from tests.property.expressions.generator import EVERY, Generator
 from tests.property.expressions.judge import columns_to_set
+from tests.support.parameters import slow
 
 TOKENS = [
     "(", ")", ",", "'", '"', "''", "'x'", "+", "-", "*", "/", "//", "%", "||", "=", "<>", "<", "!", "::", ".", ";", ":", "?", "$1", "[", "]", "{", "}", "@",
@@ -55,7 +56,7 @@ def test_odd_texts(text: str) -> None:
     _try(text)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [1, *(slow(seed) for seed in range(2, 8))])
 def test_random_tokens(seed: int) -> None:
     draw = Random(seed)
     for _ in range(400):
@@ -66,7 +67,7 @@ def test_random_tokens(seed: int) -> None:
             raise AssertionError(f"seed {seed}: {text!r}") from problem
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [1, *(slow(seed) for seed in range(2, 8))])
 def test_parts_of_any_type(seed: int) -> None:
     made = Generator(Random(seed), wild=0.8)
     for node in (made.expression(2) for _ in range(150)):

@@ -13,6 +13,9 @@ from tests.property.expressions.edge_values import DUCKDB_TYPES, load
 from tests.property.expressions.generator import Generator, class_of
 from tests.property.expressions.judge import columns_to_set, expected
 from tests.support.oracle import Oracle, attached, sqlite_lake
+from tests.support.parameters import slow
+
+pytestmark = pytest.mark.usefixtures("pruned_by_the_database")
 
 SKIPPED = ("iv", "ts_s", "ts_ms", "h", "uh")
 """Columns that hold values which DuckDB cannot write into files, or not exactly."""
@@ -33,7 +36,7 @@ def _mentions_skipped(sql: str) -> bool:
     return any(name in sql.replace("(", " ").replace(")", " ").replace(",", " ").split() for name in SKIPPED)
 
 
-@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(300, 306))])
+@pytest.mark.parametrize("seed", [3, *(slow(seed) for seed in range(300, 306))])
 def test_updates(duck: Oracle, seed: int) -> None:
     draw = Random(seed)
     made, table, done = Generator(draw), DuckLake.connect(duck.address.url).table("t"), 0
@@ -58,7 +61,7 @@ def test_updates(duck: Oracle, seed: int) -> None:
     assert done >= 3
 
 
-@pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(400, 406))])
+@pytest.mark.parametrize("seed", [4, *(slow(seed) for seed in range(400, 406))])
 def test_scans(duck: Oracle, seed: int) -> None:
     made, table, done = Generator(Random(seed)), DuckLake.connect(duck.address.url).table("t"), 0
     for depth in [1, 2] * 15:

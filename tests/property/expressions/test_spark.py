@@ -23,6 +23,7 @@ from tests.property.expressions.generator import Generator
 from tests.property.expressions.judge import Expected, expected, texts_of
 from tests.property.expressions.of_views import CALLS_OF_VIEWS, GROUPS
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.parameters import slow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,7 +181,7 @@ def check(session: SparkSession, views: Views, seed: int, count: int) -> None:
     assert tally["equal"] > tally["error in Spark"], tally
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 110))])
+@pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in range(100, 110))])
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("without_errors")
 def test_random_expressions_of_views(spark: SparkSession, views: Views, seed: int) -> None:

@@ -28,6 +28,7 @@ from pyspark.sql import functions as sf
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.parameters import slow
 
 TYPES: dict[str, Sequence[Any]] = {
     "int32": (0, 7, -1, 2**31 - 1, -(2**31)),
@@ -254,7 +255,7 @@ def test_many_random_frames_are_stored_exactly_or_rejected(tmp_path: Path) -> No
     _check_by_duckdb(_run(tmp_path, seeds), seeds)
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(2000, 2060), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(6), slow(range(2000, 2060))])
 def test_random_spark_frames_are_stored_exactly_or_rejected(tmp_path: Path, spark: SparkSession, seeds: range) -> None:
     _check_by_duckdb(_run(tmp_path, seeds, spark), seeds)
 

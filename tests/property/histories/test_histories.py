@@ -69,7 +69,7 @@ def play(
 
 
 @pytest.mark.parametrize(
-    ("every_lake_address", "mode", "version", "seed", "steps"),
+    ("lake_address", "mode", "version", "seed", "steps"),
     [
         ("postgresql", "duckdb", "1.0", 1, 20),
         ("sqlite", "duckdb", "1.1", 2, 15),
@@ -78,10 +78,10 @@ def play(
         ("sqlite", "alone", "1.1", 5, 10),
         pytest.param("duckdb", "duckdb", "1.0", 6, 10, marks=pytest.mark.slow),
     ],
-    indirect=["every_lake_address"],
+    indirect=["lake_address"],
 )
-def test_a_short_history(every_lake_address: LakeAddress, mode: Mode, version: Version, seed: int, steps: int) -> None:
-    lake = play(every_lake_address, mode, version, seed, steps)
+def test_a_short_history(lake_address: LakeAddress, mode: Mode, version: Version, seed: int, steps: int) -> None:
+    lake = play(lake_address, mode, version, seed, steps)
     assert len(lake.outcomes) > 3
 
 
@@ -90,34 +90,34 @@ def test_a_short_history(every_lake_address: LakeAddress, mode: Mode, version: V
 @pytest.mark.parametrize("seed", [*SEEDS, NEW])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("mode", ["duckdb", "second", "alone"])
-def test_long_histories(every_lake_address: LakeAddress, mode: Mode, version: Version, seed: int) -> None:
-    play(every_lake_address, mode, version, seed if seed == NEW else 1000 + seed, 40 if mode == "duckdb" else 25)
+def test_long_histories(lake_address: LakeAddress, mode: Mode, version: Version, seed: int) -> None:
+    play(lake_address, mode, version, seed if seed == NEW else 1000 + seed, 40 if mode == "duckdb" else 25)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["duckdb", "alone"])
 @pytest.mark.parametrize("seed", [*SEEDS, NEW])
-def test_histories_on_s3(every_lake_address: LakeAddress, s3: S3Server, mode: Mode, seed: int) -> None:
+def test_histories_on_s3(lake_address: LakeAddress, s3: S3Server, mode: Mode, seed: int) -> None:
     store = s3_store(s3)
-    address = store.lake(every_lake_address, f"{every_lake_address.backend}_{mode}_{seed}/files")
+    address = store.lake(lake_address, f"{lake_address.backend}_{mode}_{seed}/files")
     play(address, mode, "1.0", seed if seed == NEW else 2000 + seed, 15, store=store)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", [*SEEDS, NEW])
-def test_histories_with_executors(every_lake_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_histories_with_executors(lake_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Spark runs the maintenance, and reads what the lake shows."""
     monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
-    play(every_lake_address, "duckdb", "1.0", seed if seed == NEW else 3000 + seed, 15, session=spark)
+    play(lake_address, "duckdb", "1.0", seed if seed == NEW else 3000 + seed, 15, session=spark)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seeds", [range(100, 120), range(200, 230), [NEW] * 20], ids=["first", "second", "new"])
-def test_histories_read_by_spark(every_lake_address: LakeAddress, spark: SparkSession, seeds: Sequence[int]) -> None:
+def test_histories_read_by_spark(lake_address: LakeAddress, spark: SparkSession, seeds: Sequence[int]) -> None:
     draw = Random()
-    with Lake(every_lake_address, "DATA_INLINING_ROW_LIMIT 10") as lake:
+    with Lake(lake_address, "DATA_INLINING_ROW_LIMIT 10") as lake:
         live(lake, [draw.randrange(2**30) if seed == NEW else seed for seed in seeds], conditions=NOT_COMPARED)
         assert compare_on_spark(lake, spark, seed=1, earlier=2) >= 3

@@ -9,6 +9,7 @@ import pytest
 
 from tests.property.hostile_catalogs.lake import DamagedLake, build, file_copy
 from tests.support.oracle import LakeAddress, file_lake
+from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
 Copies = Callable[[str], DamagedLake]
@@ -43,7 +44,7 @@ def copies(templates: Callable[..., LakeAddress], request: pytest.FixtureRequest
     return copy
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
+@pytest.fixture(params=["sqlite", slow("postgresql"), slow("duckdb")])
 def damaged(request: pytest.FixtureRequest, copies: Copies) -> DamagedLake:
     """A copy on each catalog database."""
     return copies(request.param)

@@ -15,20 +15,20 @@ from tests.faults.upkeep import NOW
 from tests.support.oracle import LakeAddress, attached
 
 
-@pytest.mark.parametrize("every_lake_address", ["postgresql", "mysql"], indirect=True)
+@pytest.mark.parametrize("lake_address", ["postgresql", "mysql"], indirect=True)
 @pytest.mark.parametrize("look", [lambda lake: lake.check().by_code, lambda lake: lake.health().faults], ids=["check", "health"])
 def test_tables_of_inlined_rows_that_an_expiry_drops(
-    every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, look: Callable[[DuckLake], object]
+    lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, look: Callable[[DuckLake], object]
 ) -> None:
     """MySQL shows that they are gone at once, and in a transaction that they are registered still. Nobody commits to files then."""
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.write("t", pa.table({"a": [1, 2]}), inline=True)
         done = []
 
         def late(connection: Connection) -> object:
             if not done:
                 done.append(True)
-                with DuckLake.connect(every_lake_address.url) as other:
+                with DuckLake.connect(lake_address.url) as other:
                     other.table("t").add_column("b", "bigint")
                     other.flush_inlined_data()
                     other.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=1)

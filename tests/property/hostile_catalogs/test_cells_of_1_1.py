@@ -12,6 +12,7 @@ from ducklake_core.errors import DuckLakeError
 from tests.property.hostile_catalogs.cells import EDITS, INLINED, TABLES, TYPED_EDITS, Cell, Edit, build, rows
 from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 ROWS = sorted([*range(0, 60, 2), 100, 101, 102])
 FILTERS: dict[str | None, Callable[[int], bool]] = {
@@ -28,16 +29,14 @@ _TYPES = {
 }
 
 
-@pytest.mark.some(4)
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("edit", EDITS, ids=str)
+@pytest.mark.parametrize("edit", spread(EDITS, 4), ids=str)
 def test_cells_in_sqlite(edit: Edit, copies: Callable[..., DamagedLake]) -> None:
     _check("sqlite", edit, copies)
 
 
-@pytest.mark.some(4)
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
+@pytest.mark.parametrize("edit", spread(TYPED_EDITS, 4), ids=str)
 def test_cells_in_postgresql(edit: Edit, copies: Callable[..., DamagedLake]) -> None:
     _check("postgresql", edit, copies)
 

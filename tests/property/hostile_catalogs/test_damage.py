@@ -15,6 +15,7 @@ from ducklake_core.maintenance.check.findings import CODES
 from tests.property.hostile_catalogs.catalogue import ALL, FOUND, READ, READ_IN_SQLITE, Damage
 from tests.property.hostile_catalogs.lake import DamagedLake, build
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 Copies = Callable[[str], DamagedLake]
 _STATISTICS = [one for one in READ if "stats" in one.name or "count" in one.name]
@@ -32,14 +33,12 @@ def _migrated(address: LakeAddress) -> LakeAddress:
 # Reads: right rows for every filter, or the error that says what is wrong
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize("damage", READ, ids=str)
+@pytest.mark.parametrize("damage", spread(READ, 8), ids=str)
 def test_reads(damage: Damage, damaged: DamagedLake) -> None:
     _read(damage, damaged)
 
 
-@pytest.mark.some(8)
-@pytest.mark.parametrize("damage", READ_IN_SQLITE, ids=str)
+@pytest.mark.parametrize("damage", spread(READ_IN_SQLITE, 8), ids=str)
 def test_reads_of_cells_of_any_type(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _read(damage, damaged_sqlite)
 
@@ -62,8 +61,7 @@ def _read(damage: Damage, lake: DamagedLake) -> None:
 # Checks: each kind is found by its codes, and nothing else is
 
 
-@pytest.mark.some(40)
-@pytest.mark.parametrize("damage", [*FOUND, *READ, *READ_IN_SQLITE], ids=str)
+@pytest.mark.parametrize("damage", spread([*FOUND, *READ, *READ_IN_SQLITE], 40), ids=str)
 def test_each_is_found(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _check(damage, damaged_sqlite)
 
@@ -98,8 +96,7 @@ def test_every_code_is_planted_and_documented() -> None:
 # Repairs: what can be repaired is right afterwards, and no row has changed
 
 
-@pytest.mark.some(11)
-@pytest.mark.parametrize("damage", _REPAIRED, ids=str)
+@pytest.mark.parametrize("damage", spread(_REPAIRED, 11), ids=str)
 def test_what_can_be_repaired_is_repaired(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _repair(damage, damage.do(damaged_sqlite))
 
@@ -160,12 +157,12 @@ def _hold(damage: Damage, lake: DamagedLake) -> None:
                 str(error)
 
 
-def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(every_lake_address: LakeAddress) -> None:
+def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(lake_address: LakeAddress) -> None:
     """They may be the only copy; with the table's row from a backup everything is as it was."""
-    build(every_lake_address)
-    damaged = DamagedLake(every_lake_address)
+    build(lake_address)
+    damaged = DamagedLake(lake_address)
     table = int(damaged.value("SELECT table_id FROM ducklake_table WHERE table_name = 's'"))
-    with DuckLake.connect(every_lake_address.url) as lake:
+    with DuckLake.connect(lake_address.url) as lake:
         lake.table("s").append(pa.table({"a": [999], "b": ["kept"]}), inline=True)
         damaged.edit("CREATE TABLE saved AS SELECT * FROM ducklake_table", f"DELETE FROM ducklake_table WHERE table_id = {table}")
         damaged.edit("UPDATE ducklake_file_column_stats SET data_file_id = 888 WHERE data_file_id = 0")

@@ -14,6 +14,7 @@ from tests.property.arguments.surface import FEW
 from tests.property.hostile_catalogs.catalogue import DEEP, FOUND, HOSTILE, READ, READ_IN_SQLITE, Damage
 from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 
 _READS = (
     "snapshots",
@@ -81,8 +82,7 @@ def _hold(lake: DamagedLake, damage: Damage) -> None:
         opened.close()
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("damage", HOSTILE, ids=str)
+@pytest.mark.parametrize("damage", spread(HOSTILE, 3), ids=str)
 def test_hostile_catalogs(damage: Damage, damaged: DamagedLake) -> None:
     _hold(damaged, damage)
 

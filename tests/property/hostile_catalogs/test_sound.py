@@ -15,8 +15,9 @@ from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import write_history
 from tests.property.hostile_catalogs.lake import DamagedLake, build
 from tests.property.hostile_catalogs.test_pruning_in_sql import _build as write_partitions
-from tests.support.old_lakes import VERSIONS, old_lake
+from tests.support.old_lakes import old_lake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import slow, spread
 
 
 def _ours(address: LakeAddress) -> None:
@@ -56,12 +57,10 @@ def _expired(address: LakeAddress) -> None:
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26])")
 
 
-@pytest.mark.slow_on("postgresql", "duckdb")
-@pytest.mark.parametrize("make", [_ours, _theirs_encrypted, _expired, write_partitions, build], ids=lambda make: make.__name__)
-@pytest.mark.some(3)
-def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], every_lake_address: LakeAddress) -> None:
-    make(every_lake_address)
-    lake = DuckLake.connect(every_lake_address.url)
+@pytest.mark.parametrize("make", spread([_ours, _theirs_encrypted, _expired, write_partitions, build], 3), ids=lambda make: make.__name__)
+def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], lake_address: LakeAddress) -> None:
+    make(lake_address)
+    lake = DuckLake.connect(lake_address.url)
     for level in ("catalog", "rows"):
         found = lake.check(level=level)  # type: ignore[arg-type]
         assert found.by_code == {}, str(found)
@@ -89,8 +88,7 @@ def test_dates_that_duckdb_rewrites_after_they_became_timestamps(sqlite_address:
     lake.close()
 
 
-@pytest.mark.slow_on("0.2", "0.3-dev1", "0.4-dev1")
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["0.1", slow("0.2"), slow("0.3-dev1"), "0.3", slow("0.4-dev1")])
 def test_earlier_versions_are_checked(version: str, tmp_path: Path) -> None:
     old = old_lake(version, "sqlite", tmp_path / version, None)
     lake = DuckLake.connect(old.address.url)
@@ -98,17 +96,16 @@ def test_earlier_versions_are_checked(version: str, tmp_path: Path) -> None:
     lake.close()
 
 
-@pytest.mark.slow_on("duckdb")
-def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress) -> None:
+def test_bounds_that_duckdb_narrowed_are_mended(lake_address: LakeAddress) -> None:
     """Its rewrite makes table bounds those of the rows that are left, by which it loses rows of earlier snapshots."""
-    with attached(every_lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a, 'v' || i AS b FROM range(100) r(i)", "DELETE FROM t WHERE a >= 40")
         before = duck.value("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
     past = f"SELECT count(*) FROM t AT (VERSION => {int(str(before)) - 1}) WHERE a = 77"
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value(past) == 0
-    lake = DuckLake.connect(every_lake_address.url)
+    lake = DuckLake.connect(lake_address.url)
     found = lake.check(repair=True)
     assert found.by_code == {"table-bounds-narrow": 2}
     assert found.repair_snapshot_id == lake.snapshot().id
@@ -116,7 +113,7 @@ def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress)
     assert len(found.repairs) == 3
     assert lake.check(level="rows").by_code == {}
     lake.close()
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value(past) == 1
         assert duck.value("SELECT max(a) FROM t") == 39
         assert duck.value("SELECT count(*) FROM t WHERE a < 40") == 40
@@ -124,11 +121,10 @@ def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress)
         assert duck.value("SELECT max(a) FROM t") == 549
 
 
-@pytest.mark.some(1)
-def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> None:
-    build(every_lake_address)
-    spoiled = DamagedLake(every_lake_address)
-    flag = "1" if every_lake_address.backend == "sqlite" else "true"
+def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
+    build(lake_address)
+    spoiled = DamagedLake(lake_address)
+    flag = "1" if lake_address.backend == "sqlite" else "true"
     spoiled.edit(
         "UPDATE ducklake_file_column_stats SET min_value = 'w' WHERE column_id = 2 AND max_value = 'v149'",
         "UPDATE ducklake_table_column_stats SET max_value = '120' WHERE column_id = 1 AND max_value = '202'",
@@ -140,7 +136,7 @@ def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> N
         f"INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/f/theirs.parquet', {flag}, "
         "'2024-01-01 00:00:00+00' FROM ducklake_data_file WHERE path = 'theirs.parquet'",
     )
-    lake = DuckLake.connect(every_lake_address.url)
+    lake = DuckLake.connect(lake_address.url)
     codes = {
         "statistics-invalid",
         "statistics-orphaned",
@@ -157,25 +153,25 @@ def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> N
     lake.write("t", pa.table({"a": [1], "b": ["x"], "x": [0.5]}))
     assert lake.check(level="rows").is_sound
     lake.close()
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 149") == 1
         duck.run("INSERT INTO t SELECT i, 'z', 1 FROM range(300, 320) r(i)")
 
 
-def test_what_came_since_the_check_is_left_alone(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_came_since_the_check_is_left_alone(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file came by the number that deletes were planted for: the repair leaves them, and does not say that it forgot them."""
     from ducklake_core.maintenance.check import run
 
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         table = lake.write("t", pa.table({"a": range(100)}), inline=False).table_id
         lake.table("t").delete("a = 7")
-        spoiled = DamagedLake(every_lake_address)
+        spoiled = DamagedLake(lake_address)
         coming = int(spoiled.value("SELECT max(next_file_id) FROM ducklake_snapshot"))
         spoiled.edit(f"INSERT INTO ducklake_inlined_delete_{table} VALUES ({coming}, 3, 3), (999, 0, 3)")
         carry_out = run.carry_out
 
         def late(*arguments: object) -> object:
-            with DuckLake.connect(every_lake_address.url) as other:
+            with DuckLake.connect(lake_address.url) as other:
                 other.write("t", pa.table({"a": range(200, 300)}), inline=False)
             return carry_out(*arguments)  # type: ignore[arg-type]
 
@@ -188,11 +184,11 @@ def test_what_came_since_the_check_is_left_alone(every_lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("name", ["ducklake_inlined_data_888_1", "ducklake_inlined_delete_888"])
-def test_tables_of_numbers_that_were_never_given_out(every_lake_address: LakeAddress, name: str) -> None:
+def test_tables_of_numbers_that_were_never_given_out(lake_address: LakeAddress, name: str) -> None:
     """A commit may be making them where they are seen before the COMMIT; elsewhere nobody does."""
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
-        DamagedLake(every_lake_address).edit(f"CREATE TABLE {name} (row_id BIGINT)")
-        dead = int(every_lake_address.backend != "mysql")
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
+        DamagedLake(lake_address).edit(f"CREATE TABLE {name} (row_id BIGINT)")
+        dead = int(lake_address.backend != "mysql")
         assert lake.health().dead_inlined_tables == dead
         found = lake.check(repair=True)
         assert len(found.findings) == len(found.repairs) == dead
@@ -202,14 +198,14 @@ def test_tables_of_numbers_that_were_never_given_out(every_lake_address: LakeAdd
         assert lake.check(level="rows").is_sound
 
 
-def test_a_repair_beside_a_commit_narrows_nothing(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_beside_a_commit_narrows_nothing(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are widened to those of the files that were checked; a file that came since must be in them as well."""
     from ducklake_core.maintenance.check import run
 
-    lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"a": range(100)}))
-    DamagedLake(every_lake_address).edit("UPDATE ducklake_table_column_stats SET max_value = '50'")
-    other, carry_out = DuckLake.connect(every_lake_address.url), run.carry_out
+    DamagedLake(lake_address).edit("UPDATE ducklake_table_column_stats SET max_value = '50'")
+    other, carry_out = DuckLake.connect(lake_address.url), run.carry_out
 
     def late(*arguments: object) -> object:
         other.write("t", pa.table({"a": range(5000, 5100)}))
@@ -221,7 +217,7 @@ def test_a_repair_beside_a_commit_narrows_nothing(every_lake_address: LakeAddres
     assert lake.table("t").scan(where="a = 5050").count() == 1
     lake.close()
     other.close()
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a FROM t WHERE a IN (77, 5050) ORDER BY a") == [(77,), (5050,)]
 
 
@@ -270,7 +266,6 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
     lake.close()
 
 
-@pytest.mark.some(1)
 def test_a_commit_during_the_check_leaves_no_orphans(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_core.storage.filesystems import Storage
 

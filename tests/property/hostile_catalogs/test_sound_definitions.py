@@ -10,11 +10,13 @@ import pytest
 from ducklake_core import DuckLake
 from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import on_all_catalogs
 
 
-def test_macros_have_the_names_of_other_things(every_lake_address: LakeAddress) -> None:
+@on_all_catalogs
+def test_macros_have_the_names_of_other_things(lake_address: LakeAddress) -> None:
     """DuckDB refuses a second scalar macro of a name, and a second table macro, and nothing else."""
-    with attached(every_lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(
             "CREATE TABLE t(a INTEGER)",
             "CREATE VIEW v AS SELECT 1 AS one",
@@ -29,7 +31,7 @@ def test_macros_have_the_names_of_other_things(every_lake_address: LakeAddress) 
         for made in ("T(q) AS q", "T(q) AS TABLE SELECT 1 AS one"):
             with pytest.raises(duckdb.CatalogException, match="already exists"):
                 duck.run(f"CREATE MACRO {made}")
-    with DuckLake.connect(every_lake_address.url) as lake:
+    with DuckLake.connect(lake_address.url) as lake:
         assert lake.check().by_code == {}, str(lake.check())
 
 

@@ -55,7 +55,6 @@ def test_every_way_to_read_and_write(spark: SparkSession, sqlite_address: LakeAd
     assert {row.id for row in read.load("x.y.copy").collect()} >= {0, 1, 7, 100}
 
 
-@pytest.mark.takes_seconds
 def test_views_of_a_session_and_queries(spark: SparkSession, sqlite_address: LakeAddress) -> None:
     lake = new_lake(sqlite_address)
     for number, path in enumerate(("x.t", "x.y.t", "x.y.u", '"x.y".t')):

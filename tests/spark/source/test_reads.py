@@ -16,7 +16,6 @@ from tests.spark.source.processes import data_source, on_an_executor, planned, r
 from tests.support.oracle import LakeAddress, Oracle
 
 
-@pytest.mark.takes_seconds
 def test_what_duckdb_wrote_is_read(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path
 ) -> None:

@@ -37,7 +37,6 @@ def files(address: LakeAddress) -> list[Path]:
     return sorted(Path(address.data_path).rglob("*.parquet"))
 
 
-@pytest.mark.takes_seconds
 def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], notes: Path, tmp_path: Path
 ) -> None:
@@ -69,7 +68,6 @@ def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     assert files(lake_address) == written
 
 
-@pytest.mark.takes_seconds
 def test_overwriting_replaces_all_rows_in_one_snapshot(
     sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
@@ -184,7 +182,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address:
     assert list(notes.iterdir()) == []
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
 def test_a_table_that_is_missing_is_made_with_its_rows(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool
@@ -252,7 +249,6 @@ def test_an_overwrite_of_a_partitioned_table_says_what_it_replaces(sqlite_addres
         assert sorted(lake.table("t").scan().to_arrow().column("b").to_pylist()) == expected
 
 
-@pytest.mark.takes_seconds
 def test_dynamic_overwrites_replace_the_partitions_of_their_rows(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:

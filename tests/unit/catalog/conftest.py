@@ -1,13 +1,21 @@
-"""These tests run on every catalog database."""
+"""These tests run on every catalog database, which prunes their files."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import CATALOGS, new_address
 
 
-@pytest.fixture
-def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
-    """A place for a new lake, on every catalog database."""
-    return every_lake_address
+@pytest.fixture(params=CATALOGS)
+def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    """The address of a new lake, on every catalog database."""
+    return new_address(request, request.param, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _pruned(pruned_by_the_database: None) -> None:
+    """Prune in the database."""

@@ -13,13 +13,13 @@ from tests.support.oracle import LakeAddress
 from tests.unit.catalog.places import database_of
 
 
-@pytest.mark.parametrize("every_lake_address", ["postgresql", "mysql"], indirect=True)
-def test_a_dropped_table_of_inlined_rows_is_not_waited_for(every_lake_address: LakeAddress) -> None:
+@pytest.mark.parametrize("lake_address", ["postgresql", "mysql"], indirect=True)
+def test_a_dropped_table_of_inlined_rows_is_not_waited_for(lake_address: LakeAddress) -> None:
     """DuckDB's flush drops tables of inlined rows while other writers wait for its locks."""
-    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.write("t", pa.table({"n": [1]}), inline=True)
         (inlined,) = lake.table("t").state.inlined_tables
-    database = database_of(every_lake_address)
+    database = database_of(lake_address)
     with database.write() as connection:
         connection.execute(DropTable(database.tables.inlined_data(inlined.name)))
     pauses: list[float] = []

@@ -28,6 +28,7 @@ from ducklake_core.errors import (
     UsageError,
 )
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import spread
 from tests.unit.commit.handmade import COLUMNS, HandmadeLake
 
 QUICK = RetryPolicy(max_attempts=4, first_pause=0.001, growth=1.5, max_pause=0.002, jitter=0.5)
@@ -162,8 +163,7 @@ def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(la
     assert committed.snapshot.id == 3
 
 
-@pytest.mark.parametrize("ending", ["before", "after"])
-@pytest.mark.some(3)
+@pytest.mark.parametrize("ending", spread(["before", "after"], 1))
 def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, oracle: Callable[..., Any], ending: str) -> None:
     """Nobody can tell whether the snapshot that took its id was it: it is not committed again."""
     Committer(lake.database).commit(lake.staged(lake.create()))
@@ -266,7 +266,6 @@ def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
         Committer(lake.database).commit(lake.staged())
 
 
-@pytest.mark.takes_seconds
 def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
     base = Committer(lake.database).commit(lake.staged(lake.create())).snapshot
     done: list[Committed] = []

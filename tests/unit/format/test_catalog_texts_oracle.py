@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
-
 from ducklake_core.format.changes import Changes, QualifiedName, encode_changes, parse_changes
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.files.paths import directory_name, join, partition_directory
@@ -16,7 +14,10 @@ from ducklake_core.format.options import Options, normalize_option
 from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema, flatten, with_ids
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.parameters import on_all_catalogs
 from tests.unit.format.samples import SQL_TYPES
+
+pytestmark = on_all_catalogs
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 META = "__ducklake_metadata_lake"
@@ -120,7 +121,6 @@ STATEMENTS = (
 )
 
 
-@pytest.mark.takes_seconds
 def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         for statement in STATEMENTS:
@@ -134,7 +134,6 @@ def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory,
     assert parsed[3].created_table == (QualifiedName(schema='"s,1:""x"', name='t,"u'),)
 
 
-@pytest.mark.takes_seconds
 def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     names = ["plain_Name-1", "näme", 'we"ird, x', "a.b", "with space"]
     values = ["a b", "ä/%=", "", None, "x~y.z-_", "2024"]

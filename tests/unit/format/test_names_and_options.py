@@ -34,7 +34,6 @@ SCHEMAS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=3).map(
 NAMES = st.builds(QualifiedName, schema=SCHEMAS, name=st.text(min_size=1, max_size=4))
 
 
-@pytest.mark.takes_seconds
 @given(IDS, IDS, NAMES, SCHEMAS)
 def test_changes_come_back_from_their_text(dropped: tuple[int, ...], inserted: tuple[int, ...], name: QualifiedName, schema: str) -> None:
     changes = Changes(
@@ -86,7 +85,6 @@ def test_marks_of_earlier_versions_are_not_taken_for_a_write_s() -> None:
     assert not is_of_write(old, mark)
 
 
-@pytest.mark.takes_seconds
 def test_no_two_names_of_a_write_are_equal() -> None:
     mark = write_id()
     with ThreadPoolExecutor(8) as pool:

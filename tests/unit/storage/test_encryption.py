@@ -142,7 +142,6 @@ def test_only_wanted_chunks_are_read(tmp_path: Path) -> None:
     assert storage.reads[1][1] == file.metadata.row_group(3).column(0).total_compressed_size
 
 
-@pytest.mark.takes_seconds
 def test_any_changed_byte_is_an_error_or_changes_nothing(tmp_path: Path) -> None:
     table = TABLE.select(["i", "text"]).slice(0, 20)
     path = encrypted(tmp_path / "f.parquet", table)
@@ -158,7 +157,6 @@ def test_any_changed_byte_is_an_error_or_changes_nothing(tmp_path: Path) -> None
     assert unnoticed == [0, 1, 2, 3], "the first magic, which no reader looks at"
 
 
-@pytest.mark.takes_seconds
 def test_any_cut_is_an_error(tmp_path: Path) -> None:
     path = encrypted(tmp_path / "f.parquet", TABLE.select(["i"]).slice(0, 20))
     content = path.read_bytes()

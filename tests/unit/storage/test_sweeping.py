@@ -20,6 +20,7 @@ from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_writer import FileWriter
 from ducklake_core.storage.unfinished import sweep
 from tests.support.oracle import LakeAddress, attached
+from tests.support.parameters import spread
 
 ROWS = pa.table({"k": pa.array(range(100), pa.int64()), "p": pa.array([k % 4 for k in range(100)], pa.int32())})
 
@@ -96,10 +97,8 @@ def run(lake: DuckLake, verb: str, base: int) -> None:
             lake.merge_adjacent_files("t")
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("verb", ["write", "update", "restore", "merge", "compact"])
+@pytest.mark.parametrize("verb", spread(["write", "update", "restore", "merge", "compact"], 2))
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.some(4)
 def test_an_interrupted_call_leaves_no_file(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, verb: str, count: int) -> None:
     """Ctrl-C while a file is finished: at first, or when others are there already."""
     lake = made(sqlite_address)

@@ -18,6 +18,7 @@ from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.storage.delete_files import write_delete_file
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import unfinished_uploads
+from tests.support.parameters import spread
 from tests.support.s3 import BUCKET, S3Server
 
 # Random bytes do not compress, and parts have at least 5 MiB.
@@ -46,8 +47,9 @@ def state_of(storage: Storage, directory: str, **options: Any) -> WriteState:
     return WriteState(table="main.t", directory=directory, schema=schema, storage=storage, options=Options(**options))
 
 
-@pytest.mark.parametrize("failing", ["create_multipart_upload:1", "upload_part:2", "complete_multipart_upload:1", "put_object:1"])
-@pytest.mark.some(2)
+@pytest.mark.parametrize(
+    "failing", spread(["create_multipart_upload:1", "upload_part:2", "complete_multipart_upload:1", "put_object:1"], 2)
+)
 def test_a_call_fails(s3: S3Server, calls: list[str], failing: str) -> None:
     storage = s3.storage(default_block_size=PART)
     directory = f"s3://{BUCKET}/fails/{failing.partition(':')[0]}/"

@@ -49,7 +49,6 @@ def test_a_spark_output_directory(sqlite_address: LakeAddress, folder: Path, spa
         lake.add_data_files("u", folder / "out", spark=spark, allow_duplicates=True)
 
 
-@pytest.mark.takes_seconds
 def test_with_other_changes_in_one_transaction(sqlite_address: LakeAddress, folder: Path) -> None:
     lake = lake_of_files(sqlite_address)
     for name in "fgh":
@@ -162,7 +161,6 @@ def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path, monkeypa
     assert len(lake.snapshots()) < snapshots + 2
 
 
-@pytest.mark.takes_seconds
 def test_missing_columns_have_their_default(sqlite_address: LakeAddress, folder: Path) -> None:
     lake = prepared(
         sqlite_address,
@@ -237,7 +235,6 @@ def test_places_and_encrypted_lakes(tmp_path: Path, sqlite_address: LakeAddress,
         encrypted.add_data_files("t", put(folder / "f.parquet", A))
 
 
-@pytest.mark.takes_seconds
 def test_files_within_the_table_s_directory_and_a_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lake = DuckLake.create(f"sqlite:///{tmp_path}/r.sqlite", data_path="files/", relative_data_path=True)

@@ -25,7 +25,6 @@ PARTITION_FILES = {
 }
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", PARTITION_FILES)
 def test_partition_values_from_statistics(sqlite_address: LakeAddress, folder: Path, name: str) -> None:
     data, values = PARTITION_FILES[name]

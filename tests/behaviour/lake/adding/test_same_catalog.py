@@ -14,6 +14,7 @@ from tests.behaviour.foreign_files.added import check_everywhere, put
 from tests.behaviour.lake.adding.samples import AB, ABG, NESTED, NESTED_COLUMNS, A, prepared
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.parameters import spread
 from tests.support.scans import open_lake
 
 TYPES = pa.table(
@@ -92,8 +93,7 @@ OTHER_BOUNDS = {
 }
 
 
-@pytest.mark.some(6)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", spread(CASES, 6))
 def test_the_catalog_is_the_reference_s(sqlite_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
     compare_with_the_reference(sqlite_address, tmp_path, folder, name)
 

@@ -54,14 +54,13 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     """Another empty place of the same kind with the same data path."""
     from dataclasses import replace
 
-    from tests.support.lakes import place_beside
+    from tests.support.parameters import new_address
 
     second = folder / "second"
     second.mkdir()
-    return replace(place_beside(address, request, second), data_path=address.data_path)
+    return replace(new_address(request, address.backend, second), data_path=address.data_path)
 
 
-@pytest.mark.takes_seconds
 def test_new_catalog_equals_the_references(
     lake_address: LakeAddress, oracle: Callable[..., Any], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -79,7 +78,6 @@ def test_new_catalog_equals_the_references(
     assert info.created_by.startswith("ducklake-core")
 
 
-@pytest.mark.takes_seconds
 def test_reference_works_on_our_catalog(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     create_catalog(database_of(lake_address), lake_address.data_path.rstrip("/"))
     with oracle(lake_address) as duck:
@@ -168,7 +166,6 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
         open_catalog(database)
 
 
-@pytest.mark.takes_seconds
 def test_a_catalog_that_does_not_tell_its_version_is_taken_for_one_of_1_0(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)

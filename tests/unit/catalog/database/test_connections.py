@@ -102,7 +102,6 @@ def test_values_are_alike_on_both_databases(database: Database) -> None:
         assert stored == "2024-07-01 13:30:00.12+00"
 
 
-@pytest.mark.takes_seconds
 def test_a_read_sees_one_state(database: Database) -> None:
     snapshot = database.tables["snapshot"]
     with database.read() as reader:
@@ -164,7 +163,6 @@ def test_parameters_never_show_in_errors(database: Database) -> None:
     assert "987654321" not in " ".join(shown)
 
 
-@pytest.mark.takes_seconds
 def test_a_locked_sqlite_file_is_busy_soon_and_free_later(sqlite_address: LakeAddress) -> None:
     database = database_of(sqlite_address)
     create_catalog(database, sqlite_address.data_path)
@@ -279,7 +277,6 @@ def test_a_forked_child_opens_its_own_connections(database: Database) -> None:
     assert count(database) == 1
 
 
-@pytest.mark.takes_seconds
 def test_a_forgotten_database_closes_its_connections(database: Database, lake_address: LakeAddress) -> None:
     other = database_of(lake_address)
     assert count(other) == 1

@@ -118,7 +118,6 @@ def test_an_instance_serves_many_transactions(database: Database, monkeypatch: p
     assert count(database) == 2
 
 
-@pytest.mark.takes_seconds
 def test_a_writer_elsewhere_is_named(database: Database, file: Path) -> None:
     with held(file, "write") as process:
         for work in (lambda: count(database), lambda: add(database, 1)):
@@ -155,7 +154,6 @@ def test_we_wait_for_a_short_lock(database: Database, file: Path, monkeypatch: p
     assert found == [1]
 
 
-@pytest.mark.takes_seconds
 def test_duckdb_in_this_process_must_detach(database: Database, file: Path) -> None:
     with duckdb.connect() as other:
         other.execute(f"ATTACH '{file}' AS taken")
@@ -171,7 +169,6 @@ def test_duckdb_in_this_process_must_detach(database: Database, file: Path) -> N
             assert count(same) == 1
 
 
-@pytest.mark.takes_seconds
 def test_transactions_of_one_process_share_the_file(database: Database) -> None:
     numbers = range(1, 25)
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
 
-with_indexes = pytest.mark.parametrize("every_lake_address", ["sqlite", "postgresql"], indirect=True)
+with_indexes = pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
 INDEXES = {
     "ducklake_column_by_table",
     "ducklake_data_file_by_table",
@@ -63,7 +63,7 @@ def test_a_lake_can_be_made_without_them(lake_address: LakeAddress) -> None:
     assert _indexes(lake_address) == set()
 
 
-@pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("lake_address", ["duckdb"], indirect=True)
 def test_where_indexes_are_of_no_use_there_are_none(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     assert lake.create_indexes() == ()

@@ -96,7 +96,6 @@ def test_between_transactions_nothing_is_locked(database: Database, file: Path) 
     assert rows is not None
 
 
-@pytest.mark.takes_seconds
 def test_a_commit_that_readers_held_up_leaves_nothing_locked(database: Database, file: Path) -> None:
     add_schema(database)
     with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
@@ -208,7 +207,6 @@ def test_a_file_that_could_not_be_written(database: Database, opened: list[str],
     assert len(opened) == 2
 
 
-@pytest.mark.takes_seconds
 def test_a_busy_file_is_waited_for_once(database: Database, file: Path) -> None:
     database.close()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -219,7 +217,6 @@ def test_a_busy_file_is_waited_for_once(database: Database, file: Path) -> None:
     assert schemas(database) == 1
 
 
-@pytest.mark.takes_seconds
 def test_closed_and_forgotten_databases_close_their_files(database: Database, file: Path, sqlite_address: LakeAddress) -> None:
     assert schemas(database) == 1
     assert handles(file) == 1
@@ -263,7 +260,6 @@ def test_threads(database: Database, file: Path) -> None:
         assert other.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.takes_seconds
 def test_a_forked_child_leaves_its_parents_connection_alone(database: Database, file: Path) -> None:
     """It opens its own, and the locks of the parent outlive it."""
     assert schemas(database) == 1

@@ -49,14 +49,14 @@ def test_tables_of_other_versions_and_schemas_are_not_taken_for_one_another(tmp_
     database.close()
 
 
-def test_kinds_of_databases_have_texts_of_their_own(every_lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_kinds_of_databases_have_texts_of_their_own(lake_address: LakeAddress, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = database_of(sqlite_lake(tmp_path / "other"))
     create_catalog(other, str(tmp_path / "other" / "files"))
     with other.read() as connection:
         connection.execute(select(other.tables["snapshot"]).where(other.tables["snapshot"].c.snapshot_id == 0)).one()
-    database = database_of(every_lake_address)
-    create_catalog(database, every_lake_address.data_path)
+    database = database_of(lake_address)
+    create_catalog(database, lake_address.data_path)
     with database.read() as connection:
         # PostgreSQL would not take SQLite's question marks.
         row = connection.execute(select(other.tables["snapshot"]).where(other.tables["snapshot"].c.snapshot_id == 0)).one()

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CatalogVersionError
 from tests.support.old_lakes import VERSIONS, JsonRows, OldLake, changes, forget_embedded_snapshots, old_lake, rows_at
+from tests.support.parameters import spread
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +29,19 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
     return lambda version: old_lake(version, request.param, tmp_path, server)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("version", "backend"),
-    [
-        *((version, "sqlite") for version in VERSIONS),
-        ("0.1", "postgresql"),
-        ("0.4-dev1", "postgresql"),
-        ("0.2", "duckdb"),
-        pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
-    ],
+    spread(
+        [
+            *((version, "sqlite") for version in VERSIONS),
+            ("0.1", "postgresql"),
+            ("0.4-dev1", "postgresql"),
+            ("0.2", "duckdb"),
+            ("0.3", "duckdb"),
+        ],
+        2,
+    ),
 )
-@pytest.mark.some(2)
 def test_rows_are_those_that_the_old_duckdb_read(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows
 ) -> None:
@@ -54,8 +55,7 @@ def test_rows_are_those_that_the_old_duckdb_read(
             assert lake.table(name, at=snapshot).scan().count() == len(expected[snapshot].rows), (name, snapshot)
 
 
-@pytest.mark.parametrize("version", ["0.1", "0.3"])
-@pytest.mark.some(2)
+@pytest.mark.parametrize("version", spread(["0.1", "0.3"], 1))
 def test_partition_keys_statistics_and_comments(version: str, made: Callable[[str], OldLake]) -> None:
     lake = DuckLake.connect(made(version).address.url)
     parted = lake.table("parted", at=17)
@@ -90,7 +90,6 @@ _WRITES: dict[str, Callable[[DuckLake], Any]] = {
 }
 
 
-@pytest.mark.takes_seconds
 def test_every_verb_that_writes_refuses_and_names_the_way_out(tmp_path: Path) -> None:
     old = old_lake("0.2", "sqlite", tmp_path)
     lake = pickle.loads(pickle.dumps(DuckLake.connect(old.address.url)))
@@ -122,7 +121,6 @@ def test_counts_that_cannot_be_are_refused(tmp_path: Path, text: str) -> None:
         table.scan().to_arrow()
 
 
-@pytest.mark.takes_seconds
 def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> None:
     """The table had lost a column before it was partitioned, and loses another one afterwards."""
     old = old_lake("0.1", "sqlite", tmp_path)

@@ -18,6 +18,7 @@ from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.errors import CatalogError, UnsupportedFeatureError
 from ducklake_core.format.types.schema import to_arrow_schema
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import SQLITE_THEN_SLOW
 from tests.unit.catalog.places import database_of, reading
 
 OracleFactory = Callable[..., Any]
@@ -150,8 +151,7 @@ NESTED: dict[str, tuple[str, str, object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
 def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """DuckDB itself loses quotes and backslashes in structs, and cannot read dates in them."""
     with oracle(lake_address) as duck:
@@ -165,7 +165,6 @@ def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: 
         assert found == [wanted, None], name
 
 
-@pytest.mark.takes_seconds
 def test_nested_values_are_the_references_where_it_can_read_them(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     readable = [name for name in NESTED if name not in ("struct", "literals", "names", "intervals")]
     with oracle(lake_address) as duck:
@@ -177,8 +176,7 @@ def test_nested_values_are_the_references_where_it_can_read_them(lake_address: L
             assert values(read(lake_address, name), "c") == theirs, name
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(1)
+@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
 def test_evolution_of_inlined_rows(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, s STRUCT(x INT, y VARCHAR), gone INT)", "INSERT INTO t VALUES (1, {'x': 1, 'y': 'a'}, 7)")
@@ -216,8 +214,7 @@ def test_versions_that_were_expired(lake_address: LakeAddress, oracle: OracleFac
     assert values(read(lake_address), "b") == [1, 2]
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
 def test_deletes_and_updates_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')", "DELETE FROM t WHERE a = 2")
@@ -291,8 +288,7 @@ def test_a_table_that_vanished_is_an_error(lake_address: LakeAddress, oracle: Or
 VARIANTS = ["42", "'text'", "1.5::DECIMAL(5, 2)", "DATE '2024-01-15'", "{'a': [1, 2], 'b': NULL}", "true", "NULL", "'\\x00'::BLOB"]
 
 
-@pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("lake_address", ["duckdb"], indirect=True)
 def test_variants_are_those_of_a_file(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     rows = ", ".join(f"({number}, ({value})::VARIANT)" for number, value in enumerate(VARIANTS))
     with oracle(lake_address) as duck:
@@ -328,8 +324,7 @@ INSIDE = {
 }
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("lake_address", ["duckdb"], indirect=True)
 def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """DuckDB can keep them nowhere else: it writes them to no file."""
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(INSIDE))

@@ -20,6 +20,7 @@ from ducklake_core.format.expressions.predicates import ColumnReference, InList,
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.data_types import INT32
 from tests.support.oracle import LakeAddress
+from tests.support.parameters import SQLITE_THEN_SLOW, spread
 from tests.unit.catalog.places import database_of, reading
 
 OracleFactory = Callable[..., Any]
@@ -81,8 +82,7 @@ def files_holding(duck: Any, conditions: Iterable[str]) -> dict[str, set[str]]:
     return {condition: {name for (name,) in duck.rows(f"SELECT DISTINCT file FROM rows WHERE {condition}")} for condition in conditions}
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
 def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(numbers, TO_FILES) as duck:
         holding = files_holding(duck, CONDITIONS)
@@ -127,7 +127,6 @@ def summary(file: DataFile) -> tuple[object, ...]:
     return (file.path, file.file_size_bytes, file.footer_size, file.encryption_key, *hidden)
 
 
-@pytest.mark.takes_seconds
 def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
     with reading(numbers) as reader:
         state = reader.table("main", "t", reader.latest_snapshot().id)
@@ -138,8 +137,7 @@ def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
     assert (found[number].min_value, found[number].max_value, found[number].value_count, found[number].null_count) == ("20", "29", 10, 0)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
 def test_partition_values_prune(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (k VARCHAR, n INT, d DATE, b INT)", "INSERT INTO t VALUES ('old', 0, DATE '2020-01-01', 0)")
@@ -178,9 +176,8 @@ def test_partition_values_prune_without_statistics(lake_address: LakeAddress, or
         assert 1 <= len(kept) < 8
 
 
-@pytest.mark.some(6)
 @pytest.mark.parametrize(
-    "text", [None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"]
+    "text", spread([None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"], 2)
 )
 def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: OracleFactory, text: str | None) -> None:
     """DuckDB loses rows here: it takes text that does not cast for a bound that excludes everything."""
@@ -204,15 +201,15 @@ def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: Orac
 
 @pytest.mark.parametrize(("low", "high"), [("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")])
 def test_a_bound_that_can_be_read_is_used_beside_one_that_cannot(
-    every_lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
+    lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
 ) -> None:
-    with oracle(every_lake_address, TO_FILES) as duck:
+    with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (i INT)", "INSERT INTO t VALUES (5)")
-    database = database_of(every_lake_address)
+    database = database_of(lake_address)
     with database.write() as connection:
         connection.execute(update(database.tables["file_column_stats"]).values(min_value=low, max_value=high))
     database.close()
-    with reading(every_lake_address) as reader:
+    with reading(lake_address) as reader:
         for condition in ("i = 5", "i > 4", "i < 6", "i IN (5, 50, 60, 70)", "i = 5 OR i = 7", "i BETWEEN 3 AND 6 OR i BETWEEN 12 AND 14"):
             assert len(pruned(reader, condition)[0]) == 1, condition
         out = {("4", "x"): "i < 3", ("1", None): "i < 1", ("", "6"): "i > 7", (None, "9"): "i > 10"}
@@ -264,7 +261,6 @@ def test_inlined_deletes_follow_time(lake_address: LakeAddress, oracle: OracleFa
     assert hidden == [[], [()], [(50,)], [(7, 8, 50)], [(7, 8, 50), ()], [(7, 8, 50), (50,)]]
 
 
-@pytest.mark.takes_seconds
 def test_statements_do_not_grow_with_files(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({n})" for n in range(12)))

@@ -125,7 +125,6 @@ def test_snapshot_refusals(lake_address: LakeAddress, oracle: OracleFactory) -> 
             reader.snapshot(version=0, timestamp=datetime.now(UTC))
 
 
-@pytest.mark.takes_seconds
 def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT NOT NULL, s STRUCT(x INT, y VARCHAR[]), m MAP(VARCHAR, DECIMAL(10, 2)))")

@@ -19,6 +19,7 @@ from ducklake_core.format.expressions.pruning import may_match, must_match
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.format.values.value_text import to_text
+from tests.support.parameters import spread
 from tests.unit.format.expressions.samples import SCHEMA, TYPES, load, quoted, table_of, value_of
 
 ROWS = 6
@@ -182,9 +183,7 @@ def _column_statistics(field: Field, values: list[object]) -> ColumnStatistics:
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.some(4)
-@pytest.mark.takes_seconds
+@pytest.mark.parametrize("seed", spread(range(8), 4))
 def test_same_outcomes_as_the_reference(seed: int, duck: duckdb.DuckDBPyConnection) -> None:
     draw = Random(seed)
     compared = pruned = covered = 0

@@ -57,7 +57,6 @@ def stricter_than_the_reference(source: DataType, target: DataType) -> bool:
     return target == WIDEST_DECIMAL and source in wide
 
 
-@pytest.mark.takes_seconds
 def test_the_same_types_widen_as_in_the_reference(tmp_path: Path) -> None:
     with attached(sqlite_lake(tmp_path)) as duck:
         duck.run(f"CREATE TABLE t ({', '.join(f'c{i} {sql_name(t)}' for i, t in enumerate(ALL_TYPES))})")
@@ -111,7 +110,6 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.takes_seconds
 def test_the_rows_are_those_that_the_reference_writes(tmp_path: Path) -> None:
     with attached(sqlite_lake(tmp_path)) as duck:
         duck.run(

@@ -149,7 +149,6 @@ def test_other_mistakes_are_named() -> None:
         _ = col("ts") == np.datetime64("2013-02-01T00:00:00.000000001")
 
 
-@pytest.mark.takes_seconds
 def test_long_chains_are_one_level_and_deep_ones_are_refused() -> None:
     chain: Combinable = col("i32") == 0
     for number in range(1, 2000):

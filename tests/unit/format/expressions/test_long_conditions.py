@@ -31,6 +31,7 @@ from ducklake_core.format.expressions.pruning import may_match, must_match
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.types.data_types import FLOAT64, INT32, INT64, TIMESTAMP, VARCHAR, DecimalType, Field
 from ducklake_core.format.types.schema import Schema
+from tests.support.parameters import spread
 
 SCHEMA = Schema(
     columns=(
@@ -124,8 +125,7 @@ def ranges(random: Random) -> str:
     return " OR ".join([*found, random.choice([f"{column} > 27", f"{column} < 1 OR {column} <> 5", f"{column} = 3"])])
 
 
-@pytest.mark.some(12)
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.parametrize("seed", spread(range(90), 12))
 def test_outcomes_are_those_of_duckdb(seed: int) -> None:
     random = Random(seed)
     t = rows(random, 60)
@@ -166,9 +166,7 @@ def known(part: pa.Table) -> dict[int, ColumnStatistics]:
     return found
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", spread(CHAINS, 3))
 def test_long_conditions_are_planned_and_travel(name: str) -> None:
     started = time.process_time()
     predicate = as_filter(bind(CHAINS[name], SCHEMA))
@@ -182,7 +180,6 @@ def test_long_conditions_are_planned_and_travel(name: str) -> None:
     assert time.process_time() - started < 60
 
 
-@pytest.mark.takes_seconds
 def test_chains_become_lists_and_ranges() -> None:
     values = bind(CHAINS["or of values"], SCHEMA)
     assert isinstance(values, InList)

@@ -176,7 +176,6 @@ def statistics(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[int, ColumnS
     return found
 
 
-@pytest.mark.takes_seconds
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(st.data())
 def test_statistics(data: st.DataObject) -> None:
@@ -230,7 +229,6 @@ KEYS = st.sampled_from(
 )
 
 
-@pytest.mark.takes_seconds
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(st.data())
 def test_partition_values(data: st.DataObject) -> None:

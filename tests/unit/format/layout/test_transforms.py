@@ -53,7 +53,6 @@ def array_of(name: str, values: list[object], physical: bool) -> pa.Array:
     return from_values(values, TYPES[name][0], physical=physical)
 
 
-@pytest.mark.takes_seconds
 def test_every_key_is_the_text_that_the_reference_writes(tmp_path: Path) -> None:
     keys: list[tuple[str, TransformName, int | None]] = []
     for name, (_, sql) in TYPES.items():

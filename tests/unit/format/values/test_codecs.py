@@ -67,7 +67,6 @@ COLUMNS = st.builds(
 )
 
 
-@pytest.mark.takes_seconds
 @given(st.lists(COLUMNS, min_size=1, max_size=4, unique_by=lambda column: folded(column.name)), st.randoms())
 def test_rows_of_a_schema_build_it_again_in_any_order(columns: list[Field], random: object) -> None:
     schema = with_ids(Schema(columns=tuple(columns)))

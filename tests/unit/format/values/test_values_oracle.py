@@ -28,6 +28,7 @@ from ducklake_core.format.values.leaf_values import (
     to_text,
 )  # fmt: skip
 from tests.support.oracle import LakeAddress, Oracle, new_connection
+from tests.support.parameters import on_all_catalogs
 from tests.unit.format.samples import NO_FILE_BOUNDS, SQL_TYPES, TEXTS, in_files_of_the_reference, literal
 
 Samples = Callable[[DataType], list[str]]
@@ -75,6 +76,7 @@ def test_cast_text_is_what_the_reference_prints() -> None:
             assert from_text(to_text(value, data_type), data_type) == value
 
 
+@on_all_catalogs
 def test_bounds_of_our_files_are_those_of_the_reference(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         _create(duck)
@@ -95,6 +97,7 @@ def test_bounds_of_our_files_are_those_of_the_reference(oracle: OracleFactory, l
     assert {name for name, bounds in ours.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
 
 
+@on_all_catalogs
 def test_bounds_of_inlined_rows_are_cast_texts(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         _create(duck)
@@ -143,7 +146,6 @@ def test_physical_and_logical_forms_hold_the_same_values(data_type: DataType) ->
         assert values == expected
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT64], ids=str)
 def test_floats_print_like_the_reference(data_type: DataType) -> None:
     generator = np.random.default_rng(7)
@@ -182,7 +184,6 @@ def _cutting_samples() -> list[str]:
     ]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("data_type", [VARCHAR, BLOB], ids=str)
 def test_bounds_are_cut_like_the_reference_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     texts = _cutting_samples()

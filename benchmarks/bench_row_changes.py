@@ -1,0 +1,68 @@
+"""An upsert of 10,000 rows, half of them new, into 2,000,000, and a delete of 0.1 % of them, in process: ours against DuckDB.
+
+Run with ``python -m benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made. Processor
+seconds of all threads, the least of several rounds, are printed before the table of seconds on the clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import bench_selective
+from benchmarks.bench_selective import ROWS, processor_time
+from benchmarks.harness import Result, compare, report
+from ducklake_core import DuckLake
+from tests.support.oracle import attached, sqlite_lake
+
+CHANGED = int(os.environ.get("BENCH_CHANGED", "10000"))
+ROUNDS = 3
+
+
+def run() -> list[Result]:
+    """Both changes on fresh keys in each round."""
+    rows, rounds, values = bench_selective.made_rows(), itertools.count(1), itertools.count(1)
+
+    def source() -> pa.Table:
+        number = next(rounds)
+        old = np.random.default_rng(number).choice(ROWS, CHANGED // 2, replace=False)
+        new = np.arange(CHANGED // 2) + ROWS + number * CHANGED
+        return rows.slice(0, CHANGED).set_column(0, "id", pa.array(np.concatenate([old, new])))
+
+    with tempfile.TemporaryDirectory() as folder:
+        address = sqlite_lake(Path(folder))
+        with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+            duck.connection.register("made", rows)
+            duck.run("CREATE TABLE ours AS FROM made", "CREATE TABLE theirs AS FROM made")
+            lake = DuckLake.connect(address.url)
+
+            def upsert() -> None:
+                lake.table("ours").upsert(source(), on=["id"])
+
+            def merge() -> None:
+                duck.connection.register("source", source())
+                duck.run("MERGE INTO theirs t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+
+            def delete() -> None:
+                lake.table("ours").delete(f"k = {next(values)}")
+
+            def delete_theirs() -> None:
+                duck.run(f"DELETE FROM theirs WHERE k = {next(values)}")
+
+            results = []
+            for name, ours, theirs in (
+                (f"upsert of {CHANGED:,} rows into {ROWS:,}", upsert, merge),
+                (f"delete of 0.1 % of {ROWS:,}", delete, delete_theirs),
+            ):
+                print(f"{name}: processor time {processor_time(ours, 4):.4f} s, DuckDB {processor_time(theirs, 4):.4f} s", flush=True)
+                results.append(compare(name, {"ours": ours, "DuckDB": theirs}, baseline="DuckDB", promised_ratio=1.3, rounds=ROUNDS))
+            return results
+
+
+if __name__ == "__main__":
+    report(*run())
