@@ -137,7 +137,7 @@ class WriteRequest:
             raise UsageError(f"unknown write mode {shown(self.mode)}: append, overwrite or upsert", parameter="mode")
         for name in ("where", "partitions", "concurrent_appends", "read_at"):
             if getattr(self, name) is not None and self.mode != "overwrite":
-                raise UsageError(f"{name} belong{'' if name.endswith('s') else 's'} to overwrite, not to {self.mode}", parameter=name)
+                raise UsageError(f"{name} belongs to overwrite, not to {self.mode}", parameter=name)
         if self.partitions is not None and self.where is not None:
             raise UsageError("an overwrite takes where or partitions, not both", parameter="partitions")
         arguments.optional(partial(arguments.choice, choices=("fail", "replace")), "concurrent_appends", self.concurrent_appends)

@@ -20,7 +20,7 @@ _CHANGING = [verb for verb in VERBS if verb != "check"]
 def context() -> Context:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
-    ours = ["lake", "maintenance.checkpoint", "maintenance.check.run", "engines.arrow.write", "engines.arrow.live_rows"]
+    ours = ["lake", "maintenance.checkpoint", "maintenance.check.run", "engines.arrow.writer", "engines.arrow.positions"]
     # What pyarrow and SQLAlchemy import when they first need it takes longer than a verb.
     others = ["psycopg", "pandas", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"]
     found.set_forkserver_preload(["tests.faults.upkeep", "tests.faults.work", *others, *(f"ducklake_core.{name}" for name in ours)])

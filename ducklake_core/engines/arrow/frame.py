@@ -470,7 +470,10 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
         raise UsageError(f"{failed} has times with a time zone. Convert them to one zone, and remove it with replace(tzinfo=None)")
     if not any(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) for value in known):
         return arrow
-    return pa.timestamp("ns", arrow.tz) if pa.types.is_timestamp(arrow) else pa.duration("ns")
+    if pa.types.is_timestamp(arrow):
+        return pa.timestamp("ns", arrow.tz)
+    # Intervals have nanoseconds in every unit.
+    return pa.duration("ns") if pa.types.is_duration(arrow) else arrow
 
 
 def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:

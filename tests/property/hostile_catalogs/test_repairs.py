@@ -19,7 +19,7 @@ def test_what_is_said_about_a_snapshot_is_refused_where_none_is_made(sqlite_addr
         for said in ({"author": "me"}, {"message": "why"}, {"extra_info": {"a": 1}}):
             with pytest.raises(UsageError, match="ask for repair too"):
                 lake.check(**said)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="no argument 'commit_id'"):
+        with pytest.raises(UsageError, match="Unexpected argument 'commit_id'"):
             lake.check(repair=True, commit_id="x")  # type: ignore[call-arg]
 
 
