@@ -138,7 +138,7 @@ def test_what_has_no_partitions_is_refused(small: DuckLake) -> None:
         small.table("t").overwrite(START, partitions="in_data")
     with pytest.raises(UsageError, match="where or partitions"):
         small.table("t").overwrite(START, partitions="in_data", where="n = 1")
-    with pytest.raises(UsageError, match="belong to overwrite"):
+    with pytest.raises(UsageError, match="belongs to overwrite"):
         small.write("t", START, partitions="in_data")
     with pytest.raises(UsageError, match="'in_data' or a list"):
         small.table("t").overwrite(START, partitions="all")

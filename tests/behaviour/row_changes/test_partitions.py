@@ -149,7 +149,7 @@ def test_what_is_refused(sqlite_address: LakeAddress) -> None:
         table.overwrite(data, where="c = 'ua'", partitions=[whole])
     with pytest.raises(UsageError, match="has no partition keys"):
         lake.table("plain").overwrite(data, partitions=[whole])
-    with pytest.raises(UsageError, match="belong to overwrite"):
+    with pytest.raises(UsageError, match="belongs to overwrite"):
         lake.write("t", data, partitions=[whole])
     assert lake.snapshot().id == 2
     lake.close()
