@@ -61,7 +61,7 @@ def test_the_documentation_is_a_link_where_its_address_is_known(
     assert failure is not None
     assert failure.user_failure_data is not None
     page = failure.user_failure_data.metadata["documentation"]
-    assert page == dg.MetadataValue.url("https://docs.example/lake/dagster/troubleshooting.html")
+    assert page == dg.MetadataValue.url("https://docs.example/lake/how-to/dagster/troubleshooting.html")
 
 
 @pytest.mark.parametrize("name", ["t", "data", "things"])

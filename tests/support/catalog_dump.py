@@ -79,10 +79,14 @@ def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_moves(changes: str) -> str:
-    """Without the flushes that we log beside deletes and merges (decision 31)."""
+    """Return the changes without those that the library adds to deletes and merges, for DuckDB to see conflicts (decision 31)."""
     entries = changes.split(",")
     moved = {entry.partition(":")[2] for entry in entries if entry.startswith(("deleted_from_table:", "merge_adjacent:"))}
-    return ",".join(entry for entry in entries if entry.partition(":")[0] != "inline_flush" or entry.partition(":")[2] not in moved)
+    return ",".join(
+        entry
+        for entry in entries
+        if entry.partition(":")[0] not in ("inline_flush", "inlined_insert") or entry.partition(":")[2] not in moved
+    )
 
 
 def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ class Database:
         """
         if self.read_only:
             raise UsageError(
-                f"The lake {self.address} was opened with read_only=True, so nothing was changed. Open it without read_only to write.",
+                f"The lake {self.address} was opened read-only, so nothing was changed. Open it without read_only to write.",
                 read_only=str(self.address),
             )
 

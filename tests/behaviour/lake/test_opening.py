@@ -158,7 +158,7 @@ def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: Lak
             copy.delete_orphaned_files,
             copy.migrate,
         ):
-            with pytest.raises(UsageError, match=r"The lake .* was opened with read_only=True, so nothing was changed"):
+            with pytest.raises(UsageError, match=r"The lake .* was opened read-only, so nothing was changed"):
                 verb()
     assert lake.expire_snapshots(older_than="365 days", dry_run=True) is not None
 
@@ -193,7 +193,7 @@ def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None
         try:
             call(method, lake, arguments)
         except UsageError as error:
-            if "opened with read_only=True" in str(error):
+            if "opened read-only" in str(error):
                 refused.add(str(method))
         except Exception:  # noqa: BLE001 - what the call says of its arguments is not the subject here
             pass

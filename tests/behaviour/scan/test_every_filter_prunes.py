@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.abilities import DUCKDB, POSTGRESQL, SQLITE
@@ -137,10 +136,8 @@ def test_by_partition_alone(lake_address: LakeAddress, keys: tuple[str, ...]) ->
         duck.connection.register("whole", whole)
         duck.run("CREATE TABLE t AS SELECT * FROM whole LIMIT 0", f"ALTER TABLE t SET PARTITIONED BY ({', '.join(keys)})")
         duck.run("INSERT INTO t SELECT * FROM whole", "ALTER TABLE t RESET PARTITIONED BY")
-    engine = sa.create_engine(lake_address.url)
-    with engine.begin() as connection:
+    with DuckLake.connect(lake_address.url) as lake, lake.database.write() as connection:
         connection.exec_driver_sql("DELETE FROM ducklake_file_column_stats")
-    engine.dispose()
     months = len(keys) > 2
     quarters = {"year(ts) = 1970": 4, "year(ts) > 1970": 8, "date_trunc('year', ts) = DATE '1968-01-01'": 4}
     by_month = {**PARTITIONED, **quarters, "date_trunc('month', ts) >= DATE '1971-11-01'": 4, "year(day) IN (1967, 1972)": 8, "n = 9": 24}
