@@ -574,11 +574,16 @@ def _exact_text(cell: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.coalesce(cast(func.make_timestamp(func.epoch_us(cell)), String), cast(cell, String))
 
 
-_PLAIN_LEAVES: Mapping[DataType, _Convert] = {VARIANT: func.variant_to_parquet_variant, TIMESTAMPTZ: _exact_text}
+def _json_text(cell: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The text of JSON: DuckDB writes lists of strings with quotes where they need them, and lists of JSON without any."""
+    return cast(cell, String)
+
+
+_PLAIN_LEAVES: Mapping[DataType, _Convert] = {VARIANT: func.variant_to_parquet_variant, TIMESTAMPTZ: _exact_text, JSON: _json_text}
 
 
 def is_plain(data_type: DataType) -> bool:
-    """Return whether DuckDB's own text of a value is exact: it has no variant or timestamp with time zone in it."""
+    """Return whether DuckDB's own text of a value is exact: it has no variant, JSON or timestamp with time zone in it."""
     return not _holds(data_type, _PLAIN_LEAVES)
 
 
