@@ -29,7 +29,7 @@ _INTERRUPT_SECONDS = 0.1
 
 
 def new_instance(zone: str | None = None) -> DuckDBPyConnection:
-    """A new in-memory instance that opens no file and loads no extension.
+    """Return a new in-memory instance that opens no file and loads no extension.
 
     Args:
         zone: Its time zone, the effective one when None.
@@ -43,7 +43,7 @@ def new_instance(zone: str | None = None) -> DuckDBPyConnection:
 
 
 def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
-    """A connection to an instance that is created once per process, for short queries over registered data that create no objects.
+    """Lend a connection to an instance that is created once per process, for short queries over registered data that create no objects.
 
     Args:
         zone: Its time zone, the effective one when None.
@@ -63,7 +63,7 @@ def _shared_instance(process_id: int) -> DuckDBPyConnection:  # noqa: ARG001 - t
 
 
 def variant_of(text: str) -> str:
-    """SQL of the variant whose two binaries an expression has in a struct, as Arrow has them."""
+    """Return SQL that makes a variant of a struct of two binaries, which is Arrow's form of it."""
     return f"variant_bytes_to_variant(({text}).metadata || ({text}).value)"
 
 
@@ -83,7 +83,7 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
 
 
 def require_duckdb(otherwise: str | None = None) -> ModuleType:
-    """The package, which is no dependency.
+    """Import the optional package.
 
     Args:
         otherwise: What needs it, and what does without it.

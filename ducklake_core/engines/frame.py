@@ -28,7 +28,7 @@ Frame: TypeAlias = "ArrowFrame | SparkFrame"
 
 
 def frame_of(data: Any) -> Frame:
-    """The frame of what a verb was given; rows are not read.
+    """Return the frame of the caller's data; rows are not read.
 
     Args:
         data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``, a pandas DataFrame, a list of dicts, or a Spark DataFrame
@@ -52,7 +52,7 @@ def frame_of(data: Any) -> Frame:
 
 
 def columns_of(data: Any) -> Schema:
-    """The DuckLake columns, without ids, of a DuckLake schema, an Arrow schema of any library, or a frame, which is not read.
+    """Return the DuckLake columns, without ids, of a DuckLake schema, an Arrow schema of any library, or a frame, which is not read.
 
     Raises:
         UsageError: It is none of these, or a frame without columns; the message names its kind.

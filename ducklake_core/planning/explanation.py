@@ -57,7 +57,7 @@ class ExplainedFile:
 
     @property
     def kept(self) -> bool:
-        """Whether it is read."""
+        """Return whether the file is read."""
         return self.pruned_by is None
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ def _listed(files: Sequence[ExplainedFile]) -> Iterator[str]:
 
 
 def pruned_files(reader: CatalogReader, table: TableState, plan: ScanPlan) -> tuple[ExplainedFile, ...]:
-    """The live files that a plan leaves out, each with why.
+    """Return the live files that a plan leaves out, each with the reason.
 
     Args:
         reader: The read transaction that the plan was made in.
@@ -149,7 +149,7 @@ def pruned_files(reader: CatalogReader, table: TableState, plan: ScanPlan) -> tu
 
 
 def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: int | None, pruned: Sequence[ExplainedFile]) -> Explanation:
-    """What becomes of every file.
+    """Return the explanation of every file.
 
     Args:
         plan: The files that were planned.
@@ -204,7 +204,7 @@ def _pruned(file: DataFile, statistics: dict[int, ColumnStatistics], table: Tabl
 
 
 def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -> str | None:
-    """The partition values of a file that cannot have rows for the predicate; None when it can."""
+    """Return the partition values of a file that cannot have rows for the predicate; None when it can."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or sorted(index for index, _ in file.partition_values) != list(range(len(spec.fields))):
         return None
@@ -215,7 +215,7 @@ def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -
 
 
 def _bounds(predicate: Predicate, statistics: dict[int, ColumnStatistics]) -> str:
-    """What the catalog says of the columns of a predicate."""
+    """Return the catalog's statistics of a predicate's columns, for messages."""
     told = []
     for column in sorted(references(predicate), key=lambda one: one.path):
         found, name = statistics.get(column.column_id), visible(".".join(column.path))
@@ -240,7 +240,7 @@ def _text(predicate: Predicate) -> str:
 
 
 def condition_text(where: RowCondition) -> str:
-    """A condition in one line, as it was given."""
+    """Return a condition in one line, as it was given."""
     if isinstance(where, str):
         return one_line(where)
     if isinstance(where, Combinable):
@@ -252,7 +252,7 @@ def condition_text(where: RowCondition) -> str:
 
 
 def scan_text(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
-    """A scan in one line."""
+    """Return a scan in one line."""
     asked = [*([] if columns is None else [f"columns {visible(', '.join(columns))}"]), *_rows_asked(where, row_limit)]
     what = f"Scan of {visible(join_name(table.schema_name, table.name))} at snapshot {table.snapshot_id}"
     return f"<{what}: {'; '.join(asked)}>" if asked else f"<{what}>"
@@ -264,7 +264,7 @@ def _rows_asked(where: RowCondition | None, row_limit: int | None) -> list[str]:
 
 
 def scan_html(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
-    """A scan for a notebook: what is asked, and the columns that come of it; neither catalog nor files are asked."""
+    """Return a scan as HTML for a notebook: the request and the resulting columns; neither catalog nor files are read."""
     title = f"<b>Scan of {escape(join_name(table.schema_name, table.name))}</b> at snapshot {table.snapshot_id}"
     asked = "".join(f"<br>{escape(one)}" for one in _rows_asked(where, row_limit))
     hint = "<br><i>head() shows rows, explain() which files are read</i>"
@@ -282,7 +282,7 @@ def _returned(table: TableState, columns: Sequence[str] | None) -> list[Field]:
 
 
 def table_html(table: TableState, size: Size | str) -> str:
-    """A table for a notebook; ``size`` is what the catalog knows of it, or why it cannot be asked."""
+    """Return a table as HTML for a notebook; ``size`` is its size by the catalog, or why the catalog cannot be read."""
     title = f"<b>{escape(join_name(table.schema_name, table.name))}</b> at snapshot {table.snapshot_id}"
     comment = "" if table.comment is None else f"<br>{escape(table.comment)}"
     return f"<div>{title}{comment}<br>{escape(_size_text(size))}{schema_html(table.schema, table.column_comments)}</div>"

@@ -86,7 +86,7 @@ class ReadFeatures:
 
 
 def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
-    """The catalog's column history, by column id."""
+    """Return the catalog's column history, by column id."""
     found: dict[int, tuple[ColumnVersion, ...]] = {}
     for row, end in rows:
         version = ColumnVersion(
@@ -101,7 +101,7 @@ def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, t
 
 
 def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -> tuple[ColumnVersion, ...]:
-    """Versions of columns by which a name of the schema means another column, or a column of the schema has another name."""
+    """Return column versions by which a name of the schema meant another column, or a column of the schema had another name."""
     parents = {node.id: column.id for column in schema.walk() for node in column.children}
     wanted = {node.id: (parents.get(node.id), folded(node.name)) for node in schema.walk()}
     names = set(wanted.values())
@@ -115,7 +115,7 @@ def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -
 
 
 def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], features: ReadFeatures) -> bool:
-    """Whether Spark may leave out parts of the file by the bounds in its footer.
+    """Return whether Spark may leave out parts of the file by the bounds in its footer.
 
     It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
     which is above all numbers.
@@ -133,7 +133,7 @@ def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], fe
 
 
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
-    """Why Spark's own reader cannot read this file, or None when it can."""
+    """Return why Spark's own reader cannot read this file, or None when it can."""
     if file.encryption_key is not None:
         return "the file is encrypted"
     if file.mapping_id is not None:
@@ -175,7 +175,7 @@ def deleted_bytes(file: DataFile) -> int:
 
 
 def _column_obstacle(column: Field) -> str | None:
-    """The reason why Spark's own reader cannot read a column in any file, None when it can."""
+    """Return the reason why Spark's own reader cannot read a column in any file, None when it can."""
     if folded(column.name).startswith(_OWN_NAMES) or folded(column.name) == ROW_INDEX:
         return f"column {column.name!r} is called like one that is added to find deleted rows"
     refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
@@ -183,7 +183,7 @@ def _column_obstacle(column: Field) -> str | None:
 
 
 def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
-    """The reason why it cannot read a column in a file that is older than the column's present version, None when it can."""
+    """Return the reason why it cannot read a column in a file older than the column's present version, None when it can."""
     for node in column.walk():
         if written_before(node, file):
             if node.initial_default is not None:
@@ -204,7 +204,7 @@ def _refused_type(data_type: DataType) -> str | None:
 
 
 def written_before(node: Field, file: DataFile) -> bool:
-    """Whether a file may have been written before the present version of a column.
+    """Return whether a file may have been written before the present version of a column.
 
     In one snapshot either may be the older. Files without ``row_id_start`` were rewritten: DuckDB dates them anew, but
     leaves them the columns of their sources.
@@ -222,12 +222,12 @@ def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
 
 
 def _overlaps(version: ColumnVersion, snapshot: int) -> bool:
-    """Whether a version was in force before or after a snapshot's changes."""
+    """Return whether a version was effective before or after a snapshot's changes."""
     return version.begin_snapshot <= snapshot and (version.end_snapshot is None or snapshot <= version.end_snapshot)
 
 
 def prefers_arrow(sizes: list[int]) -> bool:
-    """Whether so many of the files are small that planning them natively costs more than reading them with Arrow.
+    """Return whether so many of the files are small that planning them natively costs more than reading them with Arrow.
 
     >>> prefers_arrow([1000] * 10), prefers_arrow([1000] * 100), prefers_arrow([10**9] * 100)
     (False, True, False)

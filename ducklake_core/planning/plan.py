@@ -73,7 +73,7 @@ class FileTask:
 
     @property
     def native(self) -> bool:
-        """Whether Spark's own Parquet reader may read the file."""
+        """Return whether Spark's own Parquet reader may read the file."""
         return self.native_obstacle is None
 
 
@@ -114,7 +114,7 @@ class ScanProjection:
     derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
     def positions_at(self, snapshot_id: int) -> dict[int, int]:
-        """Place of each column among those that the table had at a snapshot, by column id."""
+        """Return the index of each column among those that the table had at a snapshot, by column id."""
         lives = (
             life
             for life in self.column_lifetimes
@@ -124,15 +124,15 @@ class ScanProjection:
 
     @property
     def read_virtual(self) -> tuple[str, ...]:
-        """Virtual columns to make: those to return, then those that only the predicate needs."""
+        """Return the virtual columns to compute: those to return, then those that only the predicate needs."""
         return (*self.virtual, *(name for name in needed_virtual(self.predicate) if name not in self.virtual))
 
     def virtual_column(self, batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
-        """A virtual column of a batch in the shape of this scan; found by place, because a table may have a column of the same name."""
+        """Return a virtual column of a batch of this scan, by index, because a table may have a column of the same name."""
         return batch.column(len(self.schema) + self.virtual.index(name))
 
     def arrow_schema(self) -> pa.Schema:
-        """Schema of the batches that the scan returns."""
+        """Return schema of the batches that the scan returns."""
         return _arrow_schema(self.schema, self.virtual)
 
 
@@ -184,7 +184,7 @@ class ScanPlan:
 
     @property
     def shape(self) -> ScanProjection:
-        """The part that every task needs."""
+        """Return the projection that every task needs."""
         return ScanProjection(
             table=self.table,
             snapshot_id=self.snapshot_id,
@@ -198,13 +198,13 @@ class ScanPlan:
 
 
 def empty_plan(table: str, snapshot_id: int, schema: Schema) -> ScanPlan:
-    """A scan of a table that has no files yet."""
+    """Return a scan of a table that has no files yet."""
     report = PruningReport(files_total=0, files_kept=0)
     return ScanPlan(table=table, snapshot_id=snapshot_id, schema=schema, read_schema=schema, virtual=("file_row_number",), pruning=report)
 
 
 def written_plan(plan: ScanPlan, columns: Sequence[str], directory: str, files: Sequence[WrittenFile]) -> ScanPlan:
-    """A scan of files that are written to the same table but not committed.
+    """Return a scan of files that are written to the same table but not committed.
 
     Args:
         plan: A scan of the table with at least these columns.
@@ -300,11 +300,11 @@ class FeedShape:
     rewrites: tuple[int, ...] = ()
 
     def arrow_schema(self) -> pa.Schema:
-        """Schema of the batches of a task."""
+        """Return schema of the batches of a task."""
         return feed_arrow_schema(self.schema)
 
     def in_range(self, snapshots: np.ndarray) -> np.ndarray:
-        """Which of the snapshot ids belong to the feed."""
+        """Return for each snapshot id whether it belongs to the feed."""
         mask = (snapshots >= self.start) & (snapshots <= self.end)
         return mask & ~np.isin(snapshots, self.rewrites) if self.rewrites else mask
 
@@ -336,7 +336,7 @@ class ChangePlan:
 
 
 def feed_arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow form of a feed's columns."""
+    """Return the Arrow form of a feed's columns."""
     # Without field ids on what is no column of the table: written to a file, they would be taken for stored row ids.
     return pa.schema(
         pa.field(column.name, field.type) if column.id in FEED_COLUMN_IDS else field
@@ -345,7 +345,7 @@ def feed_arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def common(left: Iterable[Span], right: Iterable[Span]) -> tuple[Span, ...]:
-    """The intersection of both, ascending and disjoint.
+    """Return the intersection of both, ascending and disjoint.
 
     >>> common([(1, 4), (6, 9)], [(3, 7), (9, 9)])
     ((3, 4), (6, 7), (9, 9))
@@ -371,7 +371,7 @@ def _merged(spans: Iterable[Span]) -> deque[Span]:
 
 
 def covered(spans: Sequence[Span], snapshots: np.ndarray) -> np.ndarray:
-    """Which snapshot ids lie in one of the ascending, disjoint pairs.
+    """Return for each snapshot id whether it lies in one of the ascending, disjoint pairs.
 
     >>> covered([(1, 2), (5, 5)], np.array([0, 2, 4, 5, 6])).tolist()
     [False, True, False, True, False]
@@ -384,7 +384,7 @@ def covered(spans: Sequence[Span], snapshots: np.ndarray) -> np.ndarray:
 
 
 def meet(spans: Sequence[Span], others: Iterable[Span]) -> bool:
-    """Whether ascending, disjoint pairs have a snapshot in common with any of the others.
+    """Return whether ascending, disjoint pairs have a snapshot in common with any of the others.
 
     >>> meet([(1, 2), (5, 5)], [(3, 4)]), meet([(1, 2), (5, 5)], [(3, 4), (4, 5)])
     (False, True)
@@ -397,18 +397,18 @@ def meet(spans: Sequence[Span], others: Iterable[Span]) -> bool:
 
 
 def with_virtual(table: Schema) -> Schema:
-    """The columns that a predicate on a table may name: its own, and the virtual ones that they do not hide."""
+    """Return the columns that a predicate on a table may name: its own, and the virtual ones that they do not hide."""
     return Schema(columns=(*table.columns, *(column for column in VIRTUAL_SCHEMA if table.find(column.name) is None)))
 
 
 def needed_virtual(predicate: Predicate | None) -> tuple[str, ...]:
-    """Names of the virtual columns that a predicate reads."""
+    """Return names of the virtual columns that a predicate reads."""
     ids = frozenset() if predicate is None else pruning.columns(predicate)
     return tuple(column.name for column in VIRTUAL_SCHEMA if column.id in ids)
 
 
 def virtual_statistics(file: DataFile) -> dict[int, ColumnStatistics]:
-    """The bounds of a file's virtual columns, in the form of column statistics."""
+    """Return the bounds of a file's virtual columns, in the form of column statistics."""
     newest = file.begin_snapshot if file.partial_max is None else file.partial_max
     # Only files as they were first written hold no snapshot ids of their own; rewritten ones are dated anew but hold older ids.
     plain = file.partial_max is None and file.row_id_start is not None
@@ -425,7 +425,7 @@ def _statistics(column: Field, file: DataFile, *, low: str | None, high: str) ->
 
 
 def limited_plan(plan: ScanPlan, most: int) -> ScanPlan:
-    """A plan that has enough rows for the first ``most``, with as few files as the catalog can tell.
+    """Return a plan with the fewest files that, by the catalog's counts, surely hold ``most`` matching rows.
 
     Files are left out only when those before them surely have the rows: their rows are counted, all of them match, and what is deleted of
     them is known.
@@ -444,7 +444,7 @@ def limited_plan(plan: ScanPlan, most: int) -> ScanPlan:
 
 
 def _sure_rows(task: FileTask, *, filtered: bool) -> int:
-    """Rows that a file gives at the least."""
+    """Return the minimum number of rows that a file gives."""
     if task.snapshot_filter is not None or (filtered and not task.all_rows_match):
         return 0
     deletes = task.file.delete_files
@@ -455,7 +455,7 @@ def _sure_rows(task: FileTask, *, filtered: bool) -> int:
 
 
 def inlined_column(rows: pa.Table, read_schema: Schema, name: InlinedColumn) -> pa.ChunkedArray[Any]:
-    """One of the columns that follow the table's own in ``ScanPlan.inlined``.
+    """Return one of the columns that follow the table's own in ``ScanPlan.inlined``.
 
     They are found by place, because a table may have columns of the same names::
 

@@ -114,7 +114,7 @@ def plan_scan(
 
 
 def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, tuple[str, ...]]:
-    """The table's columns among those to return, and the virtual ones.
+    """Return the table's columns among those to return, and the names of the virtual ones.
 
     Raises:
         NotFoundError: An unknown column.
@@ -183,7 +183,7 @@ def _tasks(
 
 
 def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema) -> frozenset[int]:
-    """Leaves for which the whole table does not rule NaN out."""
+    """Return the leaf columns whose table statistics do not rule NaN out."""
     floats = frozenset(leaf.id for leaf in read_schema.leaves() if leaf.type in FLOATS)
     if not floats:
         return floats
@@ -192,7 +192,7 @@ def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema)
 
 
 def _numbered(inlined: pa.Table | None, read_schema: Schema, files: int) -> pa.Table | None:
-    """Inlined rows with their ``file_index``: DuckDB counts every physical table as one more file."""
+    """Return inlined rows with their ``file_index``: DuckDB counts every physical table as one more file."""
     if inlined is None:
         return None
     tables = inlined_column(inlined, read_schema, "inlined_table")
@@ -213,12 +213,12 @@ def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]
 
 
 def check_directory(info: LakeInfo, table: TableState) -> None:
-    """The same for the directory of a table."""
+    """Raise for a table directory in a location that the lake must not name."""
     info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
 
 
 def check_location_of(file: DataFile, info: LakeInfo, table: TableState) -> None:
-    """The same for a data file and its delete files, where the directory of the table was looked at."""
+    """Raise for a data file or its delete files in such a location, after :func:`check_directory`."""
     _check_location(info, table, file.path, f"data file {file.id}")
     for delete_file in file.delete_files:
         _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")
@@ -231,7 +231,7 @@ def _check_location(info: LakeInfo, table: TableState, path: str, what: str) -> 
 
 
 def column_lifetimes(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLifetime, ...]:
-    """Top-level columns that the table ever had, in the order of the last version of each."""
+    """Return top-level columns that the table ever had, in the order of the last version of each."""
     versions: dict[int, list[tuple[ColumnRow, int | None]]] = {}
     for row, end in history:
         if row.parent_column is None:
@@ -271,7 +271,7 @@ def _task(
 
 
 def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicate) -> bool:
-    """Whether the file's partition values prove that every row satisfies the predicate."""
+    """Return whether the file's partition values prove that every row satisfies the predicate."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or not pruning.columns(predicate) <= {key.column_id for key in spec.fields}:
         return False
@@ -283,7 +283,7 @@ def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicat
 
 
 def _check_keys(file: DataFile, table: TableState) -> None:
-    """An encrypted lake has no plain files: one without a key was put there by someone who does not know, or its key is lost."""
+    """Raise for files without a key in an encrypted lake: another client added a plain file, or the key was lost."""
     kinds: tuple[tuple[str, Sequence[DataFile | DeleteFile]], ...] = (("data", (file,)), ("delete", file.delete_files))
     for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
         if one.encryption_key is None:
@@ -320,7 +320,7 @@ def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
 
 
 def _refused(task: FileTask, obstacle: str | None) -> FileTask:
-    """The task for Arrow; quicker than ``replace``, as many tasks may be refused."""
+    """Return the task for Arrow; this is faster than ``replace``, and many tasks may need it."""
     return FileTask(
         file=task.file,
         snapshot_filter=task.snapshot_filter,
@@ -397,7 +397,7 @@ def plan_changes(
 
 
 def _kept(reader: CatalogReader, table: TableState, tasks: tuple[ChangeTask, ...], pushed: Predicate | None) -> tuple[ChangeTask, ...]:
-    """The tasks of files that the lake may name and that may have rows to return."""
+    """Return the tasks of files that the lake may name and that may have rows to return."""
     files = [task.file for task in tasks]
     check_locations(reader.info, table, files)
     if pushed is None:
@@ -408,7 +408,7 @@ def _kept(reader: CatalogReader, table: TableState, tasks: tuple[ChangeTask, ...
 
 
 def feed_schema(table: TableState, kind: FeedKind) -> Schema:
-    """All columns of a feed.
+    """Return all columns of a feed.
 
     Raises:
         UnsupportedFeatureError: A column of the table is called like one of the feed.
@@ -425,7 +425,7 @@ def feed_schema(table: TableState, kind: FeedKind) -> Schema:
 
 
 def feed_columns(table: TableState, kind: FeedKind, columns: Sequence[str] | None) -> Schema:
-    """The columns of a feed that are to be returned; raises as :func:`plan_changes` does."""
+    """Return the columns of a feed that are to be returned; raises as :func:`plan_changes` does."""
     whole = feed_schema(table, kind)
     return whole if columns is None else _selected(whole, columns)
 
@@ -454,7 +454,7 @@ def _divided(predicate: Predicate | None, kind: FeedKind) -> tuple[Predicate | N
 
 
 def _read_shape(table: TableState, whole: Schema, wanted: Schema, pushed: Predicate | None, rest: Predicate | None) -> ScanProjection:
-    """Tasks give the columns that are returned or filtered later; to filter early they read some more."""
+    """Return the projection of the tasks: columns that are returned or filtered later, and further ones that early filters read."""
     given = {column.id for column in wanted} | _columns_of(whole, rest)
     read = given | _columns_of(whole, pushed)
     return ScanProjection(

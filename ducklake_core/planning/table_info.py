@@ -57,7 +57,7 @@ class Size:
 
 
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
-    """The size of every table at a snapshot, or of those directly in a schema, by schema and name.
+    """Return the size of every table at a snapshot, or of those directly in a schema, by schema and name.
 
     Raises:
         NotFoundError: There is no such schema at the snapshot.
@@ -83,7 +83,7 @@ def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[Tab
 
 
 def table_size(reader: CatalogReader, state: TableState) -> Size:
-    """The size of one table at the snapshot of its state.
+    """Return the size of one table at the snapshot of its state.
 
     Raises:
         NotFoundError: The snapshot was expired.
@@ -102,7 +102,7 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
 
 
 def row_counts(reader: CatalogReader, snapshot_id: int, table_ids: Collection[int]) -> dict[int, int]:
-    """About how many rows some tables have, as engines plan with: deletes that the catalog itself holds are not counted."""
+    """Return the approximate row counts of some tables for query planning; inlined deletes of file rows are not subtracted."""
     listings = reader.tables(snapshot_id, table_ids)
     inlined = reader.inlined_row_counts(table_ids, snapshot_id)
     return {one.id: max(one.record_count - one.delete_count, 0) + inlined.get(one.id, 0) for one in listings}
@@ -115,7 +115,7 @@ def _count_plan(reader: CatalogReader, state: TableState) -> ScanPlan:
 
 
 def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, ColumnSummary]:
-    """Counts and bounds of every leaf column by dotted path, summed over the live files in one pass."""
+    """Return counts and bounds of every leaf column by dotted path, summed over the live files in one pass."""
     leaves = list(_leaves(state.schema))
     sums = {leaf.id: _Sum(leaf.type) for _, leaf in leaves}
     for _, statistics in data_files(reader, state, None, frozenset(sums)):
@@ -237,13 +237,13 @@ OPTIONS = _schema(dict.fromkeys(("name", "value", "scope"), pa.string()), {"entr
 
 
 def as_table(schema: pa.Schema, rows: Iterable[Mapping[str, object]]) -> pa.Table:
-    """Rows by column name as a table; a column that is not in the schema, or is missing, is a mistake."""
+    """Return rows by column name as a table; each row must have exactly the columns of the schema."""
     found = list(rows)
     return pa.Table.from_arrays([pa.array([row[name] for row in found], schema.field(name).type) for name in schema.names], schema=schema)
 
 
 def snapshot_row(snapshot: Snapshot) -> Mapping[str, object]:
-    """A row of :data:`SNAPSHOTS`."""
+    """Return a row of :data:`SNAPSHOTS`."""
     return {
         "snapshot_id": snapshot.id,
         "time": snapshot.time,
@@ -256,7 +256,7 @@ def snapshot_row(snapshot: Snapshot) -> Mapping[str, object]:
 
 
 def table_rows(listings: Iterable[TableListing], inlined: Mapping[int, InlinedCounts]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`TABLES`; what only files can count is None."""
+    """Yield rows of :data:`TABLES`; counts that need the files are None."""
     for listing in listings:
         counts = inlined.get(listing.id, InlinedCounts())
         deleted = listing.delete_count + counts.deleted_count
@@ -277,7 +277,7 @@ def table_rows(listings: Iterable[TableListing], inlined: Mapping[int, InlinedCo
 
 
 def file_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`FILES`."""
+    """Yield rows of :data:`FILES`."""
     for file in files:
         yield {
             "data_file_id": file.id,
@@ -295,7 +295,7 @@ def file_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[
 
 
 def partition_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`PARTITIONS`, by their values, NULL first."""
+    """Yield rows of :data:`PARTITIONS`, by their values, NULL first."""
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for file in files:
         groups.setdefault(tuple(_partition(state, file)), []).append(file)
@@ -312,19 +312,19 @@ def partition_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Map
 
 
 def option_row(option: ScopedOption) -> Mapping[str, object]:
-    """A row of :data:`OPTIONS`."""
+    """Return a row of :data:`OPTIONS`."""
     return {"name": option.name, "value": option.value, "scope": option.scope, "entry": option.entry}
 
 
 def _partition(state: TableState, file: DataFile) -> Sequence[tuple[str, str | None]]:
-    """The partition keys that the file was written under, as users write them, with their values."""
+    """Return the partition keys that the file was written under, as users write them, with their values."""
     spec = None if file.partition_id is None else state.partition_specs.get(file.partition_id)
     keys = () if spec is None else spec.fields
     return [(keys[place].expression if place < len(keys) else str(place), value) for place, value in sorted(file.partition_values)]
 
 
 def _deleted(file: DataFile) -> int:
-    """Deletes are never of the same row twice, but for several delete files of one data file, which is a writer's fault."""
+    """Return the number of deleted rows; only a faulty writer's second delete file of one data file can repeat a row."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)
 
 
@@ -351,7 +351,7 @@ def _live_names(reader: CatalogReader, now: int) -> dict[tuple[str, ...], int]:
 def _wanted_columns(
     ids: Mapping[str, int], tables: Mapping[str, Sequence[str]], known: Mapping[int, Definition], now: int
 ) -> dict[int, dict[str, Field | None]]:
-    """Columns by folded name and table id; two spellings of a table are asked for together."""
+    """Return columns by folded name and table id; two spellings of a table share one entry."""
     wanted: dict[int, dict[str, Field | None]] = {}
     for name, number in ids.items():
         schema = known[number].schema_at(now)
@@ -407,7 +407,7 @@ class _StoredRows:
         self._deletes.setdefault(data_file_id, []).append(found)
 
     def of(self, table_id: int, places: Sequence[int]) -> Iterator[StoredRows]:
-        """Rows of one table, with the columns in these places among those wanted."""
+        """Yield rows of one table, with the columns at these indexes among those wanted."""
         for row in self._files.get(table_id, ()):
             ranges = self._ranges.of(table_id, row.data_file_id)
             nulls = self._ranges.null_counts(table_id, row.data_file_id)
@@ -434,7 +434,7 @@ class _StoredRows:
 
 
 def _by_table(rows: Sequence[Any], ids: set[int]) -> dict[int, list[Any]]:
-    """Rows of these tables; of very many tables the statement gave more than was asked for."""
+    """Return rows by table, of these tables only; for very many tables the statement returns more than that."""
     found: dict[int, list[Any]] = {}
     for row in rows:
         if row.table_id in ids:
@@ -443,7 +443,7 @@ def _by_table(rows: Sequence[Any], ids: set[int]) -> dict[int, list[Any]]:
 
 
 def _nulls(group: InlinedGroup, place: int) -> int | None:
-    """Rows of a group have one value: NULL, something, or something that the catalog cannot tell."""
+    """Return the NULL count of a group, whose rows share one value: NULL, another value, or one that the catalog cannot compare."""
     found = group.ranges[place]
     if not found.has_values:
         return group.row_count

@@ -101,7 +101,7 @@ class ChangeWriter:
         return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
 
     def _add_updated(self, rows: pa.RecordBatch, row_ids: Any) -> None:
-        """Rows that are not committed have no row id yet: as they become, they are simply new."""
+        """Add changed rows; rows without a committed row id (below 0) are added as new rows."""
         is_new = row_ids.to_numpy(zero_copy_only=False) < 0
         if is_new.any():
             self._add("insert", rows.filter(pa.array(is_new)))
@@ -120,7 +120,7 @@ class ChangeWriter:
             self._writer(action).write(part)
 
     def kept(self, action: str) -> pa.Table | None:
-        """The rows that were kept, None when they were written or there are none."""
+        """Return the rows that were kept, None when they were written or there are none."""
         return pa.Table.from_batches(self._kept[action]) if self._kept[action] else None
 
     def _writer(self, action: str) -> DatasetWriter:
@@ -163,14 +163,14 @@ class _Matching:
         self.found = np.zeros(self.rows.num_rows, dtype=bool)
 
     def sought(self) -> KeyFilter | None:
-        """By which readers leave out rows that match nothing; None when all rows matter, or the source is large."""
+        """Return the filter by which readers skip rows that match nothing; None when all rows matter, or the source is large."""
         if self.change.about("not matched by source") or self.rows.num_rows > SOUGHT:
             return None
         parts = [(self.change.target.columns[ours], self.change.source.columns[theirs]) for ours, theirs in self.change.keys]
         return KeyFilter(parts, [self.rows.column(theirs) for _, theirs in self.change.keys])
 
     def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
-        """Places of the matched rows of the target, and each joined with its row of the source."""
+        """Return the indexes of the matched rows of the target, and each joined with its row of the source."""
         ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
         both = joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
         if self.change.residual is not None:
@@ -186,7 +186,7 @@ class _Matching:
 
 
 def matched_twice(table: str) -> UsageError:
-    """The error for a row of the target that several rows of the source match."""
+    """Return the error for a row of the target that several rows of the source match."""
     return UsageError(
         f"a row of {table} is matched by more than one row of the source, so it is not clear what becomes of it; "
         "nothing was changed. Leave one row of the source for each, for example by grouping it by the key",
@@ -251,7 +251,7 @@ def change_rows(
 
 
 def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
-    """Files of changed rows with their row ids."""
+    """Return files of changed rows with their row ids."""
     with DatasetWriter(with_row_ids(state)) as writer:
         for batch in rows.to_batches():
             writer.write(batch)
@@ -259,14 +259,14 @@ def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
 
 
 def with_row_ids(state: WriteState) -> WriteState:
-    """How files of rows are written that have row ids already."""
+    """Return the write state for files whose rows already have row ids."""
     return replace(state, schema=Schema(columns=(*state.schema.columns, ROW_ID_FIELD)))
 
 
 def change_in_files(
     tasks: Sequence[FileTask], plan_shape: ScanProjection, change: RowChange, target: DeleteTarget, state: WriteState, *, threads: bool
 ) -> tuple[list[FileDeletion], list[WrittenFile]]:
-    """The work unit of an update: change the rows of some data files, in one process.
+    """Change the rows of some data files in one process; this is the work unit of an update.
 
     Returns:
         What hides the old rows, and the files of the new ones.
@@ -335,7 +335,7 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
-    """The rows of a source as one batch, under their flat names."""
+    """Return the rows of a source as one batch, under their flat names."""
     flat = Schema(columns=flat_columns(change.source, "s"))
     from ducklake_core.format.values.arrow_cast import cast_to, null_array
 
@@ -351,12 +351,12 @@ def _shape(plan: ScanPlan, *virtual: str) -> ScanProjection:
 
 
 def joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of two batches side by side."""
+    """Return rows of two batches side by side."""
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *right.schema]))
 
 
 def nulls(columns: tuple[Field, ...], length: int) -> pa.RecordBatch:
-    """Rows of a side that has none."""
+    """Return rows of a side that has none."""
     schema = to_arrow_schema(Schema(columns=columns))
     return pa.RecordBatch.from_arrays([pa.nulls(length, column.type) for column in schema], schema=schema)
 
@@ -380,11 +380,11 @@ class _NamedRows:
 
     @property
     def reads_columns(self) -> bool:
-        """Whether a row that stays has to be known."""
+        """Return whether the table's columns of a changed row have to be read."""
         return any(clause.action == "update" for clause in self.change.clauses)
 
     def find(self, row_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the row ids that are named, and of the rows of the source that name them; each once over all calls.
+        """Return the indexes of row ids that are named, and of the source's rows that name them; each is returned once over all calls.
 
         Raises:
             CatalogCorruptError: Two rows of the table have one id.
@@ -478,7 +478,7 @@ def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape:
 def _named_in_file(
     named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Positions of named rows, places of the source's rows that name them, and their ids."""
+    """Yield positions of named rows, indexes of the source's rows that name them, and their ids."""
     ids = replace(shape, schema=Schema(columns=()), virtual=("rowid", _POSITION))
     for batch in read_task(task, ids, storage):
         row_ids, positions = (ids.virtual_column(batch, name).to_numpy(zero_copy_only=False) for name in ids.virtual)
@@ -515,7 +515,7 @@ def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: Wri
 
 
 def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
-    """The files of which other rows may be visible now than then."""
+    """Return the files in which different rows may be visible now than at the earlier snapshot."""
     earlier = {task.file.id: task for task in then.tasks}
     pairs = [FilePair(now=task, then=earlier.pop(task.file.id, None)) for task in now.tasks]
     pairs += [FilePair(now=None, then=task) for task in earlier.values()]
@@ -525,7 +525,7 @@ def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
 def restore_file(
     pair: FilePair, now: ScanProjection, then: ScanProjection, target: DeleteTarget, writer: DatasetWriter, storage: Storage
 ) -> FileDeletion | None:
-    """The work unit: hide the rows that one file has gained since, and write those that it has lost."""
+    """Hide the rows that one file has gained since, and write those that it has lost; this is the work unit of a restore."""
     if pair.then is None:
         assert pair.now is not None
         return delete_in_file(pair.now, _of_positions(now), target, storage)
@@ -540,7 +540,7 @@ def restore_file(
 
 
 def _same_rows(one: FileTask, two: FileTask) -> bool:
-    """Whether the catalog alone says that the same rows of a file are visible."""
+    """Return whether the catalog alone proves that the same rows of a file are visible."""
 
     def hidden(task: FileTask) -> tuple[object, ...]:
         return (task.file.inlined_deletes, task.snapshot_filter)
@@ -589,7 +589,7 @@ def _inlined_batches(rows: pa.Table, plan: ScanPlan) -> Iterator[pa.RecordBatch]
 
 
 def _inlined_keys(plan: ScanPlan) -> list[tuple[str, int, int]]:
-    """The identity of each inlined version of a row: its table, its row id and the snapshot that made it."""
+    """Return the identity of each inlined version of a row: its table, its row id and the snapshot that made it."""
     if plan.inlined is None:
         return []
     columns = (inlined_column(plan.inlined, plan.read_schema, name).to_pylist() for name in _VERSION)

@@ -99,7 +99,7 @@ class FlushedFiles:
     gathered: tuple[GatheredDeletes, ...]
 
     def made(self) -> list[tuple[str, int]]:
-        """All of them: data files, then delete files, relative to the table's directory, each with its bytes."""
+        """Return all files relative to the table's directory, data files first, then delete files, each with its size in bytes."""
         deletes = [*(file.deletes for file in self.files if file.deletes is not None), *(one.file for one in self.gathered)]
         files = [(file.output.path, file.output.file_size_bytes) for file in self.files]
         return files + [(file.path, file.file_size_bytes) for file in deletes]
@@ -177,12 +177,12 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
 
 
 def relaxed(schema: Schema) -> Schema:
-    """The columns without NOT NULL: what is stored is copied as it is, and that was the business of whoever wrote it."""
+    """Return the columns without NOT NULL: stored rows are copied as they are, and their writer was responsible for the constraint."""
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
 def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
-    """Rows in the columns' physical form, then row id, snapshot and end."""
+    """Return rows in the columns' physical form, then row id, snapshot and end."""
     width = len(columns)
     own = pa.RecordBatch.from_arrays(rows.columns[:width], schema=pa.schema(list(rows.schema)[:width]))
     system = [pa.field(ROW_ID_COLUMN, pa.int64()), pa.field(SNAPSHOT_ID_COLUMN, pa.int64()), pa.field(_END, pa.int64())]
@@ -193,7 +193,7 @@ def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
 def _partitions(
     rows: Iterable[pa.RecordBatch], columns: Schema, state: WriteState, buffer: PartitionBuffer
 ) -> Iterator[tuple[PartitionValues, Iterable[pa.RecordBatch]]]:
-    """The rows of one partition after the other, each in the order in which they came."""
+    """Yield the rows of one partition after the other, each in the order in which they came."""
     if state.partition_spec is None:
         yield (), rows
         return
@@ -385,7 +385,7 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
 
 
 def _merged_order(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *, threads: bool) -> Iterator[pa.RecordBatch]:
-    """The rows as they go to the file: clustered, sorted, or in the order of the sources."""
+    """Yield the rows as they go to the file: clustered, sorted, or in the order of the sources."""
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
@@ -435,7 +435,7 @@ def _rows(
 
 
 def _dated_anew(files: tuple[DataFile, ...]) -> np.ndarray | None:
-    """For each file the earliest snapshot that its rows may be of; None where none can store an earlier one.
+    """Return for each file the earliest snapshot that its rows may belong to; None where no file can store an earlier one.
 
     What a rewrite made may store the snapshots that its rows were of before, at which the files that it was made of show them.
     """
@@ -455,7 +455,7 @@ def _check_row_ids(reader: FileReader) -> None:
 
 
 def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
-    """The row id that follows some that run on from a first one.
+    """Return the row id that follows some that run on from a first one.
 
     Raises:
         _OtherRowIdsError: They do not.
@@ -569,7 +569,7 @@ def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple
 
 
 def _live_order(rows: Iterator[pa.RecordBatch], task: RewriteTask, columns: Schema, live: _LiveRows) -> Iterator[pa.RecordBatch]:
-    """The rows as they go to files: clustered, sorted, or in the order of the sources."""
+    """Yield the rows as they go to files: clustered, sorted, or in the order of the sources."""
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
@@ -592,11 +592,11 @@ class _LiveRows:
 
     @property
     def about(self) -> int:
-        """How many rows there are, as the catalog counts them."""
+        """Return the number of live rows by the catalog's counts."""
         return sum(file.record_count - deleted_count(file) for file in self._files)
 
     def read(self, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file, in the columns of the shape; ``expected`` becomes how many there must be."""
+        """Yield the rows, file by file, in the columns of the shape; set ``expected`` to the number of rows that must come."""
         self.expected = 0
         for file in self._files:
             deleted = deleted_positions(self._storage, file, shape.snapshot_id)

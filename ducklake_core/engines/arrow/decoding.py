@@ -60,12 +60,12 @@ class OpenFile:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The footer."""
+        """Return the footer."""
         return self._parquet.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema."""
+        """Return the Arrow schema."""
         return self._parquet.schema_arrow
 
     def batches(self, groups: list[int], columns: list[str] | None, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
@@ -98,7 +98,7 @@ class Handles:
 
     @contextmanager
     def one(self) -> Iterator[OpenFile]:
-        """The file for one thread, until the block ends."""
+        """Lend the file to one thread until the block ends."""
         try:
             opened = self._idle.pop()
         except IndexError:
@@ -120,7 +120,7 @@ def decoded(
     threads: bool,
     until: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
+    """Yield the batches of some row groups; if decoding fails, open the file again and continue from the same batch.
 
     Args:
         opened: The open file.
@@ -162,7 +162,7 @@ def decoded(
 
 
 def _even(rows: int) -> int:
-    """Rows of each of the fewest batches of one size that some rows fit in.
+    """Return the batch size that splits the rows into the fewest batches of about the same size.
 
     >>> _even(1), _even(BATCH_ROWS), _even(BATCH_ROWS + 1)
     (1, 65536, 32769)
@@ -171,7 +171,7 @@ def _even(rows: int) -> int:
 
 
 def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> pa.RecordBatch | None:
-    """The next batch; only what decoding raises is the file's fault, not what is done with a batch."""
+    """Return the next batch; convert only errors of the decoder, not those of the code that uses a batch."""
     try:
         return next(batches, None)
     except Exception as error:
@@ -194,7 +194,7 @@ def row_group_runs(
     rows: tuple[int, int] | None = None,
     only: np.ndarray | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
-    """Runs of neighbouring row groups to read, each with the position in the file of its first row.
+    """Yield runs of neighbouring row groups to read, each with the position in the file of its first row.
 
     Args:
         metadata: The file's footer.
@@ -235,7 +235,7 @@ def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: 
 def _usable_columns(
     metadata: pq.FileMetaData, file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None
 ) -> list[tuple[int, Field]]:
-    """Leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
+    """Return leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
     if predicate is None:
         return []
     wanted = pruning.columns(predicate)
@@ -278,7 +278,7 @@ def _statistics(group: pq.RowGroupMetaData, columns: list[tuple[int, Field]]) ->
 
 
 def reassemble(array: pa.Array[Any]) -> pa.StructArray:
-    """Variants as :data:`~ducklake_core.format.types.schema.VARIANT_STORAGE`; a null variant is NULL, as in DuckDB.
+    """Return variants as :data:`~ducklake_core.format.types.schema.VARIANT_STORAGE`; a null variant is NULL, as in DuckDB.
 
     Args:
         array: The file's group: ``metadata``, ``value``, and ``typed_value`` when it is shredded.
@@ -326,7 +326,7 @@ def _plain_metadata(metadata: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    """The encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
+    """Return the encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
     if pa.types.is_struct(typed.type):
         return _objects(rests, typed, names, dictionaries)
     shredded = _arrays(typed, names, dictionaries) if is_list(typed.type) else _primitives(typed)
@@ -336,7 +336,7 @@ def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np
 
 
 def _members(group: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    """A group below ``typed_value``: a field or an element."""
+    """Return the encoded values of a group below ``typed_value``: a field of an object or an element of an array."""
     parts = dict(zip((field.name for field in group.type), group.flatten(), strict=True))
     values = _binary(parts.get("value"), len(group))
     return _group(values, parts["typed_value"], names, dictionaries) if "typed_value" in parts else values
@@ -372,21 +372,21 @@ def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: 
 
 
 def _alike(patterns: np.ndarray, dictionaries: np.ndarray) -> list[np.ndarray]:
-    """Positions of rows that have the same fields and the same dictionary."""
+    """Return positions of rows that have the same fields and the same dictionary."""
     keys = np.concatenate([patterns, np.ascontiguousarray(dictionaries, "<i8").view(np.uint8).reshape(-1, 8)], axis=1)
     _, groups = np.unique(keys, axis=0, return_inverse=True)
     return _places_of(groups.reshape(-1))
 
 
 def _places_of(groups: np.ndarray) -> list[np.ndarray]:
-    """Positions by number of their group."""
+    """Return positions by number of their group."""
     order = np.argsort(groups, kind="stable")
     edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
     return [order[low:high] for low, high in pairwise(edges)]
 
 
 def _alike_objects(fields: Sequence[tuple[str, ArrowArray]], rows: ArrowArray, metadata: bytes) -> ArrowArray:
-    """Objects that have the very same fields, given in the order of their names."""
+    """Return objects that have the very same fields, given in the order of their names."""
     ids = encoding.name_numbers([name for name, _ in fields], metadata)
     children = [values.take(rows) for _, values in fields]
     ends = np.zeros((len(rows), len(fields) + 1), np.int64)
@@ -450,19 +450,19 @@ class _Scattered:
         self._count += len(places)
 
     def array(self) -> ArrowArray:
-        """All of it."""
+        """Return the whole array."""
         if not self._parts:
             return pa.nulls(len(self._places), pa.binary())
         return pa.concat_arrays(self._parts).take(pa.array(self._places, mask=self._places < 0))
 
 
 def _widths(sizes: np.ndarray) -> np.ndarray:
-    """How many bytes offsets take up to a size."""
+    """Return the number of bytes that each offset up to a size takes."""
     return 1 + (sizes > 0xFF).astype(np.int64) + (sizes > 0xFFFF) + (sizes > 0xFFFFFF)
 
 
 def _little(numbers: np.ndarray, width: int) -> np.ndarray:
-    """Numbers as so many bytes each."""
+    """Return the numbers as little-endian bytes of the given width."""
     return np.ascontiguousarray(numbers.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width]).reshape(-1)
 
 
@@ -477,7 +477,7 @@ def _from_bytes(data: np.ndarray, limits: np.ndarray) -> ArrowArray:
 
 
 def _of_one_size(rows: np.ndarray) -> ArrowArray:
-    """Binaries, a row of bytes for each."""
+    """Return one binary for each row of bytes."""
     return _from_bytes(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])
 
 

@@ -139,7 +139,7 @@ _MAX_IN_FLOAT32 = 2**24
 
 
 def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
-    """The predicate's outcome for every row: true, false, or NULL where it is unknown.
+    """Return the predicate's outcome for every row: true, false, or NULL where it is unknown.
 
     Args:
         predicate: Bound to columns that the batch has, by name, in logical or physical form.
@@ -189,7 +189,7 @@ def _of_geometries(predicate: BoxOverlap, batch: Data) -> pa.BooleanArray:
 
 
 def column_of(column: ColumnReference, batch: Data) -> pa.Array:
-    """The column's values; NULL where a struct above it is NULL.
+    """Return the column's values; NULL where a struct above it is NULL.
 
     Raises:
         NotFoundError: The batch has no such column.
@@ -293,14 +293,14 @@ def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: L
 
 
 def to_scalar(value: object, data_type: DataType, arrow: pa.DataType) -> Any:
-    """A value of a column's type as a scalar of the type in which it is compared."""
+    """Return a value of a column's type as a scalar of the type in which it is compared."""
     if data_type == UUID:
         value = Uuid(str(value)).bytes
     return pa.scalar(value, arrow)
 
 
 def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
-    """Two columns in one comparable form, or a column and a scalar, compared; NaN is the greatest number."""
+    """Compare two columns in one comparable form, or a column and a scalar; NaN is the greatest number."""
     plain = _FUNCTIONS[op](left, right)
     if not pa.types.is_floating(left.type):
         return plain
@@ -313,7 +313,7 @@ def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
 
 
 def _with_nan(first: pa.BooleanArray, op: Operator, second: pa.BooleanArray) -> pa.BooleanArray:
-    """Outcomes where at least one side is NaN, from which sides are."""
+    """Return the outcomes of rows in which at least one side is NaN."""
     match op:
         case "=":
             return pc.and_(first, second)
@@ -364,7 +364,7 @@ def _constants(values: list[object], data_type: DataType, arrow: pa.DataType) ->
 
 
 def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:
-    """Whether each row's value lies in one of the ranges, found by a search."""
+    """Return whether each row's value lies in one of the ranges, found by a search."""
     column = predicate.operand
     array = column_of(column, batch)
     plain = comparable(array, column.type)
@@ -395,12 +395,12 @@ def _equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _before(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """NaN is the greatest number."""
+    """Return whether each number sorts before a bound, with NaN as the greatest number."""
     return np.asarray((left < right) | (np.isnan(right) & ~np.isnan(left)) if left.dtype.kind == "f" else left < right)
 
 
 def _in_spans_by_key(column: ColumnReference, plain: pa.Array, spans: Sequence[Span]) -> pa.BooleanArray:
-    """For values that only Python orders: each different one is looked up once."""
+    """Search the spans for values that only Python orders; each distinct value is searched once."""
     domain = domain_of(column.type)
     assert domain is not None
     coded = plain.dictionary_encode()
@@ -410,7 +410,7 @@ def _in_spans_by_key(column: ColumnReference, plain: pa.Array, spans: Sequence[S
 
 
 def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
-    """Whether the relation holds between each geometry and the constant; NULL for NULL.
+    """Return whether the relation holds between each geometry and the constant; NULL for NULL.
 
     Raises:
         UnsupportedFeatureError: The package shapely is not installed.
@@ -445,7 +445,7 @@ def _outcomes(shapely: ModuleType, function: str, array: Any, constant: Any, con
 
 
 def require_shapely(what: str) -> ModuleType:
-    """The package, which is no dependency.
+    """Import the optional package.
 
     Raises:
         UnsupportedFeatureError: It is not installed.
@@ -461,7 +461,7 @@ def require_shapely(what: str) -> ModuleType:
 
 
 def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -> pa.BooleanArray:
-    """The outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
+    """Return the outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
 
     Raises:
         SchemaError: A value does not compare with the constant, or cannot be cast.
@@ -495,7 +495,7 @@ def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int
 
 
 def _at(buffer: VariantBuffer, path: tuple[str | int, ...]) -> Slots:
-    """The values at a path; places are rows."""
+    """Return the values at a path; places are rows."""
     slots = buffer.root()
     for step in path:
         parents = slots.where(slots.kinds == (OBJECT_TYPE if isinstance(step, str) else ARRAY_TYPE))
@@ -536,7 +536,7 @@ def _compared(
 
 
 def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
-    """The values of an expression, as an UPDATE gives them to a column: in its type.
+    """Return the values of an expression, as an UPDATE gives them to a column: in its type.
 
     Args:
         scalar: Bound to columns that the batch has, by name.
@@ -566,14 +566,14 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
 
 
 def _is_taken_by_appends(given: DataType, wanted: DataType) -> bool:
-    """Whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
+    """Return whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
     if wanted in (INT128, UINT128, INTERVAL, TIME, TIMETZ):
         return given == VARCHAR or (wanted in (INT128, UINT128) and (given in INTEGERS or isinstance(given, DecimalType)))
     return (wanted, given) == (TIMESTAMP_NS, INT64)
 
 
 def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
-    """For which rows a condition is true; NULL counts as false."""
+    """Return for each row whether a condition is true; NULL counts as false."""
     return pc.fill_null(_boolean(scalar, batch), False)
 
 
@@ -649,7 +649,7 @@ def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> An
 
 
 def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
-    """Whether the first is equal to one of the others, compared one by one: DuckDB brings all to one type before, which may lose digits."""
+    """Return whether the first equals one of the others, compared in pairs: DuckDB casts all to one type first, which may lose digits."""
     types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
     if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
         raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
@@ -658,7 +658,7 @@ def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
 
 
 def _is_short(value: TypedArray) -> bool:
-    """Whether it is a whole number as written that every type of numbers holds exactly."""
+    """Return whether a literal is a whole number that every numeric type holds exactly."""
     return value.constant is not None and abs(value.constant) <= _MAX_IN_FLOAT32
 
 
@@ -678,13 +678,13 @@ def _scalar_comparison(left: TypedArray, operator: Any, right: TypedArray, rows:
 
 
 def _at_instants(value: TypedArray) -> TypedArray:
-    """Dates and timestamps without a zone as the instants that they are in the effective one."""
+    """Return dates and timestamps without a zone as the instants that they are in the effective one."""
     wider = value.type in (DATE, TIMESTAMP)
     return TypedArray(cast_scalar(value.array, value.type, TIMESTAMPTZ), TIMESTAMPTZ) if wider else value
 
 
 def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
-    """Each branch sees only the rows that come to it, so that a division it guards is never made for others."""
+    """Evaluate each branch only for the rows that reach it, so that a division that the branch guards is never computed for other rows."""
     rows = batch.num_rows
     left = pa.array(range(rows), pa.int64())
     parts: list[tuple[Any, TypedArray]] = []
@@ -699,7 +699,7 @@ def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
 
 
 def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
-    """Each argument sees only the rows for which all before it are NULL."""
+    """Evaluate each argument only for the rows in which all earlier arguments are NULL."""
     left = pa.array(range(batch.num_rows), pa.int64())
     parts: list[tuple[Any, TypedArray]] = []
     rest = batch
@@ -713,7 +713,7 @@ def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
 
 
 def _put_together(parts: Sequence[tuple[Any, TypedArray]], rows: int) -> TypedArray:
-    """The values of all parts, each with its rows, in the type that they have in common, which depends on their order."""
+    """Return the values of all parts, each with its rows, in their common type, which depends on their order."""
     wanted = unified_type([value for _, value in parts])
     if wanted is None:
         return nulls(rows)
@@ -756,7 +756,7 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
 
 
 def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Plain storage of a leaf column whose order is the type's order: days, units of time (see format/values/leaf_values.py), bytes.
+    """Return plain storage of a leaf column whose order is the type's order: days, units of time (see format/values/leaf_values.py), bytes.
 
     Raises:
         UnsupportedFeatureError: A type whose values cannot be ordered here.
@@ -783,14 +783,14 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def hashable(array: Any) -> Any:
-    """Equal values in equal form, of a type that Arrow's set operations know: one NaN for all of them, one zero for both."""
+    """Return equal values in equal form, of a type that Arrow's set operations support: one NaN for all of them, one zero for both."""
     if pa.types.is_floating(array.type):
         return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0.0, array.type)))
     return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array
 
 
 def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
-    """Numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
+    """Return numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
     plain = comparable(array, data_type)
     if domain not in ("float32", "float64"):
         return plain
@@ -804,7 +804,7 @@ def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
 
 
 def unified(left: pa.Array, left_type: DataType, right: pa.Array, right_type: DataType, domain: Domain) -> tuple[pa.Array, pa.Array]:
-    """Two columns in one comparable form."""
+    """Return two columns in one comparable form."""
     if domain == "exact" and left_type != right_type:
         return _exact(comparable(left, left_type), left_type, comparable(right, right_type), right_type)
     if domain == "point in time" and left_type != right_type:
@@ -845,7 +845,7 @@ def _units(array: pa.Array, unit: str, wanted: str) -> pa.Array:
 
 
 def _scaled(array: pa.Array, factor: int) -> pa.Array:
-    """Multiplied; what does not fit 64 bits, infinities among it, becomes infinite."""
+    """Return the multiplied values; values that do not fit 64 bits, infinities included, become infinite."""
     if factor == 1:
         return array
     numbers = np.asarray(array.fill_null(0))
@@ -855,7 +855,7 @@ def _scaled(array: pa.Array, factor: int) -> pa.Array:
 
 
 def has_key_value(wanted: KeyValue, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Whether the key of each row has the wanted value; never NULL."""
+    """Return whether the key of each row has the wanted value; never NULL."""
     field = Field(id=wanted.column.column_id, name=wanted.column.path[0], type=wanted.column.type)
     rows = pa.RecordBatch.from_arrays([column_of(wanted.column, batch)], names=[field.name])
     (texts,) = partition_arrays(PartitionSpec(fields=(wanted.key,)), Schema(columns=(field,)), rows)

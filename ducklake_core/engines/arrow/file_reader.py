@@ -80,7 +80,7 @@ Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
 
 
 def readers_of(path: str) -> int:
-    """How many threads read files of a place at once: of a store so many that its answers overlap."""
+    """Return how many threads read files of one location at once; a remote store gets the maximum, because its requests overlap."""
     return min(pa.cpu_count(), _MAX_READERS) if protocol_of(path) == "file" else _MAX_READERS
 
 
@@ -97,7 +97,7 @@ class ChosenRows:
     wanted: bool
 
     def mask(self, start: int, count: int) -> np.ndarray | None:
-        """Whether each of ``count`` rows from position ``start`` on is read; None when all of them are."""
+        """Return for each of ``count`` rows from position ``start`` whether it is read; None when all of them are."""
         if not self.wanted and not len(self.positions):
             return None
         first, last = np.searchsorted(self.positions, [start, start + count])
@@ -134,17 +134,17 @@ class FileReader:
 
     @property
     def file(self) -> DataFile:
-        """What the catalog says of the file."""
+        """Return the catalog's record of the file."""
         return self._task.file
 
     @property
     def record_count(self) -> int:
-        """Rows by the file's own footer, visible or not."""
+        """Return the number of rows in the file's footer, visible or not."""
         return int(self._opened.metadata.num_rows)
 
     @property
     def stores_row_ids(self) -> bool:
-        """Whether each row has its row id in the file, so that the catalog says nothing of them."""
+        """Return whether the file stores a row id with each row, which replaces the ids that the catalog implies."""
         return self._layout.row_id_place is not None
 
     def _is_made_of_positions(self, virtual: str) -> bool:
@@ -168,7 +168,7 @@ class FileReader:
         return CorruptFileError(f"{where} of table {self._shape.table} {what}", path=where)
 
     def batches(self, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """The rows that are chosen and satisfy the predicate, in their order.
+        """Yield the rows that are chosen and satisfy the predicate, in their order.
 
         Args:
             chosen: Rows by their positions.
@@ -195,7 +195,7 @@ class FileReader:
             return list(self._rows(opened, start, [group], chosen, threads=False))
 
     def _rows(self, opened: OpenFile, start: int, run: list[int], chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Wanted rows of neighbouring row groups, of which the first begins at a position."""
+        """Yield wanted rows of neighbouring row groups, of which the first begins at a position."""
         if self._layout.passes.rest:
             for position, group in _starts(self._opened.metadata, start, run):
                 yield from self._late(opened, position, group, chosen, threads)
@@ -206,7 +206,7 @@ class FileReader:
                 yield self._output(found)
 
     def _late(self, opened: OpenFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Wanted rows of a row group: the columns that only the result needs are decoded when there are such rows."""
+        """Yield wanted rows of a row group; decode the columns that only the result needs when there are such rows."""
         first = self._decode(opened, start, [group], self._layout.passes.first, threads)
         ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
         if not ahead.look(_HELD_BYTES):
@@ -225,7 +225,7 @@ class FileReader:
     def _decode(
         self, opened: OpenFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool, until: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
+        """Yield batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
         columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
         position = start
         for batch in decoded(opened, groups, columns, self._task.file, self._storage, threads=threads, until=until):
@@ -239,7 +239,7 @@ class FileReader:
             raise CorruptFileError(message, path=where, table=table)
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
-        """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        """Return the rows of a batch that are chosen and satisfy the predicate, None when there are none."""
         if not self._needs_positions:
             mask = chosen.mask(start, batch.num_rows)
             batch = batch if mask is None else batch.filter(pa.array(mask))
@@ -309,7 +309,7 @@ class FileReader:
 
     @contextmanager
     def _naming(self, column: Field) -> Iterator[None]:
-        """Whatever does not fit the column is told with the file and the table."""
+        """Add the file, the table and the column to errors of values that do not fit."""
         where, table = printable(self._task.file.path), self._shape.table
         details = {"path": where, "table": table, "column": column.name}
         try:
@@ -343,7 +343,7 @@ class FileReader:
 
 
 def _starts(metadata: pq.FileMetaData, start: int, run: list[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring row groups, each with the position of its first row."""
+    """Yield neighbouring row groups, each with the position of its first row."""
     for group in run:
         yield start, group
         start += metadata.row_group(group).num_rows
@@ -354,7 +354,7 @@ def _is_usual(group: pq.RowGroupMetaData) -> bool:
 
 
 def _rows_at(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Rows of a batch by their places in it, which ascend."""
+    """Return rows of a batch by their places in it, which ascend."""
     if len(places) == batch.num_rows:
         return batch
     if len(places) <= batch.num_rows // 2:
@@ -366,7 +366,7 @@ def _rows_at(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordB
 
 
 def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
-    """The snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
+    """Return the snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
     snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
     found: np.ndarray = snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
     return found
@@ -423,15 +423,15 @@ class FileLayout:
 
     @property
     def places(self) -> list[int | None]:
-        """Place in the file of each column to read, None where its values are not in it."""
+        """Return place in the file of each column to read, None where its values are not in it."""
         return [_place(self.sources, column) for column in self.read_schema]
 
     def asked_schema(self) -> pa.Schema:
-        """The columns that the predicate reads, for its evaluation."""
+        """Return the columns that the predicate reads, for its evaluation."""
         return _asked_schema(self.asked, self.asked_virtual)
 
     def fits(self, schema: pa.Schema, task: FileTask, is_filtered: bool) -> bool:
-        """Whether it is that of a file of the same scan with this Arrow schema, too."""
+        """Return whether a file of the same scan with this Arrow schema has this layout."""
         return (
             self.is_common
             and task.file.mapping_id is None
@@ -450,7 +450,7 @@ class _Recent:
 
 
 def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
-    """The layout of a file with this Arrow schema.
+    """Return the layout of a file with this Arrow schema.
 
     Raises:
         CatalogCorruptError: The file's name mapping did not come along.
@@ -521,7 +521,7 @@ def _ascending(places: set[int | None]) -> tuple[int, ...]:
 
 
 def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Field]:
-    """Columns that the predicate reads, by any of their fields."""
+    """Return columns that the predicate reads, by any of their fields."""
     needed = frozenset() if predicate is None else pruning.columns(predicate)
     return [column for column in read_schema if any(node.id in needed for node in column.walk())]
 
@@ -555,7 +555,7 @@ Source: TypeAlias = InFile | InPath | Absent
 
 
 def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tuple[Source, ...]:
-    """The source of each column of ``shape.read_schema`` in a file with this Arrow schema.
+    """Return the source of each column of ``shape.read_schema`` in a file with this Arrow schema.
 
     Raises:
         CatalogCorruptError: The file's name mapping did not come along.
@@ -626,7 +626,7 @@ def _mapped(field: ArrowField, column: MappedColumn) -> ArrowField:
 
 
 def _bare(field: ArrowField | Sequence[ArrowField]) -> Any:
-    """Fields without any id."""
+    """Return fields without any id."""
     if isinstance(field, pa.Field):
         return pa.field(field.name, _rebuilt(field.type, _bare), field.nullable)
     return [_bare(one) for one in field]
@@ -637,7 +637,7 @@ def _known_as(field: ArrowField, number: int, children: Callable[[Sequence[Arrow
 
 
 def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[ArrowField]]) -> Any:
-    """The nested type with other fields below it."""
+    """Return the nested type with other fields below it."""
     if pa.types.is_struct(arrow_type):
         return pa.struct(children([arrow_type.field(i) for i in range(arrow_type.num_fields)]))
     if pa.types.is_map(arrow_type):
@@ -651,13 +651,13 @@ def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[Ar
 
 
 def field_id(field: pa.Field[Any]) -> int | None:
-    """The field id of a file's node, None when it has none."""
+    """Return the field id of a file's node, None when it has none."""
     text = (field.metadata or {}).get(FIELD_ID_KEY)
     return int(text) if text is not None and int(text) >= 0 else None
 
 
 def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
-    """Values of a file's column as the logical Arrow type of the table's column.
+    """Return values of a file's column as the logical Arrow type of the table's column.
 
     Args:
         array: The values.
@@ -688,7 +688,7 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
 
 
 def same_shape(source: pa.Field[Any], target: Field) -> bool:
-    """Whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
+    """Return whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
     if any(node.type == VARIANT for node in target.walk()):
         return False
     wanted = to_arrow_field(target)
@@ -697,7 +697,7 @@ def same_shape(source: pa.Field[Any], target: Field) -> bool:
 
 
 def constant(target: Field, length: int) -> pa.Array[Any]:
-    """The column of rows that are older than it: its initial default, or NULL."""
+    """Return the column of rows that are older than it: its initial default, or NULL."""
     return constant_array(target.initial_default, target, length)
 
 
@@ -743,7 +743,7 @@ def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
 
 
 def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
-    """Values of a leaf in the Arrow type of the column, rounded where the column is coarser.
+    """Return values of a leaf in the Arrow type of the column, rounded where the column is coarser.
 
     Nanoseconds are cut to microseconds (towards zero), microseconds rounded to milliseconds and seconds, fractions and texts of them to
     integers, as DuckDB does each of these.
@@ -775,7 +775,7 @@ def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
 
 
 def _needs_cast(array: pa.Array[Any], wanted: DataType) -> bool:
-    """Whether Arrow would cast without an error, but to other values: infinities for large numbers, escapes as they are, halves to even."""
+    """Return whether Arrow's cast would give other values without an error (infinities, unescaped backslashes, halves rounded to even)."""
     if wanted == BLOB and _is_text(array.type):
         return bool(pc.any(pc.match_substring(array, "\\")).as_py())
     narrow = isinstance(wanted, DecimalType) and wanted.precision <= _NARROW_DIGITS
@@ -794,7 +794,7 @@ def _cast(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
 
 
 def _loses_nanoseconds(held: pa.DataType, wanted: DataType) -> bool:
-    """Whether DuckDB reads such values as microseconds first."""
+    """Return whether DuckDB reads such values as microseconds first."""
     if not (pa.types.is_timestamp(held) or pa.types.is_time64(held)) or held.unit != "ns" or wanted in (TIMESTAMP_NS, TIME_NS):
         return False
     return wanted not in (VARCHAR, JSON) or pa.types.is_time64(held) or held.tz is not None
@@ -811,7 +811,7 @@ def _without_nanoseconds(array: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
-    """Whole milliseconds or seconds, as microseconds; halves are rounded away from zero."""
+    """Return whole milliseconds or seconds, as microseconds; halves are rounded away from zero."""
     if array.type.unit == "s" or unit not in _MICROSECONDS:
         return array
     array = cast_temporal(array, pa.timestamp("us", array.type.tz))
@@ -836,12 +836,12 @@ class FoundRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes in memory."""
+        """Return bytes in memory."""
         found: int = self.positions.nbytes + sum(values.nbytes for values in self.held.values())
         return found
 
     def part(self, start: int, end: int) -> FoundRows:
-        """Some of the rows, by their numbers among them; not a copy."""
+        """Return some of the rows, by their numbers among them; not a copy."""
         return FoundRows(self.positions[start:end], {place: values.slice(start, end - start) for place, values in self.held.items()})
 
 
@@ -861,12 +861,12 @@ class FoundAhead:
 
     @property
     def is_done(self) -> bool:
-        """Whether the first pass has ended, and all that it found was taken."""
+        """Return whether the first pass has ended, and all that it found was taken."""
         return self._has_ended and not self._waiting
 
     @property
     def last(self) -> int | None:
-        """The last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
+        """Return the last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
         return int(self._waiting[-1].positions[-1]) if self._has_ended and self._waiting else None
 
     def look(self, most: int) -> bool:
@@ -876,7 +876,7 @@ class FoundAhead:
         return bool(self._waiting)
 
     def until(self, position: int) -> FoundRows | None:
-        """The rows before a position that were not taken yet, None when there are none."""
+        """Return the rows before a position that were not taken yet, None when there are none."""
         while self._reached < position and self._advance():
             pass
         parts: list[FoundRows] = []
@@ -901,7 +901,7 @@ class FoundAhead:
 
 
 def _joined(parts: Sequence[FoundRows]) -> FoundRows:
-    """Several as one; not a copy where there is one."""
+    """Return several as one; not a copy where there is one."""
     if len(parts) == 1:
         return parts[0]
     held = {place: pa.chunked_array([part.held[place] for part in parts]).combine_chunks() for place in parts[0].held}

@@ -72,7 +72,7 @@ class ArrowFrame:
 
     @property
     def is_small(self) -> bool:
-        """Whether writing the rows once more costs next to nothing."""
+        """Return whether writing the rows once more costs next to nothing."""
         return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS
 
     @property
@@ -100,10 +100,10 @@ class ArrowFrame:
         return False, replace(self, data=_starting_with(first, self.data, self.stream))
 
     def check_overwrites_all(self, _table: TableState) -> None:
-        """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
+        """Check nothing: only Spark sessions have a setting that restricts what an overwrite replaces."""
 
     def schema_for(self, table: Schema) -> Schema:
-        """The columns, where those whose values all are values of the table's column take its type.
+        """Return the columns; a column whose values all are values of the table's column takes its type.
 
         The type of a frame says little about its values. Rows in memory are looked at: a column in which every value is missing has the
         type of the table's column, and so has one of numbers or times of another type that the table's type holds exactly. What a
@@ -116,7 +116,7 @@ class ArrowFrame:
         return with_adopted_types(self.typed_like(table).schema, table, adopted_type)
 
     def typed_like(self, table: Schema) -> ArrowFrame:
-        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        """Return the frame; columns, elements and fields that hold only NULL take the table's types."""
         given = {field.name: field.type for field in self.data.schema}
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
@@ -140,11 +140,11 @@ class ArrowFrame:
         return True
 
     def replayable(self) -> ArrowFrame:
-        """The same rows as a frame that can be read more than once: a stream is read into memory."""
+        """Return the same rows as a frame that can be read more than once: a stream is read into memory."""
         return replace(self, data=self.data.read_all()) if isinstance(self.data, pa.RecordBatchReader) else self
 
     def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, ArrowFrame]:
-        """The rows as a table, None when there are more than so many, or too many bytes of them; and a frame that still has them all."""
+        """Return the rows as a table, None above the limit of rows or bytes; and a frame that still has all of them."""
         data = self.data
         if isinstance(data, pa.Table):
             return (data if data.num_rows <= limit and data.nbytes <= most_bytes else None), self
@@ -189,7 +189,7 @@ class ArrowFrame:
         return find_positions(plan, target, storage, key_set(self._table(), on, plan.schema))
 
     def merge_source(self, _state: WriteState, _named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
-        """The rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""
+        """Return the rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
         from ducklake_core.format.values.arrow_cast import cast_to
 
@@ -197,7 +197,7 @@ class ArrowFrame:
         return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False, exact=True))
 
     def empty_source(self, columns: Schema, _state: WriteState) -> MergeSource:
-        """The source of a merge that has columns and no rows."""
+        """Return the source of a merge that has columns and no rows."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
         from ducklake_core.format.types.schema import to_arrow_schema
 
@@ -242,13 +242,13 @@ def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader, stream: pa
 
 
 def _given_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches that nobody holds any more once they are taken."""
+    """Yield the batches, and release each one once the caller has taken it."""
     while batches:
         yield batches.pop(0)
 
 
 def arrow_frame(data: object) -> ArrowFrame:
-    """The frame of whatever holds rows in this process.
+    """Return the frame of whatever holds rows in this process.
 
     Raises:
         UsageError: The value is no such thing; the message names its kind.
@@ -262,12 +262,12 @@ def arrow_frame(data: object) -> ArrowFrame:
 
 
 def is_a(data: object, package: str, name: str) -> bool:
-    """Whether a value is of a class of a package that need not be installed, or of a subclass of it."""
+    """Return whether a value is of a class of a package that need not be installed, or of a subclass of it."""
     return any(cls.__name__ == name and cls.__module__.partition(".")[0] == package for cls in type(data).__mro__)
 
 
 def kind_of(data: object) -> str:
-    """What messages call a frame.
+    """Return the name of a frame's kind for messages.
 
     >>> kind_of(pa.table({"a": [1]})), kind_of([]), kind_of({})
     ('pyarrow Table', 'list', 'dict')
@@ -282,7 +282,7 @@ def kind_of(data: object) -> str:
 
 
 def arrow_data(data: Any) -> ArrowData:
-    """The rows of a frame; a stream is opened but not read. A frame without rows may have no columns.
+    """Return the rows of a frame; a stream is opened but not read. A frame without rows may have no columns.
 
     Raises:
         UsageError: The value holds no rows in columns, or rows without columns; the message names its kind.
@@ -319,7 +319,7 @@ def no_columns(kind: str) -> UsageError:
 
 
 def _of_pandas(data: Any) -> pa.Table:
-    """Labels of rows without a name are no column. Without rows pandas makes up types (float64, object), so the columns have none."""
+    """Convert a pandas frame; an unnamed index is no column. Types of an empty frame are dropped, because pandas makes them up."""
     if not len(data):
         names = pa.Table.from_pandas(data, preserve_index=False).column_names
         return pa.table([pa.nulls(0)] * len(names), names=names)
@@ -345,7 +345,7 @@ def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
 
 
 def _of_polars(data: Any) -> pa.Table:
-    """Polars gives Arrow the addresses of Python objects in place of the objects, and integers of 128 bits in a form of its own."""
+    """Convert a Polars frame; Polars exports Python objects as addresses, and 128-bit integers in a form of its own."""
     import polars as pl
 
     objects = [name for name, kind in data.schema.items() if kind == pl.Object]
@@ -401,7 +401,7 @@ def check_index(data: Any, kind: str) -> None:
 
 
 def _of_mappings(rows: Sequence[object]) -> pa.Table:
-    """Rows as dicts: columns in the order in which rows first name them, NULL where a row lacks one."""
+    """Return rows as dicts: columns in the order in which rows first name them, NULL where a row lacks one."""
     values: dict[str, list[object]] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -423,7 +423,7 @@ def _table(columns: Sequence[tuple[Any, Any]]) -> pa.Table:
 
 
 def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
-    """One column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
+    """Return one column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
     if any(kind.__name__ == "NaTType" for kind in {type(value) for value in values}):
         # What a missing time is in records that pandas made.
         values = [None if type(value).__name__ == "NaTType" else value for value in values]
@@ -488,7 +488,7 @@ def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
 
 
 def _where(values: list[Any]) -> str:
-    """The first row at which the values are no column any more."""
+    """Return the index of the first row from which on the values form no column."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

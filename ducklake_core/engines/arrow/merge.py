@@ -98,7 +98,7 @@ class ChangeRequest:
 
     @property
     def for_engine(self) -> tuple[Expression, ...]:
-        """The expressions that only a SQL engine can evaluate, each once."""
+        """Return the expressions that only a SQL engine can evaluate, each once."""
         found: list[Expression] = [] if self.residual is None else [self.residual]
         for clause in self.clauses:
             found += [] if clause.condition is None else [clause.condition]
@@ -106,7 +106,7 @@ class ChangeRequest:
         return tuple(dict.fromkeys(expression for expression in found if expression.scalar is None))
 
     def change(self, types: Sequence[DataType] | None = None) -> RowChange:
-        """The change as it is carried out.
+        """Return the change as it is carried out.
 
         Args:
             types: Types of the columns ``x0`` ... that an engine makes of :attr:`for_engine`; None when there is none.
@@ -169,11 +169,11 @@ class Binder:
 
     @property
     def flat(self) -> Schema:
-        """The flat columns."""
+        """Return the flat columns."""
         return Schema(columns=(*flat_columns(self.target, "t"), *flat_columns(self.source, "s")))
 
     def expression(self, given: object) -> Expression:
-        """SQL text, or a Python value as a constant.
+        """Parse SQL text, or make a constant of a Python value.
 
         Raises:
             NotFoundError: A column that neither side has.
@@ -184,7 +184,7 @@ class Binder:
         return constant_expression(literal_of(given))
 
     def values(self, given: Mapping[str, object]) -> tuple[tuple[int, Expression], ...]:
-        """Values for columns of the target by name.
+        """Return values for columns of the target by name.
 
         Raises:
             UsageError: No column, or one of them twice.
@@ -201,7 +201,7 @@ class Binder:
         return tuple(found.items())
 
     def same_names(self, *, whole: bool) -> tuple[tuple[int, Expression], ...]:
-        """For ``"all"``: every column of the source goes to the column of the target that has its name.
+        """Assign every column of the source to the target's column of the same name, as ``"all"`` asks for.
 
         Args:
             whole: Whether the source has to have all columns of the target.
@@ -249,7 +249,7 @@ class Binder:
 def update_request(
     table: str, schema: Schema, values: Mapping[str, object], where: str | Predicate | Condition | Column | None
 ) -> ChangeRequest:
-    """The change that ``UPDATE table SET ... WHERE ...`` asks for.
+    """Return the change that ``UPDATE table SET ... WHERE ...`` asks for.
 
     Files are narrowed by those parts of the condition that predicates know; the whole of it is looked at for each row.
     """
@@ -285,7 +285,7 @@ class MergeSource:
     storage: Storage = field(default_factory=Storage)
 
     def narrowing(self, request: ChangeRequest) -> Predicate | None:
-        """A predicate that holds for every row of the target that a row of the source can match; None when all rows matter."""
+        """Return a predicate that holds for every row of the target that a row of the source can match; None when all rows matter."""
         if any(clause.when == "not matched by source" for clause in request.clauses):
             return None
         if (self.rows is not None and not self.rows.num_rows) or (self.rows is None and not self.files):
@@ -298,7 +298,7 @@ class MergeSource:
         return found if any(part is not None for part in parts) else None
 
     def keys(self, request: ChangeRequest) -> SourceKeys | None:
-        """By which readers leave out rows of the target that match nothing; None when all rows matter, or the source is large."""
+        """Return the keys by which readers skip target rows that match nothing; None when all rows matter, or the source is large."""
         if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > SOUGHT:
             return None
         parts = tuple((request.target.columns[ours], self.schema.columns[theirs]) for ours, theirs in request.keys)
@@ -313,7 +313,7 @@ class MergeSource:
         return self.rows.num_rows if self.rows is not None else sum(file.record_count for file in self.files)
 
     def _known_keys(self, request: ChangeRequest) -> dict[int, Any]:
-        """The key columns by their place, as far as they are few enough to be held."""
+        """Return the key columns by their index, as far as they are few enough to be held."""
         places = dict.fromkeys(theirs for _, theirs in request.keys)
         if self.rows is not None:
             return {place: self.rows.column(place).combine_chunks() for place in places}
@@ -324,7 +324,7 @@ class MergeSource:
         return {place: table.column(number).combine_chunks() for number, place in enumerate(places)}
 
     def scan(self, names: Sequence[str]) -> ScanPlan:
-        """A scan of some columns of a source in files."""
+        """Return a scan of some columns of a source in files."""
         return written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files)
 
     def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:
@@ -413,7 +413,7 @@ class KeyFilter:
         ]
 
     def rows(self, task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that may match; else as :func:`ducklake_core.engines.arrow.read.read_task`."""
+        """Yield the rows of a file that may match, in the way of :func:`ducklake_core.engines.arrow.read.read_task`."""
         if task.file.file_size_bytes <= _WHOLE_BYTES:
             yield from self._of(read_task(task, shape, storage, threads=threads), shape)
             return
@@ -426,11 +426,11 @@ class KeyFilter:
             yield from read_chosen(task, shape, chosen, storage, threads=threads)
 
     def inlined(self, rows: pa.Table, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-        """Likewise of inlined rows."""
+        """Yield the inlined rows that may match."""
         return self._of(read_inlined(rows, shape), shape)
 
     def _shape(self, shape: ScanProjection) -> ScanProjection:
-        """Key columns and positions, and what the predicate needs."""
+        """Return the projection of key columns and positions, and what the predicate needs."""
         ids = {target.id for target, *_ in self._parts}
         read = ids | (pruning.columns(shape.predicate) if shape.predicate is not None else frozenset())
         return replace(
@@ -455,7 +455,7 @@ class KeyFilter:
 def merge_request(
     table: str, target: Schema, source: Schema, on: str | Sequence[str], clauses: Sequence[tuple[When, Action, Any, str | None]]
 ) -> ChangeRequest:
-    """The change that a MERGE asks for.
+    """Return the change that a MERGE asks for.
 
     Args:
         table: ``schema.table`` for messages.
@@ -557,7 +557,7 @@ def _matching(binder: Binder, on: str | Sequence[str]) -> tuple[tuple[tuple[int,
 
 
 def _as_names(binder: Binder, on: str | Sequence[str]) -> str | Sequence[str]:
-    """A text that is a column's name, and no more, is a list of one name."""
+    """Return a list of one name if the string is the name of a column, and the string itself otherwise."""
     if not isinstance(on, str):
         return on
     if binder.target.find(on) is not None and binder.source.find(on) is not None:
@@ -592,7 +592,7 @@ class SourceIndex:
         self._keys = [(target, column, key_domain(target, column)) for target, column in keys]
 
     def pairs(self, rows: pa.RecordBatch, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Places of target and source rows whose keys are equal.
+        """Return the indexes of target and source rows whose keys are equal.
 
         Args:
             rows: Rows of the target.
@@ -626,7 +626,7 @@ class SourceIndex:
 
 
 def key_domain(target: Field, source: Field) -> Domain:
-    """The domain in which two columns are compared.
+    """Return the domain in which two columns are compared.
 
     Raises:
         UnsupportedFeatureError: They cannot be compared without a cast, or not at all.
@@ -647,7 +647,7 @@ def _codes(array: Any, distinct: Any) -> np.ndarray:
 
 
 def distinct_values(array: Any) -> Any:
-    """The different values of a column, NULL left out."""
+    """Return the different values of a column, NULL left out."""
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(array.type, array.storage.unique().drop_null())
     return array.unique().drop_null()
@@ -695,11 +695,11 @@ class RowChange:
 
     @property
     def flat(self) -> Schema:
-        """The flat columns."""
+        """Return the flat columns."""
         return Schema(columns=(*flat_columns(self.target, "t"), *flat_columns(self.source, "s"), *self.computed))
 
     def about(self, when: When) -> tuple[Clause, ...]:
-        """The branches for one kind of rows."""
+        """Return the branches for one kind of rows."""
         return tuple(clause for clause in self.clauses if clause.when == when)
 
     def check(self) -> None:
@@ -721,7 +721,7 @@ class RowChange:
                 check_scalar(value, nothing, self.target.columns[place])
 
     def chosen(self, when: When, rows: pa.RecordBatch) -> Iterator[tuple[Clause, np.ndarray, pa.RecordBatch]]:
-        """For every branch the places of the rows that it is carried out for, and these rows."""
+        """Yield for every branch the indexes of its rows, and these rows."""
         places = np.arange(rows.num_rows)
         for clause in self.about(when):
             if not rows.num_rows:
@@ -736,7 +736,7 @@ class RowChange:
             places, rows = places[~mask], rows.filter(pa.array(~mask))
 
     def new_rows(self, clause: Clause, rows: pa.RecordBatch) -> tuple[list[str], list[Any]]:
-        """Names and values of the target's columns after a branch was carried out; absent columns get their default."""
+        """Return names and values of the target's columns after a branch; absent columns get their default."""
         values = dict(clause.values)
         names: list[str] = []
         arrays: list[Any] = []
@@ -752,17 +752,17 @@ class RowChange:
 
 
 def flat_columns(schema: Schema, letter: str) -> tuple[Field, ...]:
-    """Columns under their flat names."""
+    """Return columns under their flat names."""
     return tuple(replace(column, name=f"{letter}{place}", nullable=True) for place, column in enumerate(schema))
 
 
 def source_ids(schema: Schema) -> Schema:
-    """A source's columns with ids that no table has."""
+    """Return a source's columns with ids that no table has."""
     from ducklake_core.format.types.schema import with_ids
 
     return with_ids(schema, SOURCE_IDS)
 
 
 def nullable_schema(schema: Schema) -> pa.Schema:
-    """The logical Arrow schema of columns, all of them nullable."""
+    """Return the logical Arrow schema of columns, all of them nullable."""
     return pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema)])

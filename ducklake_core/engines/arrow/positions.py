@@ -99,12 +99,12 @@ class Deletions:
 
     @property
     def row_count(self) -> int:
-        """Rows that are visible before and gone after."""
+        """Return the number of rows that are visible before and deleted after."""
         files: tuple[FileDeletion, ...] = (*self.delete_files, *self.inlined_deletes, *self.ended)
         return sum(file.new_count for file in files) + sum(len(row_ids) for _, row_ids in self.inlined)
 
     def then(self, later: Deletions) -> Deletions:
-        """Both, where the later one was found among the rows that this one leaves, and its delete files hold this one's too."""
+        """Return both as one; the later one was found among the rows that this one leaves, and its delete files include this one's."""
         by_file: dict[int, list[FileDeletion]] = {}
         for deletions in (self, later):
             files: tuple[FileDeletion, ...] = (*deletions.delete_files, *deletions.inlined_deletes, *deletions.ended)
@@ -131,7 +131,7 @@ def _one_of_each_file(of_file: Sequence[FileDeletion]) -> Iterator[FileDeletion]
 
 
 def _grown(earlier: StagedDeleteFile, later: StagedDeleteFile) -> StagedDeleteFile:
-    """The later of two delete files that a transaction has written for one data file, in the place of what the first one replaces."""
+    """Return the later of two delete files of one data file in a transaction, which replaces what the first one replaces."""
     return replace(
         later,
         new_count=earlier.new_count + later.new_count,
@@ -164,12 +164,12 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys:
 
 
 def position_shape(plan: ScanPlan, keys: KeySet | None = None) -> ScanProjection:
-    """The shape of reads that find positions: key columns, if any, and the position."""
+    """Return the shape of reads that find positions: key columns, if any, and the position."""
     return replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=(_POSITION,))
 
 
 def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tuple[int, ...]], ...]) -> Deletions:
-    """The results of all files as one value, in the order of data files."""
+    """Return the results of all files as one value, in the order of data files."""
     every = sorted((one for one in found if one is not None), key=lambda one: one.data_file_id)
     return Deletions(
         delete_files=tuple(one for one in every if isinstance(one, StagedDeleteFile)),
@@ -182,7 +182,7 @@ def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tupl
 def delete_in_file(
     task: FileTask, shape: ScanProjection, target: DeleteTarget, storage: Storage, keys: KeySet | None = None, *, threads: bool = True
 ) -> FileDeletion | None:
-    """The work unit: find the matching positions of one data file and write its delete file.
+    """Find the matching positions of one data file and write its delete file; this is the work unit of a delete.
 
     Returns:
         None when no visible row matches.
@@ -199,7 +199,7 @@ def delete_in_file(
 
 
 def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> None:
-    """With a wrong count in the catalog, rows that nobody asked to delete would end together with their file."""
+    """Check the row count against the file's footer: with a wrong count, rows that no caller deletes would end with their file."""
     with open_parquet(storage, file.path, file.encryption_key) as source, storage.reporting("read the footer of", file.path):
         held = pq.read_metadata(source).num_rows
     if held != file.record_count:
@@ -294,7 +294,7 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 
 
 def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
-    """The same delete file for another snapshot id, under a new name; for a commit that lands later than assumed.
+    """Return the same delete file for another snapshot id, under a new name, for a commit that lands later than assumed.
 
     The old file is left for the caller's sweep. Without this the snapshots between would miss rows that they have: the
     reference does not rewrite, and its history is wrong after a retry.
@@ -330,7 +330,7 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows that match, by physical table, with their row ids ascending."""
+    """Return inlined rows that match, by physical table, with their row ids ascending."""
     if plan.inlined is None or not plan.inlined.num_rows:
         return ()
     shape = replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=("rowid", "filename"))
@@ -344,7 +344,7 @@ def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[
 
 
 def physical_rows(found: Mapping[str, Iterable[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows by physical table, in the order that a commit takes them."""
+    """Return inlined rows by physical table, in the order that a commit takes them."""
     return tuple((name, tuple(sorted(row_ids))) for name, row_ids in sorted(found.items()))
 
 
@@ -361,7 +361,7 @@ class KeySet:
     keys: pa.Table
 
     def contains(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """For each row of a batch that begins with the key columns, whether its key is in the set; a NULL key never is."""
+        """Return for each row of a batch that begins with the key columns whether its key is in the set; a NULL key never is."""
         columns = [_comparable(column) for column in batch.columns[: len(self.schema)]]
         if len(columns) == 1:
             return _among(columns[0], self.keys.column(0).combine_chunks())
@@ -373,7 +373,7 @@ class KeySet:
 
 
 def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
-    """The keys of a source.
+    """Return the keys of a source.
 
     Args:
         source: Rows with at least the key columns.
@@ -409,12 +409,12 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
 
 
 def _is_small_integer(data_type: pa.DataType) -> bool:
-    """Whether 64 bits with a sign hold its values."""
+    """Return whether 64 bits with a sign hold its values."""
     return bool(pa.types.is_integer(data_type) and data_type != pa.uint64())
 
 
 def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
-    """Whether each value is a key; NULL never is. Integers that lie close together are looked up in a table instead of hashed.
+    """Return whether each value is a key; NULL never is. Integers that lie close together use a lookup table instead of a hash.
 
     >>> _among(pa.array([5, None, 7]), pa.array([1, 5])).to_pylist()
     [True, False, False]
@@ -436,7 +436,7 @@ def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
-    """The same values in a type that Arrow's set operations know."""
+    """Return the same values in a type that Arrow's set operations know."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):

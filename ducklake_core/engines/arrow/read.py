@@ -47,7 +47,7 @@ _STANDS_FOR: dict[str, InlinedColumn] = {
 
 
 def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """All rows of a plan, file by file and then the inlined ones; memory is bounded by batches and small files, not by the files.
+    """Yield all rows of a plan, file by file and then the inlined ones; memory is bounded by batches and small files.
 
     Args:
         plan: What to read.
@@ -67,7 +67,7 @@ def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterat
 def read_tasks(
     tasks: Iterable[FileTask], shape: ScanProjection, storage: Storage, *, ahead: bool = True, opened: Opened | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of data files, as :func:`read_task` gives them, file by file; small files are read ahead by threads if ``ahead``.
+    """Yield the rows of data files, file by file, as :func:`read_task` does; threads read small files ahead if ``ahead``.
 
     Args:
         tasks: The files.
@@ -91,7 +91,7 @@ def _is_small(task: FileTask) -> bool:
 
 
 def _readers(tasks: Sequence[FileTask]) -> int:
-    """How many threads read small files: one where all are tiny files of a disk, as Python works for one thread at a time."""
+    """Return how many threads read small files: one if all are tiny local files, because Python runs one thread at a time."""
     return 1 if all(map(_is_tiny, tasks)) else max(readers_of(task.file.path) for task in tasks)
 
 
@@ -100,12 +100,12 @@ def _is_tiny(task: FileTask) -> bool:
 
 
 def _is_waited_for(task: FileTask) -> bool:
-    """Whether fetching bytes of a file takes time of others than the thread that asks for them: of stores, and of what is decrypted."""
+    """Return whether fetching bytes waits for something other than this thread: a remote store, or decryption of a large file."""
     return protocol_of(task.file.path) != "file" or (task.file.encryption_key is not None and not _is_small(task))
 
 
 def _parts(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """Small files as threads take them: several of a disk, as handing out a piece of work takes time, and one of a store, which is slow.
+    """Yield groups of small files for threads: several local files, since each handover costs time, or one remote file, which is slow.
 
     The first one comes alone: its rows may be enough.
     """
@@ -130,7 +130,7 @@ def _whole_files(tasks: Sequence[FileTask], shape: ScanProjection, storage: Stor
 def read_task(
     task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = True, opened: Opened | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
+    """Yield the visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
 
     Args:
         task: The file and what hides rows of it.
@@ -159,7 +159,7 @@ def read_chosen(
     threads: bool = True,
     opened: Opened | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
+    """Yield rows of one data file by their positions, without regard to its delete files; else like :func:`read_task`."""
     try:
         with ExitStack() as stack:
             reader = read_twice(lambda: _open_file(stack, task, shape, storage))
@@ -185,7 +185,7 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
 
 @contextmanager
 def naming_table(shape: ScanProjection) -> Iterator[None]:
-    """A missing file is told with the table, and why it may be missing."""
+    """Add the table, and the possible reasons, to the error of a missing file."""
     try:
         yield
     except NotFoundError as error:
@@ -197,7 +197,7 @@ def naming_table(shape: ScanProjection) -> Iterator[None]:
 
 
 def read_inlined(inlined: pa.Table, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-    """The inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
+    """Yield the inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
     own = inlined.columns[: len(shape.read_schema)]
     fields = [*own, *(inlined_column(inlined, shape.read_schema, _STANDS_FOR[name]) for name in shape.read_virtual)]
     names = [*shape.read_schema.names, *shape.read_virtual]
@@ -208,7 +208,7 @@ def read_inlined(inlined: pa.Table, shape: ScanProjection) -> Iterator[pa.Record
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Places as names, because a table may have a column called like a virtual one."""
+    """Return positions as names, because a table may have a column with the name of a virtual one."""
     return [f"{index}" for index, _ in enumerate(names)]
 
 
@@ -239,7 +239,7 @@ def _output(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBatch:
 
 
 def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int:
-    """Number of rows of a plan; for files that match as a whole, the catalog and the delete files answer.
+    """Return the number of rows of a plan; for files that match as a whole, the catalog and the delete files have the answer.
 
     With ``most``, no more files are asked once there are so many.
     """

@@ -45,27 +45,27 @@ class Readable(ABC):
 
     @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema, for writers and engines that take one."""
+        """Return the rows as a stream with a known schema, for writers and engines that take one."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the rows in Arrow's PyCapsule protocol; it may ask for another schema that the values can be cast to."""
+        """Return a new stream of the rows in Arrow's PyCapsule protocol, cast to the requested schema if there is one."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is asked for."""
+        """Yield the rows in Arrow batches; memory is bounded by a few batches. The scan is planned when the first batch is requested."""
         yield from self.to_reader()
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table, in no particular order."""
+        """Return all rows as one Arrow table, in no particular order."""
         return self.to_reader().read_all()
 
     def head(self, n: int = 5) -> pa.Table:
-        """Any ``n`` rows as an Arrow table; reading ends with the batch that has the last of them."""
+        """Return any ``n`` rows as an Arrow table; reading ends with the batch that has the last of them."""
         reader = self.to_reader()
         return pa.Table.from_batches(first_rows(iter(reader), n), schema=reader.schema)
 
     def to_pandas(self, *, dtype_backend: DtypeBackend = "numpy") -> pd.DataFrame:
-        """All rows as a pandas frame.
+        """Return all rows as a pandas frame.
 
         Args:
             dtype_backend: ``"numpy"`` for the types that pyarrow chooses, where whole numbers with NULLs become floats;
@@ -79,7 +79,7 @@ class Readable(ABC):
         return pandas_frame(self.to_arrow(), dtype_backend)
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame.
+        """Return all rows as a Polars frame.
 
         Integers of 128 bits come as decimals of 38 digits.
 
@@ -100,7 +100,7 @@ class Readable(ABC):
         return frame
 
     def to_duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyRelation:
-        """The rows as a DuckDB relation, which reads them, as a stream, each time it is run.
+        """Return the rows as a DuckDB relation, which reads them, as a stream, each time it is run.
 
         Integers of 128 bits come as decimals of 38 digits.
 
@@ -117,7 +117,7 @@ class Readable(ABC):
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first rows of batches; what comes after them is neither asked for nor left open."""
+    """Yield the first rows of batches, and close the source without reading further."""
     left = count
     # Generators of files close the file they are at when they are closed; readers of other libraries have nothing to close.
     with closing(_Closable(batches)) as rows:
@@ -142,7 +142,7 @@ class _Closable:
 
 
 def _optional(package: str, method: str, install: str) -> ModuleType:
-    """A library that is no dependency, refused by its name where it is missing."""
+    """Import an optional library; raise an error that names it if it is missing."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -150,7 +150,7 @@ def _optional(package: str, method: str, install: str) -> ModuleType:
 
 
 def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The rows with integers of 128 bits as decimals of 38 digits, which are the widest ones of DuckDB and Polars.
+    """Return the rows with integers of 128 bits as decimals of 38 digits, which are the widest ones of DuckDB and Polars.
 
     Raises:
         UnsupportedFeatureError: While it is read, a value of 39 digits.
@@ -230,12 +230,12 @@ class NarrowStream:
         self._rows = rows
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the rows."""
+        """Return a new stream of the rows."""
         return with_narrow_decimals(self._rows.to_reader()).__arrow_c_stream__(requested_schema)
 
 
 def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
-    """The rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
+    """Return the rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
     if dtype_backend not in _BACKENDS:
         raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
     if dtype_backend == "numpy":
@@ -279,7 +279,7 @@ def _nullable_numbers() -> Iterator[Any]:
 
 
 def _check_exact(table: pa.Table) -> None:
-    """Whole numbers beside NULLs become floats, which must not change them."""
+    """Check that whole numbers in a column with NULL survive the conversion to float."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         for chunk in column.chunks:
             for numbers in _numbers_as_floats(chunk, has_nulls=bool(column.null_count)):
@@ -293,7 +293,7 @@ def _check_exact(table: pa.Table) -> None:
 
 
 def _numbers_as_floats(values: pa.Array[Any], *, has_nulls: bool) -> Iterator[pa.Array[Any]]:
-    """Whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
+    """Yield whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
     if values.type in (pa.int64(), pa.uint64()):
         if has_nulls:
             yield values

@@ -100,7 +100,7 @@ _INFINITE_DATE, _INFINITE_TIMESTAMP = 2**31 - 1, 2**63 - 1
 
 
 def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool = False) -> Any:
-    """Values of one type as another.
+    """Cast values of one type to another.
 
     Args:
         array: The values in the logical Arrow form of ``held``.
@@ -132,7 +132,7 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
 
 
 def text_value(text: str, wanted: DataType) -> Any:
-    """A quoted string as an array of one value of a type.
+    """Return a quoted string as an array of one value of a type.
 
     Raises:
         UsageError: The text is not a value of that type.
@@ -141,7 +141,7 @@ def text_value(text: str, wanted: DataType) -> Any:
 
 
 def _same_values(held: DataType, wanted: DataType) -> bool:
-    """Whether two nested types hold the same values: only ids, or the case and order of a struct's fields, tell them apart."""
+    """Return whether two nested types hold the same values and differ only in ids, or in the case or order of a struct's fields."""
     ours, theirs = (
         sorted(children_of(one), key=lambda field: folded(field.name)) if isinstance(one, StructType) else children_of(one)
         for one in (held, wanted)
@@ -234,7 +234,7 @@ def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
 
 
 def _with_signs(texts: Any, array: Any) -> Any:
-    """NaN has a sign too, and the texts of DuckDB show it."""
+    """Add the sign to NaN, because DuckDB's strings show it."""
     numbers = np.asarray(array.fill_null(0.0))
     negative = np.isnan(numbers) & np.signbit(numbers)
     return pc.if_else(pa.array(negative), "-nan", texts) if negative.any() else texts
@@ -245,7 +245,7 @@ def _wide(array: Any) -> Any:
 
 
 def _whole(array: Any, wanted: DataType) -> Any:
-    """Decimals without a fraction as integers: Arrow's own cast refuses wide ones."""
+    """Return decimals without a fraction as integers; Arrow's own cast rejects wide ones."""
     return array.cast(pa.decimal256(76 - array.type.scale, 0)).cast(pa.string()).cast(to_arrow_type(wanted))
 
 
@@ -276,7 +276,7 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
 
 
 def _shifted(whole: Any, wanted: DecimalType) -> Any:
-    """Integers as the unscaled digits of decimals."""
+    """Return integers as the unscaled digits of decimals."""
     values: Any = np.asarray(whole.fill_null(0))
     parts = np.empty((len(values), 2), dtype=np.int64)
     parts[:, 0], parts[:, 1] = values, values >> 63
@@ -328,7 +328,7 @@ def _lenient(text: str, wanted: DataType) -> object:
 
 
 def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
-    """Microseconds of instants as those that clocks of the effective time zone show, or the other way round, as timestamps without zone."""
+    """Shift microseconds of instants to the clock of the effective time zone, or back, as timestamps without a zone."""
     encoded = array.view(pa.int64()).dictionary_encode()
     moments = [None if moment is None else shift(moment) for moment in encoded.dictionary.to_pylist()]
     if any(moment is not None and abs(moment) > _INFINITE_TIMESTAMP for moment in moments):
@@ -346,7 +346,7 @@ def _date_to_timestamp(array: Any) -> Any:
 
 
 def _in_other_units(array: Any, held: DataType, wanted: DataType) -> Any:
-    """Nanoseconds are cut off, microseconds rounded half away from zero; infinite timestamps stay so."""
+    """Convert timestamps to another unit: truncate nanoseconds, round microseconds half away from zero, keep infinities."""
     moments: Any = np.asarray(array.view(pa.int64()).fill_null(0))
     infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
     if TIMESTAMP_UNITS[wanted] > TIMESTAMP_UNITS[held]:
@@ -369,7 +369,7 @@ def _timestamp_to_date(array: Any) -> Any:
 
 
 def decimals_as_floats(array: Any, scale: int, wanted: DataType) -> Any:
-    """Decimals as values of ``wanted``, float32 or float64: the whole part and the fraction are converted by themselves and added.
+    """Return decimals as float32 or float64; the whole part and the fraction are converted separately and added.
 
     >>> from decimal import Decimal
     >>> decimals_as_floats(pa.array([Decimal("-0.1000000050"), None]), 10, FLOAT32).to_pylist()
@@ -407,7 +407,7 @@ def _of_integer(number: int, scale: int, kind: Any) -> Any:
 
 
 def _as_float(number: int, kind: Any) -> Any:
-    """An integer of 128 bits, by its two words as float64."""
+    """Return an integer of 128 bits as float64, computed from its two words."""
     upper, lower = divmod(number, _WORD)
     return kind(-float(_WORD - 1 - lower) - 1.0 if upper == -1 else float(upper) * float(_WORD) + float(lower))
 
@@ -417,7 +417,7 @@ def _exact_up_to(kind: Any) -> int:
 
 
 def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """``+ - * / // %``.
+    """Compute ``+ - * / // %``.
 
     Raises:
         SchemaError: A result that leaves the range of its type.
@@ -441,7 +441,7 @@ def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
 
 
 def number_function(function: str, value: TypedArray) -> TypedArray:
-    """``negate``, ``abs``, ``floor`` or ``ceil``.
+    """Compute ``negate``, ``abs``, ``floor`` or ``ceil``.
 
     Raises:
         SchemaError: A result that leaves the range of its type.
@@ -472,7 +472,7 @@ def _is_numeric(data_type: DataType) -> bool:
 
 
 def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """All values are NULL; the type is that of the other side, but beside a decimal there is none."""
+    """Return NULL for all rows, in the type of the other side; NULL with a decimal is not supported."""
     other = right if left.is_null else left
     if isinstance(other.type, DecimalType) and operator in ("+", "-", "*"):
         return nulls(rows)
@@ -486,7 +486,7 @@ def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
 
 
 def _with_days(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """Infinite dates stay where they are, others never become infinite; there is one finite date before ``-infinity``."""
+    """Add days; infinite dates stay, others never become infinite. One finite date precedes ``-infinity``."""
     date, days = (left, right) if left.type == DATE else (right, left)
     if operator not in ("+", "-") or (operator == "-" and left.type != DATE) or not (days.is_null or days.type in _DAYS):
         raise _refusal(operator, left, right)
@@ -514,7 +514,7 @@ def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedA
 
 
 def _integer_type(left: TypedArray, right: TypedArray) -> DataType:
-    """The type of arithmetic on two integers, whose range DuckDB does not leave."""
+    """Return the type of arithmetic on two integers, whose range DuckDB does not leave."""
     for value, other in ((left, right), (right, left)):
         if value.constant is not None and other.constant is None:
             low, high = integer_range(other.type)
@@ -568,7 +568,7 @@ def _checked(operation: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray:
-    """``||``, which is NULL with a NULL, and ``concat``, which leaves NULLs out."""
+    """Compute ``||``, which is NULL with a NULL, or ``concat``, which skips NULLs."""
     if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
         blobs = [value.array.cast(pa.binary()) for value in values]
         return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
@@ -582,7 +582,7 @@ def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray
 
 
 def of_text(function: str, value: TypedArray) -> TypedArray:
-    """A function of one text."""
+    """Compute a function of one string."""
     array = _only_text(value, function)
     match function:
         case "length":
@@ -595,7 +595,7 @@ def of_text(function: str, value: TypedArray) -> TypedArray:
 
 
 def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
-    """``replace`` and ``substring``, whose further arguments are constants."""
+    """Compute ``replace`` or ``substring``, whose further arguments are constants."""
     subject = _only_text(values[0], function)
     if function == "replace":
         if values[1].text is None or values[2].text is None:
@@ -610,7 +610,7 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
 
 
 def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArray:
-    """``LIKE`` without an escape character, and ``starts_with``; what is looked for is a constant."""
+    """Compute ``LIKE`` without an escape character, or ``starts_with``; the pattern is a constant."""
     subject = _only_text(value, function)
     if pattern.is_null:
         return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
@@ -629,7 +629,7 @@ def _only_text(value: TypedArray, function: str) -> Any:
 
 
 def random_values(function: str, rows: int) -> TypedArray:
-    """Values of ``uuid()`` (version 4), ``uuidv7()`` or ``random()`` (from 0 to below 1).
+    """Return values of ``uuid()`` (version 4), ``uuidv7()`` or ``random()`` (from 0 to below 1).
 
     >>> values = random_values("uuid", 3).array
     >>> len(set(values.to_pylist()))
@@ -663,12 +663,12 @@ class TypedArray:
 
 
 def nulls(length: int, data_type: DataType = BOOLEAN) -> TypedArray:
-    """NULL without a type, kept as ``data_type``."""
+    """Return NULL without a type, kept as ``data_type``."""
     return TypedArray(pa.nulls(length, to_arrow_type(data_type)), data_type, is_null=True)
 
 
 def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
-    """The values in another type.
+    """Return the values in another type.
 
     Raises:
         SchemaError: A value that does not fit.
@@ -688,17 +688,17 @@ def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
 
 
 def repeated(one: Any, length: int) -> Any:
-    """An array of one value, as often as there are rows."""
+    """Return an array of one value, as often as there are rows."""
     return pc.take(one, pa.nulls(length, pa.int32()).fill_null(0))
 
 
 def without(array: Any, rows: Any) -> Any:
-    """The values with NULL in the rows for which ``rows`` is true."""
+    """Return the values with NULL in the rows for which ``rows`` is true."""
     return pc.take(array, pc.if_else(rows, pa.scalar(None, pa.int64()), pa.array(range(len(array)), pa.int64())))
 
 
 def unified_type(values: Sequence[TypedArray]) -> DataType | None:
-    """The type that several values have in common: that of a quoted string comes from the value before or after it.
+    """Return the type that several values have in common: that of a quoted string comes from the value before or after it.
 
     Two quoted strings are VARCHAR for what follows, and so is one beside NULL; a whole number as written beside NULL has its own type.
     """

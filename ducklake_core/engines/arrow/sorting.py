@@ -28,13 +28,13 @@ Codes = npt.NDArray[np.uint64]
 
 
 def sorted_rows(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.RecordBatch:
-    """The rows in order; equal ones stay as they are. Arguments and errors are those of :func:`sorted_places`."""
+    """Return the rows in order; equal ones stay as they are. Arguments and errors are those of :func:`sorted_places`."""
     places = sorted_places(rows, orders, schema, table)
     return rows if places is None else rows.take(places)
 
 
 def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.Array | None:
-    """Where the rows stand that come first, second and so on; None when they stay as they are. Equal ones keep their order.
+    """Return the row indexes in sorted order, or None when the order does not change. Equal rows keep their order.
 
     Args:
         rows: With some of the table's columns, by name. A column that is missing is the same in all rows.
@@ -74,7 +74,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
 
 
 def comparable_values(values: pa.Array, column: Field) -> pa.Array:
-    """Values of a column in the form in which Arrow compares them.
+    """Return values of a column in the form in which Arrow compares them.
 
     Raises:
         SchemaError: A value does not fit the column.
@@ -85,7 +85,7 @@ def comparable_values(values: pa.Array, column: Field) -> pa.Array:
 
 
 def is_sortable(column: Field) -> bool:
-    """Whether Arrow can sort by a column of this type.
+    """Return whether Arrow can sort by a column of this type.
 
     >>> from ducklake_core.format.types.data_types import INT64, INTERVAL
     >>> is_sortable(Field(id=1, name="a", type=INT64)), is_sortable(Field(id=1, name="a", type=INTERVAL))
@@ -102,7 +102,7 @@ def is_sortable(column: Field) -> bool:
 
 
 def _parts(values: pa.Array, column: Field, order: SortOrder) -> list[tuple[str, pa.Array, bool]]:
-    """The columns that order by one key: where NULL goes, where NaN goes, then the values."""
+    """Return the columns that order by one key: where NULL goes, where NaN goes, then the values."""
     parts = [("null", pc.is_null(values), order.nulls_first)] if values.null_count else []
     if column.type in FLOATS:
         nan = pc.fill_null(pc.is_nan(values), False)
@@ -116,7 +116,7 @@ def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureErr
 
 
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
-    """The rows in a sort order; equal ones keep theirs.
+    """Yield the rows in a sort order; equal ones keep theirs.
 
     Raises:
         UnsupportedFeatureError: Arrow cannot sort by one of the columns.
@@ -126,7 +126,7 @@ def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], colum
 
 
 def sorted_along(rows: Iterable[pa.RecordBatch], curve: HilbertCurve, *, encrypted: bool) -> Iterator[pa.RecordBatch]:
-    """The rows as a curve meets them.
+    """Yield the rows in the order of the curve.
 
     Raises:
         StorageError: The local disk has no room for them.
@@ -161,7 +161,7 @@ class HilbertCurve:
     bits: int
 
     def numbered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their place on the curve in a column behind the others, :data:`CURVE_COLUMN`."""
+        """Return the rows with their position on the curve as the last column, :data:`CURVE_COLUMN`."""
         codes = [
             _codes(comparable_values(rows.column(column.name), column), bounds)
             for column, bounds in zip(self.schema, self.bounds, strict=True)
@@ -170,7 +170,7 @@ class HilbertCurve:
 
 
 def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) -> HilbertCurve:
-    """The curve that suits some rows.
+    """Return a curve whose ranges hold about equally many of the rows.
 
     Args:
         batches: The rows; of one in so many is kept what it has in the columns.
@@ -200,7 +200,7 @@ def _bounds(parts: Sequence[pa.Array], ranges: int) -> pa.Array:
 
 
 def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
-    """For each value how many bounds are not above it; NULL comes last, as NaN does among numbers."""
+    """Return for each value the number of bounds that are not above it; NULL comes last, as NaN does among numbers."""
     both = pa.concat_arrays([bounds, values])
     # Stable: of equal ones the bound comes first.
     places = pc.sort_indices(both).to_numpy()
@@ -212,7 +212,7 @@ def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
 
 
 def hilbert_index(codes: Sequence[Codes], bits: int) -> Codes:
-    """Where points lie on a Hilbert curve that goes through all of space.
+    """Return the positions of points on a Hilbert curve that fills the whole space.
 
     >>> square = [np.array([0, 0, 1, 1], np.uint64), np.array([0, 1, 1, 0], np.uint64)]
     >>> hilbert_index(square, 1).tolist()

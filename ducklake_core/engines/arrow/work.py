@@ -36,7 +36,7 @@ class Work(Protocol[Task_contra, Result_co]):
 
 
 def until_stopped(batches: Iterable[pa.RecordBatch], stopped: Stopped | None) -> Iterator[pa.RecordBatch]:
-    """The batches, as long as nobody stops the thread, which is then interrupted as Ctrl-C interrupts the main one."""
+    """Yield the batches until the thread is stopped, and raise ``KeyboardInterrupt`` then, as Ctrl-C does in the main thread."""
     for batch in batches:
         if stopped is not None and stopped():
             raise KeyboardInterrupt
@@ -44,7 +44,7 @@ def until_stopped(batches: Iterable[pa.RecordBatch], stopped: Stopped | None) ->
 
 
 def in_order(pieces: Iterable[Callable[[], Sequence[Result]]], workers: int) -> Iterator[Result]:
-    """The results of all pieces, one piece after the other; threads do the next ones when the results of the first were taken.
+    """Yield the results of all pieces in order; threads begin the next pieces once the caller has taken the results of the first.
 
     One piece more than there are threads may be done and wait: so much is held in memory. What a piece raises is raised when its
     turn comes. Closing the generator ends the work; pieces that run already are waited for, the others are not begun.

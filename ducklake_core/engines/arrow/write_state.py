@@ -88,30 +88,30 @@ class WriteState:
 
     @property
     def vectors(self) -> DeletionVectors:
-        """Whether deletes are written as deletion vectors."""
+        """Return whether deletes are written as deletion vectors."""
         return DeletionVectors.by(self.options, self.format_version, encrypted=self.encrypted)
 
     @property
     def has_directories(self) -> bool:
-        """Whether files of partitions lie in directories that name their values, which an encrypted lake does not show."""
+        """Return whether files of partitions lie in directories that name their values; an encrypted lake does not reveal them."""
         return self.partition_spec is not None and self.options.hive_file_pattern and not self.encrypted
 
     def file_path(self, values: tuple[str | None, ...]) -> str:
-        """Path of a new file below the table's directory, for rows with these partition values."""
+        """Return path of a new file below the table's directory, for rows with these partition values."""
         name = paths.new_file_name(self.write_id)
         if self.partition_spec is None or not self.has_directories:
             return name
         return paths.partition_directory(self.partition_spec, values) + name
 
     def without_columns(self) -> SchemaError:
-        """The error for rows that have no columns: as rows of NULLs they would hide a mistake in the frame."""
+        """Return the error for rows that have no columns: stored as rows of NULLs they would hide a mistake in the frame."""
         return SchemaError(
             f"cannot write to {self.table}: the data has rows but no columns; give at least one column of the table", table=self.table
         )
 
 
 def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: int | None = 0) -> Data:
-    """The rows in the table's columns; see :func:`~ducklake_core.format.values.arrow_cast.cast_to`.
+    """Return the rows in the table's columns; see :func:`~ducklake_core.format.values.arrow_cast.cast_to`.
 
     Args:
         data: The rows.
@@ -180,7 +180,7 @@ def _first_invalid_json(strings: Any) -> str | None:
 
 
 def with_computed_defaults(data: Data, state: WriteState) -> Data:
-    """The rows with the columns that they lack and whose defaults are computed.
+    """Return the rows with the columns that they lack and whose defaults are computed.
 
     Raises:
         SchemaError: A default does not fit its column.
@@ -198,7 +198,7 @@ def with_computed_defaults(data: Data, state: WriteState) -> Data:
 
 
 def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
-    """The first row that does not fit; None when it is the columns that do not."""
+    """Return the index of the first row that does not fit; None when the columns do not fit."""
     low, high = 0, data.num_rows
     if not _fit(data.slice(0, 0), state, physical=physical):
         return None
@@ -244,7 +244,7 @@ def _has_text(data_type: pa.DataType) -> bool:
 
 
 def _is_ascii(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
-    """Whether these are texts of sound offsets and seven bits, which takes a fifth of the time of looking at each; False may mean neither.
+    """Return whether all strings are ASCII with valid offsets, in a fifth of the time of full validation; False may mean either.
 
     >>> _is_ascii(pa.array(["a", None, "b"])), _is_ascii(pa.array(["a", "é"]).slice(0, 1)), _is_ascii(pa.array(["é"]))
     (True, True, False)

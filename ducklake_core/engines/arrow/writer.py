@@ -150,7 +150,7 @@ class DatasetWriter:
                 self._next_row += batch.num_rows
 
     def _write_sorted(self, batch: pa.RecordBatch) -> None:
-        """Rows in their order, as files of their own: another step begins with smaller values again."""
+        """Write rows in their sort order to files of their own, because another step begins with smaller values again."""
         with self._naming_rows(batch):
             rows = sorted_rows(batch, self._state.sort, self._state.schema, self._state.table)
         for start in range(0, rows.num_rows, _GATHERED_ROWS):
@@ -161,7 +161,7 @@ class DatasetWriter:
 
     @contextmanager
     def _naming_rows(self, batch: pa.RecordBatch) -> Iterator[None]:
-        """Errors about rows that are sorted name the first row in the order in which they came."""
+        """Make errors about sorted rows name the first row in the order in which the rows came."""
         try:
             yield
         except SchemaError:
@@ -190,7 +190,7 @@ class DatasetWriter:
         self._gather(batch if len(waiting) == batch.num_rows else batch.take(pa.array(waiting)), numbers[codes[waiting]])
 
     def _has_file(self, values: PartitionValues) -> bool:
-        """Whether rows of a partition go to its file at once; a file is opened while there is room."""
+        """Return whether rows of a partition go to its file at once; open a file while fewer than the maximum are open."""
         if values not in self._open:
             # Rows that are to be sorted have to be together first.
             if self._state.sort or values in self._numbers or len(self._open) >= MAX_OPEN_FILES:
@@ -200,7 +200,7 @@ class DatasetWriter:
         return True
 
     def _make_room(self) -> None:
-        """When all files are open, give those up that seem to get no more rows, as where rows come in the order of partitions."""
+        """Release files of partitions that seem to get no more rows when all are open, as with rows in the order of partitions."""
         if len(self._open) < MAX_OPEN_FILES:
             return
         for values in [values for values in self._open if self._steps - self._last_used[values] > IDLE_STEPS]:
@@ -239,7 +239,7 @@ class DatasetWriter:
                 self._close_file(values)
 
     def _in_order(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition as they go to its files: sorted, so many at once as may be, where the table is."""
+        """Yield rows of one partition in the order of its files; sort them in runs of limited size if the table has a sort order."""
         if not self._state.sort:
             yield from pieces
             return
@@ -297,7 +297,7 @@ class DatasetWriter:
 def _parts(
     batch: pa.RecordBatch, codes: Numbers, partitions: list[PartitionValues], wanted: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
-    """Rows of some partitions, in their order within each partition."""
+    """Yield rows of some partitions, in their order within each partition."""
     if not wanted.any():
         return
     if len(partitions) == 1:
@@ -312,19 +312,19 @@ def _parts(
 
 
 def _pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Rows cut so that files can roll between them."""
+    """Yield rows cut so that files can roll between them."""
     count = max(1, int(rows.num_rows * most_bytes / max(rows.nbytes, 1)))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)
 
 
 def file_to_json(file: WrittenFile) -> str:
-    """One file as JSON; :func:`file_from_json` gives it back."""
+    """Return one file as JSON; :func:`file_from_json` gives it back."""
     return json.dumps(asdict(file), separators=(",", ":"))
 
 
 def file_from_json(text: str) -> WrittenFile:
-    """The file that :func:`file_to_json` was given.
+    """Return the file that :func:`file_to_json` was given.
 
     >>> file = WrittenFile(path="a.parquet", record_count=1, file_size_bytes=9, footer_size=5, statistics=(), partition_values=("1", None))
     >>> file_from_json(file_to_json(file)) == file
@@ -339,13 +339,13 @@ def file_from_json(text: str) -> WrittenFile:
 
 
 def error_to_text(error: errors.DuckLakeError) -> str:
-    """An error as one line that survives inside another program's error text."""
+    """Return an error as one line that survives inside another program's error text."""
     return _MARK + json.dumps({"code": error.code, "message": error.message[:_MESSAGE_CHARACTERS]})
 
 
 @contextmanager
 def serialize_errors() -> Iterator[None]:
-    """On executors: errors of this library leave the block as errors whose text the driver can turn back into them."""
+    """Convert errors of this library, on executors, to errors whose text the driver can convert back."""
     try:
         yield
     except errors.DuckLakeError as error:
@@ -354,7 +354,7 @@ def serialize_errors() -> Iterator[None]:
 
 @contextmanager
 def reraise_remote_errors() -> Iterator[None]:
-    """On the driver: errors of executors that :func:`serialize_errors` has sent leave the block as what they were."""
+    """Convert errors that :func:`serialize_errors` sent back to the originals, on the driver."""
     try:
         yield
     except errors.DuckLakeError:
@@ -367,7 +367,7 @@ def reraise_remote_errors() -> Iterator[None]:
 
 
 def error_from_text(text: str) -> errors.DuckLakeError | None:
-    """The error that :func:`error_to_text` put into a text, None when there is none.
+    """Return the error that :func:`error_to_text` put into a string, None when there is none.
 
     >>> carried = error_to_text(errors.SchemaError("column 'a' is NOT NULL"))
     >>> str(error_from_text(f"Job aborted: RuntimeError: {carried}"))
@@ -408,7 +408,7 @@ def write_table(data: pa.Table | pa.RecordBatchReader, state: WriteState) -> tup
 
 
 def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) -> tuple[Numbers, list[PartitionValues]]:
-    """For each row which partition it is in, and the values of these partitions."""
+    """Return for each row the index of its partition, and the values of these partitions."""
     codes = np.zeros(batch.num_rows, np.int64)
     firsts = np.zeros(1, np.int64)
     keys = partition_arrays(spec, schema, batch)

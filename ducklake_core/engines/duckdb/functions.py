@@ -31,7 +31,7 @@ _CALL = re.compile(r"\bst_[a-z]+(?=\s*\()", re.IGNORECASE)
 
 
 def taken_in(text: str, data_type: DataType) -> str:
-    """SQL of a value of a type, in which the binaries of variants stand, with variants in their place."""
+    """Return SQL that replaces the variant binaries inside a value of a type with variants."""
     return _mapped(text, data_type, variant_of)
 
 
@@ -185,7 +185,7 @@ def make_functions(connection: DuckDBPyConnection, texts: Collection[str], known
 
 
 def _outcomes(relation: Callable[..., Any], shapes: Callable[..., Any], left: Any, right: Any) -> pa.Array:
-    """The outcome for each pair; NULL where one of them is."""
+    """Return the outcome for each pair; NULL where one of them is."""
     first, second = (side.to_numpy(zero_copy_only=False) if isinstance(side, pa.Array) else side.to_numpy() for side in (left, right))
     missing = [a is None or b is None for a, b in zip(first, second, strict=True)]
     return pa.array(relation(shapes(first), shapes(second)), mask=pa.array(missing).to_numpy(zero_copy_only=False))

@@ -69,12 +69,12 @@ class Sources:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of views and macros."""
+        """Return the SQL text of views and macros."""
         return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
 
 
 def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False) -> pa.RecordBatchReader:
-    """The rows of a query, as a stream.
+    """Return the rows of a query, as a stream.
 
     Args:
         sql: The query.
@@ -130,7 +130,7 @@ class _Running:
         return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, described=described)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, once."""
+        """Yield the rows; they can be read once."""
         try:
             while (batch := run_interruptibly(self._connection, lambda: next(self.reader, None))) is not None:
                 yield batch
@@ -148,7 +148,7 @@ class _Running:
 
 
 def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
-    """The query, begun in the first way that DuckDB can go, and what other ways there are."""
+    """Begin the query in the first way that DuckDB accepts; return it with the remaining ways."""
     for place, way in enumerate(ways):
         try:
             return _Running(asked, way), ways[place + 1 :]
@@ -194,7 +194,7 @@ def sources_need_conversion(sources: Sources) -> bool:
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
-    """The query with its columns cast to those that they are for, as DuckDB casts what is inserted."""
+    """Return the query with its columns cast to the target columns, as DuckDB casts inserted values."""
     own = [row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     if by_name:
         known = {folded(name): (name, column) for name, column in target}
@@ -210,7 +210,7 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
 
 
 def cast_text(text: str, column: Field) -> str:
-    """An expression cast to what a column holds."""
+    """Return an expression cast to the type of a column."""
     wanted, given = duckdb_type(column.type), duckdb_type(_exact(column.type))
     cast = f"CAST({text} AS {wanted})"
     return cast if given == wanted else f"CAST({cast} AS {given})"
@@ -234,7 +234,7 @@ def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseExcepti
 
 
 def line_of(problem: BaseException) -> str:
-    """DuckDB's words, without the place in the text."""
+    """Return DuckDB's message without the position in the SQL text."""
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
@@ -340,12 +340,12 @@ def _parameter(parameter: object) -> str:
 
 
 def name_in_instance(schema: str, name: str) -> str:
-    """The name that a query has for a table, view or macro, of its schema's path and its own name."""
+    """Return the name of a table, view or macro in a query, from its schema's path and its own name."""
     return quoted_path((schema_in_instance(schema), name))
 
 
 def schema_in_instance(path: str) -> str:
-    """The one name that the instance has for a schema's path: DuckDB 1.5 knows no schemas in schemas.
+    """Return the single name in the instance for a schema's path: DuckDB 1.5 has no nested schemas.
 
     >>> schema_in_instance("Sales"), schema_in_instance('"sales.europe"'), schema_in_instance("sales.europe")
     ('sales', 'sales.europe', '"sales"."europe"')
@@ -366,11 +366,11 @@ class Session:
         return [row[0] for row in self._connection.execute(f"DESCRIBE {quoted_path((name,))}").fetchall()]
 
     def rows(self, query: str) -> pa.Table:
-        """The rows of a query, all of them in memory."""
+        """Return the rows of a query, all of them in memory."""
         return read_query(self._connection, query).read_all()
 
     def number(self, query: str) -> int:
-        """The one number that a query gives."""
+        """Return the single number that a query gives."""
         row = self._connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])
@@ -526,12 +526,12 @@ class Way:
 
 
 def not_taken(problem: BaseException) -> bool:
-    """Whether DuckDB says that a scan takes no such filter."""
+    """Return whether DuckDB's error states that a scan does not accept the filter."""
     return "Pushdown Filter Type" in str(problem)
 
 
 def ways(texts: Sequence[str], tables: Sequence[TableSource]) -> list[Way]:
-    """The ways in which to try a query, in this order.
+    """Return the ways in which to run a query, in the order to try them.
 
     Of two tables it is enough to know which is the larger one: Bloom filters are rare then, and other filters of joins are kept.
 
@@ -559,13 +559,13 @@ def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
 
 
 def _in_proportion(tables: Sequence[TableSource]) -> Planned:
-    """Row counts, in proportion where the largest is beyond what is worth it."""
+    """Return row counts, scaled down if the largest exceeds the limit."""
     largest = max(table.row_count or 0 for table in tables)
     shrunk = max(largest / _MAX_PLANNED_ROWS, 1)
     return tuple(None if table.row_count is None else max(int(table.row_count / shrunk), 1) for table in tables)
 
 
 def _ranks(tables: Sequence[TableSource]) -> Planned:
-    """1 for the smallest table, 2 for the next larger one."""
+    """Return the rank of each table by size, 1 for the smallest."""
     sizes = sorted({table.row_count for table in tables if table.row_count is not None})
     return tuple(None if table.row_count is None else sizes.index(table.row_count) + 1 for table in tables)

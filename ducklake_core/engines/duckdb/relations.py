@@ -69,7 +69,7 @@ class Failures:
     first: BaseException | None = None
 
     def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; an error on the way is noted."""
+        """Yield the batches; note an error on the way."""
         try:
             yield from batches
         except Exception as error:
@@ -88,16 +88,16 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns by their places."""
+        """Return the columns under their indexes as names."""
         return self._schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> TableScanner:  # noqa: A002 - Arrow's name
-        """A scan of some columns."""
+        """Return a scan of some columns."""
         names = list(self._schema.names if columns is None else columns)
         return TableScanner(dataset=self, columns=names, filter=filter)
 
     def read(self, columns: Sequence[str], filter: Any) -> pa.RecordBatchReader:  # noqa: A002
-        """The rows that a scan gives."""
+        """Return the rows that a scan gives."""
         try:
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
             reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
@@ -119,16 +119,16 @@ class TableScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The columns of the scan."""
+        """Return the columns of the scan."""
         return pa.schema([self.dataset.schema.field(name) for name in self.columns])
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows."""
+        """Return the rows."""
         return self.dataset.read(self.columns, self.filter)
 
 
 def view_of(source: TableSource, key: str, planned_rows: int | None = None) -> str:
-    """The query that gives a dataset the table's own names.
+    """Return the query that gives a dataset the table's own names.
 
     Args:
         source: The table.
@@ -141,7 +141,7 @@ def view_of(source: TableSource, key: str, planned_rows: int | None = None) -> s
 
 
 def _counted(column_count: int, key: str, planned_rows: int) -> str:
-    """The dataset after no rows of a function of which DuckDB knows how many it gives.
+    """Return the dataset after an empty result of a function whose row count DuckDB knows.
 
     They come first, as DuckDB takes numbers of distinct values from the first part; and they depend on ``n``, as conditions on constants
     would be evaluated before the plan is made, and leave the dataset alone. Of any condition DuckDB expects a fifth of the rows.
@@ -176,7 +176,7 @@ def _shared_schema(columns: Schema) -> pa.Schema:
 
 
 def pruning_predicate(filter_text: str, columns: Sequence[Field]) -> Predicate | None:
-    """The parts of a filter that are understood, None when there are none.
+    """Return the supported parts of a filter, None when there are none.
 
     >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
     >>> fields = [Field(id=1, name="n", type=INT64), Field(id=2, name="s", type=VARCHAR)]
@@ -195,7 +195,7 @@ class _Reader:
     text: str
 
     def operands(self) -> list[str] | None:
-        """What an AND in brackets joins, None when it is something else."""
+        """Return the operands of an AND in brackets, None when it is something else."""
         if not (self.text.startswith("(") and self.text.endswith(")")):
             return None
         parts, depth, start, quoted = [], 0, 1, False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def syntax_errors(queries: Sequence[str]) -> list[str | None]:
-    """What DuckDB says of each query that it cannot parse, with its version; None for all others, and where DuckDB is not installed.
+    """Return DuckDB's message and version for each query that it cannot parse, and None for all others and where DuckDB is not installed.
 
     Nothing is looked up: tables and functions need not be there. What fails for another reason than its syntax, as being too deep, counts
     as parsed.
@@ -53,7 +53,7 @@ def _syntax_error(answer: str) -> str | None:
 
 
 def constant(tree: exp.Expression, data_type: DataType) -> Literal:
-    """The value of an expression, in a type.
+    """Return the value of an expression, in a type.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed, or its value changes from row to row or with the session.
@@ -66,7 +66,7 @@ def constant(tree: exp.Expression, data_type: DataType) -> Literal:
 
 
 def query_constant(sql: str, data_type: DataType) -> object:
-    """The value that an expression without columns has in a query that begins now, in a type; None for NULL.
+    """Return the value that an expression without columns has in a query that begins now, in a type; None for NULL.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.

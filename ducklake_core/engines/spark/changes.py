@@ -152,7 +152,7 @@ class _Join:
         return changed
 
     def _joined(self) -> DataFrame:
-        """Flat rows: those of the target with their place, those of the source with their mark."""
+        """Return flat rows: those of the target with their position, those of the source with their mark."""
         places = (ROW_ID, FILE, POSITION)
         keys = None if self.source is None else self.source.keys(self.request)
         columns, used = flat_columns(self.request.target, "t"), self._evaluated("t")
@@ -183,7 +183,7 @@ class _Join:
         return frame.withColumn(FROM_SOURCE, sf.lit(True))
 
     def _rows_in_memory(self, schema: Schema, rows: pa.Table) -> DataFrame:
-        """The source's rows, as :func:`~ducklake_core.engines.spark.positions.target_rows` gives those of the target."""
+        """Return the source's rows, as :func:`~ducklake_core.engines.spark.positions.target_rows` gives those of the target."""
         columns, used = flat_columns(schema, "s"), self._evaluated("s")
         every = frozenset(column.id for column in columns)
         given = every - {columns[place].id for place in used}
@@ -196,7 +196,7 @@ class _Join:
         return local_frame(self.session, pa.Table.from_batches(parts, form), wanted)
 
     def _evaluated(self, letter: str) -> list[int]:
-        """Places of the flat columns of one side that Spark evaluates something on."""
+        """Return the indexes of the flat columns of one side that Spark evaluates an expression on."""
         request, side = self.request, 0 if letter == "t" else 1
         found = {key[side] for key in request.keys}
         for expression in (*request.for_engine, *(() if request.residual is None else (request.residual,))):
@@ -236,7 +236,7 @@ class _Join:
         return frame.select(*exact), replace(change, residual=None)
 
     def _hidden(self, files: Sequence[WrittenFile]) -> tuple[Deletions, list[Any]]:
-        """The delete files of the positions that the tasks of the join have noted."""
+        """Return the delete files of the positions that the tasks of the join recorded."""
         if not files:
             return Deletions(), []
         plan = written_plan(empty_plan("positions", 0, _POSITIONS), _POSITIONS.names, self.state.directory, files)

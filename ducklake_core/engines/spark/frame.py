@@ -54,7 +54,7 @@ class SparkFrame:
 
     @property
     def session(self) -> SparkSession:
-        """The session that does the work."""
+        """Return the session that does the work."""
         return self.data.sparkSession
 
     @property
@@ -86,20 +86,20 @@ class SparkFrame:
             )
 
     def schema_for(self, table: Schema) -> Schema:
-        """The columns, where those of Spark's type void take the type of the table's column."""
+        """Return the columns, where those of Spark's type void take the type of the table's column."""
         return with_adopted_types(self.typed_like(table).schema, table, lambda column, _: column.type)
 
     def typed_like(self, table: Schema) -> SparkFrame:
-        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        """Return the frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
         given = {field.name: field.dataType for field in self.data.schema}
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, type_parts))
 
     def replayable(self) -> SparkFrame:
-        """The frame itself."""
+        """Return the frame itself."""
         return self
 
     def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, SparkFrame]:
-        """The rows in this process, None when there are more than so many, or too many bytes of them; and the frame."""
+        """Return the rows in this process, None when there are more than so many, or too many bytes of them; and the frame."""
         from ducklake_core.engines.spark.write import few_rows
 
         return few_rows(self.data, limit, most_bytes), self
@@ -143,7 +143,7 @@ class SparkFrame:
         return find_key_positions(plan, target, storage, keys, on, named=named)
 
     def merge_source(self, state: WriteState, named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
-        """The rows as the source of a merge: computed once, in files next to the table's.
+        """Return the rows as the source of a merge: computed once, in files next to the table's.
 
         They have the frame's own columns, or ``columns``, which the frame has by name.
         """
@@ -155,14 +155,14 @@ class SparkFrame:
         return MergeSource(schema=schema, files=files, directory=state.directory, session=self.session, storage=state.storage)
 
     def empty_source(self, columns: Schema, state: WriteState) -> MergeSource:
-        """The source of a merge that has columns and no rows."""
+        """Return the source of a merge that has columns and no rows."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
 
         return MergeSource(schema=source_ids(columns), directory=state.directory, session=self.session, storage=state.storage)
 
 
 def spark_frame(data: DataFrame) -> SparkFrame:
-    """The frame of a DataFrame.
+    """Return the frame of a DataFrame.
 
     Raises:
         UnsupportedFeatureError: A column of a type that cannot be carried.
@@ -171,7 +171,7 @@ def spark_frame(data: DataFrame) -> SparkFrame:
 
 
 def of_pandas_on_spark(data: Any) -> DataFrame:
-    """The DataFrame of a pandas-on-Spark frame.
+    """Return the DataFrame of a pandas-on-Spark frame.
 
     Raises:
         UsageError: Its index is named, and so was a column, which would get lost.

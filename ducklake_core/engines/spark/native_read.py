@@ -79,7 +79,7 @@ MAX_POSITIONS = 2_000_000
 def read_natively(
     plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]
 ) -> list[DataFrame]:
-    """Frames that together hold the rows of the given files of a plan; of their files, one or a few are looked into.
+    """Return frames that together hold the rows of the given files of a plan; one or a few of the files are opened.
 
     Files without deletes make a frame of their own unless virtual columns are wanted or they are few: there is nothing to look up for
     them. So do files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says
@@ -99,7 +99,7 @@ def read_natively(
 
 
 def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """Files that are read alike; if the first of a group needs the places of its rows, the places of all are looked at."""
+    """Yield groups of files that are read alike; if the first file of a group needs row positions, all files are checked."""
     for trusted in (True, False):
         placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
         plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
@@ -114,7 +114,7 @@ def _rows(tasks: Sequence[FileTask]) -> int:
 
 
 def needs_places(plan: ScanPlan, task: FileTask) -> bool:
-    """Whether reading the file takes the places of its rows: some may be deleted, or virtual columns are wanted."""
+    """Return whether reading the file needs the positions of its rows: some may be deleted, or virtual columns are wanted."""
     return bool(plan.shape.read_virtual or task.file.delete_files or task.file.inlined_deletes)
 
 
@@ -151,7 +151,7 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
 
 
 def _parquet(reader: DataFrameReader, paths: Sequence[str], session: SparkSession) -> DataFrame:
-    """The frame of these files. PySpark hands paths to Java one by one, which takes as long as all that Java does with them."""
+    """Return the frame of these files; PySpark hands paths to Java one by one, which costs as much as Java's own work on them."""
     if is_connect(session):
         return reader.parquet(*paths)
     # No path has a NUL.
@@ -173,7 +173,7 @@ def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
 
 
 def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:
-    """Visible rows of files with the virtual columns that are wanted."""
+    """Return visible rows of files with the virtual columns that are wanted."""
     # A client of Spark Connect need not reach the files.
     with naming_table(plan.shape):
         positions = None if is_connect(session) else read_here(tasks, plan.snapshot_id, storage)
@@ -197,7 +197,7 @@ def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session
 def _filtered(
     schema: StructType, bits: DeletedBits, tasks: Sequence[FileTask], session: SparkSession, schemes: Mapping[str, str]
 ) -> DataFrame:
-    """Rows whose places are not deleted, found without a join."""
+    """Return rows whose positions are not deleted, found without a join."""
     # Of _metadata Spark makes an object for each row. This is the column that it takes the position from.
     rows = _files(StructType([*schema, StructField(ROW_INDEX, LongType())]), tasks, session, schemes)
     if len(tasks) == 1:
@@ -238,7 +238,7 @@ def joined(
     storage: Storage,
     session: SparkSession,
 ) -> DataFrame:
-    """Visible rows, each with what is known of its file.
+    """Return visible rows, each with the facts about its file.
 
     Args:
         rows: Rows with ``NAME`` and ``POSITION``.
@@ -254,7 +254,7 @@ def joined(
 
 
 def _keyed(facts: DataFrame) -> DataFrame:
-    """Facts by the hash of their file's name: a join on a number takes half the time of one on names."""
+    """Return facts by the hash of the file's name: a join on a number takes half the time of one on names."""
     others = (name for name in facts.columns if name not in _NEEDED_FACTS)
     # Spark takes every column of a matched row out of it, for each row anew; what few rows need is one column.
     seldom = sf.struct(_KEY, _DELETED).alias(_SELDOM)
@@ -262,7 +262,7 @@ def _keyed(facts: DataFrame) -> DataFrame:
 
 
 def _is_visible(*, exact: bool) -> Column:
-    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known.
+    """Return whether the row's bit is not set; a row of an unknown file stops the query, because its deletes are unknown.
 
     Args:
         exact: Whether to compare the name of every row, as what is known of its file becomes a part of the row. Otherwise that
@@ -285,7 +285,7 @@ def _is_visible(*, exact: bool) -> Column:
 
 
 def virtual(name: str, table: str) -> Column:
-    """A virtual column of joined rows; of a table that the message of an error names."""
+    """Return a virtual column of joined rows; the error message names the table."""
     match name:
         case "rowid":
             without = sf.concat(sf.lit(f"a file of table {table} has no row ids, neither in the file nor in the catalog: "), sf.col(_PATH))
@@ -310,14 +310,14 @@ def _text(schema: pa.Schema) -> str:
 
 
 def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[np.ndarray], session: SparkSession) -> DataFrame:
-    """One row a file, of what the driver knows; Spark broadcasts it without a job."""
+    """Return one row per file with what the driver knows; Spark broadcasts it without a job."""
     schema = _schema(plan)
     found = [_facts_of(file_name(task.file.path), task, deleted) for task, deleted in zip(tasks, positions, strict=True)]
     return local_frame(session, pa.Table.from_pylist(found, schema=schema), _text(schema))
 
 
 def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
-    """One row a file; delete files are read where this runs, on executors."""
+    """Return one row per file; the process that runs this, an executor, reads the delete files."""
     count = min(len(tasks), max(_MIN_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
     # Pickled one by one, so that a task of Spark unpacks its own slice only.
     slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
@@ -356,7 +356,7 @@ def _facts_of(key: str, task: FileTask, positions: np.ndarray) -> dict[str, obje
 
 
 def deleted_bits(positions: np.ndarray) -> list[np.ndarray | None] | None:
-    """Positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
+    """Return positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
 
     >>> [None if words is None else words.tolist() for words in deleted_bits(np.array([1, 65, 64 * 64 * 2])) or ()]
     [[2, 2], None, [1]]
@@ -396,7 +396,7 @@ class DeletedBits:
     own: tuple[np.ndarray, ...]
 
     def is_deleted(self, name: str, position: int) -> bool:
-        """What the filter finds, for tests.
+        """Return the outcome of the filter, for tests.
 
         Raises:
             KeyError: The name is none of the files', and the position is deleted in one of them.
@@ -412,7 +412,7 @@ class DeletedBits:
 
 
 def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows: int) -> DeletedBits | None:
-    """Deleted positions of files in the form of the filter; None where a join is cheaper, or the words would be too many.
+    """Return deleted positions of files in the form of the filter; None where a join is cheaper, or there are too many words.
 
     Args:
         names: The files' names, distinct.
@@ -448,7 +448,7 @@ def _words(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, position: str, name: str | None = None) -> DataFrame:
-    """Rows that are not deleted; one without a position stops the query, and a deleted one of an unknown file.
+    """Return rows that are not deleted; a row without a position, or a deleted row of an unknown file, stops the query.
 
     Whatever the filter names Spark evaluates for each row, before the conditions of whoever filters the frame.
 
@@ -486,7 +486,7 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
 
 
 def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
-    """As many buckets as names, each with the words of its names."""
+    """Return as many buckets as names, each with the words of its names."""
     buckets: list[list[tuple[str, np.ndarray]]] = [[] for _ in bits.names]
     for name, words in zip(bits.names, bits.own, strict=True):
         buckets[crc32(name.encode()) % len(buckets)].append((name, words))
@@ -494,7 +494,7 @@ def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
 
 
 def _bit(words: Column, position: str, first: int) -> Column:
-    """The bit of a position; NULL outside of the words."""
+    """Return the bit of a position; NULL outside of the words."""
     word = sf.get(words, sf.expr(f"CAST(shiftright({position}, 6) AS INT) - {first}"))
     return sf.call_function("shiftright", word, sf.expr(f"CAST({position} & 63 AS INT)")).bitwiseAND(1)
 
@@ -504,7 +504,7 @@ def _stop(message: str) -> Column:
 
 
 def wants_native(session: SparkSession) -> bool:
-    """Whether Spark's own reader may read files.
+    """Return whether Spark's own reader may read files.
 
     Raises:
         UsageError: The setting has another value.
@@ -604,7 +604,7 @@ def _lacks_id(field: pa.Field[Any]) -> bool:
 
 
 def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> list[np.ndarray] | None:
-    """The deleted positions of each file, ascending; None where they are too many for the driver.
+    """Return the deleted positions of each file, ascending; None where they are too many for the driver.
 
     Raises:
         NotFoundError: A delete file is gone.

@@ -109,13 +109,13 @@ def _delete_bundles(
 
 
 def packed(value: object) -> pa.RecordBatch:
-    """A result of an executor as the one row of a batch."""
+    """Return an executor's result as a batch of one row."""
     result = pa.array([pickle.dumps(value)], pa.binary())
     return pa.RecordBatch.from_pydict({**attempt_columns(1), "result": result})
 
 
 def unpacked(row: Any) -> Any:
-    """The result that a row holds."""
+    """Return the result that a row holds."""
     return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
 
 
@@ -197,7 +197,7 @@ def target_rows(
     *,
     evaluated: Collection[int] = frozenset(),
 ) -> DataFrame:
-    """Visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its place.
+    """Return visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its position.
 
     Columns have types that hold every value, as they go back into files. Those that Spark evaluates something on have the nearest
     types of Spark's own, and come again behind the places, under the name that :func:`exact_name` gives, where these differ.
@@ -231,7 +231,7 @@ def exact_name(name: str) -> str:
 
 
 def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
-    """Visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
+    """Return visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
     predicate = plan.predicate if keep_predicate else None
     shape = replace(plan.shape, schema=columns, virtual=_POSITION_SHAPE, predicate=predicate)
     number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
@@ -308,7 +308,7 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
 
 
 def inlined_by_table(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows of a plan with certain row ids, by physical table."""
+    """Return inlined rows of a plan with certain row ids, by physical table."""
     every = matching_inlined(replace(plan, predicate=None))
     chosen = ((name, tuple(row_id for row_id in ids if row_id in row_ids)) for name, ids in every)
     return tuple((name, ids) for name, ids in chosen if ids)

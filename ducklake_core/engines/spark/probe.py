@@ -48,7 +48,7 @@ class ExecutorProbe:
 
 
 def installed(packages: Sequence[str]) -> dict[str, str]:
-    """Versions of those of the packages that are installed in this process."""
+    """Return the versions of those packages that are installed in this process."""
     found = {}
     for name in packages:
         try:
@@ -103,7 +103,7 @@ def _looking(
 
 
 def look_here(storage: Storage, data_path: str, file: str | None, packages: Sequence[str], *, write: bool) -> ExecutorProbe:
-    """What this process finds."""
+    """Return the findings of this process."""
     size, reading = None, None
     try:
         if file is None:
@@ -122,7 +122,7 @@ def look_here(storage: Storage, data_path: str, file: str | None, packages: Sequ
 
 
 def inspect_on_executors(storage: Storage, paths: Sequence[str], rules: AddingRules, session: SparkSession) -> list[AddedFile]:
-    """As :func:`ducklake_core.storage.added_files.inspect_file`, for every path, in order.
+    """Inspect every path, in order, as :func:`ducklake_core.storage.added_files.inspect_file` does.
 
     Raises:
         DuckLakeError: Of the first file in order that does not fit.

@@ -36,7 +36,7 @@ SCHEMES_CONF = "spark.ducklake.read.native.schemes"
 
 
 def wants_exact(session: SparkSession) -> bool:
-    """Whether the session wants types that hold every value.
+    """Return whether the session wants types that hold every value.
 
     Raises:
         UsageError: The setting has another value.
@@ -65,14 +65,14 @@ class FilteredColumns:
     exact: Mapping[str, str]
 
     def selected(self, frame: DataFrame, names: Collection[str]) -> DataFrame:
-        """The columns of these names, in exact types."""
+        """Return the columns of these names, in exact types."""
         from pyspark.sql import functions as sf
 
         return frame.select(*(sf.col(quoted(self.exact.get(name, name))).alias(name) for name in names))
 
 
 def filtered_columns(schema: Schema, virtual: tuple[str, ...], condition: Collection[int], *, exact: bool) -> FilteredColumns:
-    """How to read columns on which Spark evaluates a condition.
+    """Return the form in which to read columns that Spark evaluates a condition on.
 
     Args:
         schema: Columns to read.
@@ -93,7 +93,7 @@ def filtered_columns(schema: Schema, virtual: tuple[str, ...], condition: Collec
 def spark_schema(
     schema: Schema, virtual: tuple[str, ...] = (), *, field_ids: bool = False, exact: Collection[int] = frozenset()
 ) -> StructType:
-    """The Spark columns of a scan, all nullable.
+    """Return the Spark columns of a scan, all nullable.
 
     Args:
         schema: The table's columns.
@@ -123,19 +123,19 @@ def _type(data_type: LakeType, field_ids: bool, exact: bool) -> Any:
 
 
 def arrow_form(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects from Python for a Spark schema."""
+    """Return the Arrow schema that Spark expects from Python for a Spark schema."""
     import pyarrow as pa
 
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), field.nullable) for field in schema])
 
 
 def quoted(name: str) -> str:
-    """A column name for Spark's ``select``, whatever characters it has."""
+    """Return a column name for Spark's ``select``, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[str], subject: str) -> DataFrame:
-    """A scan with the columns that the query knows.
+    """Return a scan with the columns that the query knows.
 
     Raises:
         UnsupportedFeatureError: The session reads a column as another type than the query was typed with.
@@ -155,7 +155,7 @@ def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[s
 def run_query(
     sql: str, frames: Mapping[str, DataFrame], identifiers: Sequence[str], schema: Schema, session: SparkSession, subject: str
 ) -> DataFrame:
-    """The rows of a query over frames, classic or Connect; nothing runs before an action.
+    """Return the rows of a query over frames, classic or Connect; nothing runs before an action.
 
     Args:
         sql: Spark SQL with ``{key}`` for each frame.
@@ -189,7 +189,7 @@ def run_query(
 
 
 def native_schemes(session: SparkSession) -> dict[str, str]:
-    """Hadoop's scheme by protocol, for those stores that Spark's own reader is to read.
+    """Return Hadoop's scheme by protocol, for those stores that Spark's own reader is to read.
 
     Raises:
         UsageError: The setting is not a list of schemes.
@@ -213,7 +213,7 @@ def parse_schemes(text: str) -> dict[str, str]:
 
 
 def hadoop_path(path: str, schemes: Mapping[str, str]) -> str:
-    """A full path for Spark's own reader.
+    """Return a full path for Spark's own reader.
 
     >>> hadoop_path("s3://b/a b", {"s3": "s3a"}), hadoop_path("/x", {})
     ('s3a://b/a b', '/x')

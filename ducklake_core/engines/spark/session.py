@@ -28,7 +28,7 @@ _NO_ROWS = pa.Table.from_batches([], schema=pa.schema([("id", pa.int64())]))
 
 
 def _renew_lock() -> None:
-    """A thread of the parent may have held it when this child was forked."""
+    """Replace the lock in a forked child, because a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def users_setting(session: SparkSession, name: str) -> str | None:
-    """What the user has set, whoever holds the setting now; None if it was not set, where Spark takes its default."""
+    """Return the user's value of a setting, even while this library has replaced it; None if the user did not set it."""
     with _lock:
         return _users_setting(session, name)
 
@@ -117,7 +117,7 @@ def _users_setting(session: SparkSession, name: str) -> str | None:
 
 
 def local_frame(session: SparkSession, rows: pa.Table, schema: StructType | str | None = None) -> DataFrame:
-    """The rows as a frame, which leaves alone which session of the thread is the active one.
+    """Return the rows as a frame without changing the thread's active session.
 
     Spark makes the session of each frame of constants the active one, where it then looks for data sources of other sessions' frames.
 
@@ -140,5 +140,5 @@ def make_active(session: SparkSession) -> None:
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether it is a client of Spark Connect, without a Java process of its own and perhaps without access to what executors reach."""
+    """Return whether the session is a Spark Connect client, which has no Java process and may lack access to what executors reach."""
     return type(session).__module__.startswith("pyspark.sql.connect")

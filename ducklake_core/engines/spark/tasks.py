@@ -38,11 +38,11 @@ class FileWork(Protocol):
 
     @property
     def file(self) -> DataFile:
-        """The file to read."""
+        """Return the file to read."""
 
     @property
     def rows(self) -> tuple[int, int] | None:
-        """The part of it, None for the whole."""
+        """Return the part of the file to read, None for the whole."""
 
 
 GroupWork = TypeVar("GroupWork", bound=FileWork)
@@ -57,7 +57,7 @@ class TaskGroup:
 
 
 def split_tasks(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[GroupWork]:
-    """The same rows with large files in parts, so that one of them does not keep a single core busy.
+    """Return the same rows with large files in parts, so that one of them does not keep a single core busy.
 
     A row group is read as a whole, so there are no more parts than row groups where the catalog counts them.
 
@@ -82,7 +82,7 @@ def _parts(task: GroupWork, most: int) -> Iterator[GroupWork]:
 
 
 def bin_pack(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[tuple[GroupWork, ...]]:
-    """Tasks in groups of about equal cost, the costliest first.
+    """Return tasks in groups of about equal cost, the costliest first.
 
     Args:
         tasks: Files, or parts of files, to read.
@@ -107,7 +107,7 @@ def _cost(task: FileWork) -> int:
 
 
 def inlined_groups(inlined: pa.Table | None) -> list[TaskGroup]:
-    """Inlined rows in groups; they travel inside the plan, because executors never see the catalog."""
+    """Return inlined rows in groups; they travel inside the plan, because executors never see the catalog."""
     if inlined is None or not inlined.num_rows:
         return []
     parts = (inlined.slice(start, INLINED_ROWS) for start in range(0, inlined.num_rows, INLINED_ROWS))
@@ -115,7 +115,7 @@ def inlined_groups(inlined: pa.Table | None) -> list[TaskGroup]:
 
 
 def to_stream(table: pa.Table) -> bytes:
-    """Rows in a form that travels to executors."""
+    """Return rows in a form that travels to executors."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -123,7 +123,7 @@ def to_stream(table: pa.Table) -> bytes:
 
 
 def from_stream(rows: bytes) -> pa.Table:
-    """The inverse of :func:`to_stream`."""
+    """Return the inverse of :func:`to_stream`."""
     table: Any = pa.ipc.open_stream(rows).read_all()
     return cast("pa.Table", table)
 
@@ -131,7 +131,7 @@ def from_stream(rows: bytes) -> pa.Table:
 def group_reader(
     groups: Sequence[TaskGroup], shape: ScanProjection, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` over ``range(len(groups))``: reads the groups whose numbers it is given."""
+    """Return the function for ``mapInArrow`` over ``range(len(groups))``, which reads the groups whose numbers it receives."""
     # Each as bytes: the function travels with every Spark task, which unpacks its own group and leaves the others alone, and
     # pickling one at a time keeps the driver from remembering every value of all files.
     packed_tasks = tuple(pickle.dumps(group, pickle.HIGHEST_PROTOCOL) for group in groups)
@@ -146,7 +146,7 @@ def group_reader(
 
 
 def read_group(group: TaskGroup, shape: ScanProjection, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """The rows of one group, in the columns of the shape."""
+    """Yield the rows of one group, in the columns of the shape."""
     for task in group.tasks:
         yield from read_task(task, shape, storage, threads=False)
     if group.inlined is not None:
@@ -154,7 +154,7 @@ def read_group(group: TaskGroup, shape: ScanProjection, storage: Storage) -> Ite
 
 
 def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
-    """The numbers from 0 on, one in each partition.
+    """Return the numbers from 0 on, one in each partition.
 
     Spark takes what Python gives back for as large as what Python was given. Of one number a task it expects next to nothing,
     and a join would send the whole table to every executor, by way of the driver.
@@ -174,11 +174,11 @@ def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
 
 
 def task_ids(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers that arrive at a task: the one column of :func:`task_id_frame`, or of ``session.range``."""
+    """Yield the numbers that a task receives: the one column of :func:`task_id_frame`, or of ``session.range``."""
     for batch in batches:
         yield from batch.column("id").to_pylist()
 
 
 def size_of(tasks: Iterable[FileWork], inlined: pa.Table | None = None) -> int:
-    """Bytes of whole files and of rows of the catalog."""
+    """Return the size in bytes of whole files and of inlined rows."""
     return sum(task.file.file_size_bytes for task in tasks) + (0 if inlined is None else inlined.nbytes)

@@ -110,7 +110,7 @@ _DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def from_spark_schema(schema: spark.StructType) -> Schema:
-    """The DuckLake columns of a Spark schema, without ids.
+    """Return the DuckLake columns of a Spark schema, without ids.
 
     All columns are nullable: Spark infers ``nullable`` from expressions, so it says nothing about what the user wants.
 
@@ -121,7 +121,7 @@ def from_spark_schema(schema: spark.StructType) -> Schema:
 
 
 def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
-    """The DuckLake type of a Spark type.
+    """Return the DuckLake type of a Spark type.
 
     Args:
         data_type: The Spark type.
@@ -156,7 +156,7 @@ def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
 
 
 def type_parts(data_type: spark.DataType) -> list[spark.DataType] | None:
-    """Types of the children of a Spark type; None for void."""
+    """Return types of the children of a Spark type; None for void."""
     match data_type:
         case spark.NullType():
             return None
@@ -171,12 +171,12 @@ def type_parts(data_type: spark.DataType) -> list[spark.DataType] | None:
 
 
 def year_month_columns(schema: spark.StructType) -> Iterator[str]:
-    """Names of the columns that have to become text before Python can receive them."""
+    """Return the names of the columns that have to become strings before Python can receive them."""
     return (field.name for field in schema.fields if isinstance(field.dataType, spark.YearMonthIntervalType))
 
 
 def to_spark_type(data_type: DataType, *, exact: bool = False) -> spark.DataType:
-    """The Spark type that values of a DuckLake type are read as.
+    """Return the Spark type that values of a DuckLake type are read as.
 
     Args:
         data_type: The DuckLake type.
@@ -214,7 +214,7 @@ def _refused(data_type: spark.DataType, path: str, advice: str) -> UnsupportedFe
 
 
 def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema, again: Sequence[int] = ()) -> pa.RecordBatch:
-    """A batch in the Arrow types that Spark expects, column by column.
+    """Return a batch in the Arrow types that Spark expects, column by column.
 
     Args:
         batch: Logical values.
@@ -274,7 +274,7 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
 
 
 def _clock_text(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Arrow has no text for 24:00:00."""
+    """Return times as strings, because Arrow has no string for 24:00:00."""
     is_end = pc.equal(array.view(pa.int64()), _DAY[array.type.unit])
     if not pc.any(is_end).as_py():
         return array.cast(pa.string())

@@ -152,7 +152,7 @@ def awaiting_tasks(session: SparkSession) -> Iterator[None]:
 
 
 def new_tag() -> str:
-    """A tag for jobs that end together."""
+    """Return a tag for jobs that end together."""
     return f"{_PREFIX}{uuid.uuid4().hex}"
 
 
@@ -199,7 +199,7 @@ def _end(session: SparkSession, tag: str) -> None:
 
 
 def _running(tracker: Any, tag: str) -> bool:
-    """Whether a job with the tag, or one of its tasks, still runs.
+    """Return whether a job with the tag, or one of its tasks, still runs.
 
     A job comes first: until its end is noted, what is noted of its tasks may be of a moment before they began.
     """
@@ -217,7 +217,7 @@ def _running(tracker: Any, tag: str) -> bool:
 
 
 def attempt_columns(rows: int) -> dict[str, pa.Array]:
-    """On an executor: those columns for some rows: the running task's stage, and how often the task was tried before in it."""
+    """Return, on an executor, those columns for some rows: the running task's stage and its number of earlier attempts in it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -226,7 +226,7 @@ def attempt_columns(rows: int) -> dict[str, pa.Array]:
 
 
 def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
-    """Whether attempts other than those that reported may have written files.
+    """Return whether attempts other than those that reported may have written files.
 
     When an executor is lost, Spark runs its stage anew, where tasks begin to count at 0. Spark Connect does not tell of that:
     files that such an executor left are orphans there.
@@ -239,7 +239,7 @@ def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
 
 
 def speculates(session: SparkSession) -> bool:
-    """Whether Spark runs slow tasks twice."""
+    """Return whether Spark runs slow tasks twice."""
     return str(session.conf.get("spark.speculation", "false")).lower() == "true"
 
 

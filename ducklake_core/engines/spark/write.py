@@ -113,7 +113,7 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
 
 
 def _sorts_by_defaults(state: WriteState) -> bool:
-    """Whether a key of the order is computed by the writer alone, who then sorts as well."""
+    """Return whether the writer alone computes a key of the order; the writer also sorts then."""
     computed = {state.schema.by_id()[column_id].name for column_id, _ in state.defaults}
     return any(computed.intersection(order.columns) for order in state.sort)
 
@@ -131,7 +131,7 @@ def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iter
 
 
 def for_python(df: DataFrame) -> DataFrame:
-    """The frame as Python can receive it: columns under plain names, year-month intervals as text."""
+    """Return the frame in a form that Python can receive: columns under plain names, year-month intervals as strings."""
     from pyspark.sql import functions as F  # noqa: N812
 
     # mapInArrow looks columns up by unquoted name, and so fails on names with dots.
@@ -162,7 +162,7 @@ def verify_files(files: tuple[WrittenFile, ...], state: WriteState) -> None:
 def sort_within_partitions(
     df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str
 ) -> DataFrame | None:
-    """The frame sorted within its partitions, spilling to disk where Spark has to.
+    """Return the frame sorted within its partitions, spilling to disk where Spark has to.
 
     Args:
         df: A frame whose columns have plain names, more may follow them.
@@ -195,7 +195,7 @@ def sort_within_partitions(
 
 
 def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str) -> list[Column] | None:
-    """The Spark columns to sort by, None when Spark would sort a key in another way."""
+    """Return the Spark columns to sort by, None when Spark would sort a key in another way."""
     keys: list[Column] = []
     for order in orders:
         positions = {name: column_position(names, name) for name in order.columns}
@@ -215,7 +215,7 @@ def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], sche
 
 
 def _one_zero(df: DataFrame, key: Column) -> Column:
-    """The key without negative zeros, which Spark sorts before the others."""
+    """Return the key without negative zeros, which Spark sorts before the others."""
     return key + sf.lit(0.0).cast("float") if isinstance(df.select(key).schema[0].dataType, FloatType | DoubleType) else key
 
 
@@ -234,7 +234,7 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
 
 
 def _comparable(name: str, given: DataType, column: Field) -> Column | None:
-    """The frame's column as something that Spark sorts as the table's type is sorted."""
+    """Return the frame's column as something that Spark sorts as the table's type is sorted."""
     key = sf.col(name)
     wanted = column.type
     match given:
@@ -260,12 +260,12 @@ def _directed(key: Column, order: SortOrder) -> Column:
 
 
 def plain_name(position: int) -> str:
-    """The name under which a frame's column travels, whatever the user called it."""
+    """Return the name under which a frame's column travels, whatever the user called it."""
     return f"c{position}"
 
 
 def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema) -> DataFrame:
-    """The frame's rows shuffled by partition values, followed by columns that nobody needs any more.
+    """Return the frame's rows shuffled by partition values, followed by columns that the writer drops.
 
     Spark may split a large partition among several tasks, and put small ones together into one.
 
@@ -295,7 +295,7 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
 
 
 def column_position(names: Sequence[str], wanted: str) -> int | None:
-    """Place of a column among a frame's, found without regard to case."""
+    """Return the index of a column of a frame, found without regard to case."""
     return next((position for position, name in enumerate(names) if folded(name) == folded(wanted)), None)
 
 
@@ -380,7 +380,7 @@ def _settings(session: SparkSession, schema: StructType) -> dict[str, str]:
 
 
 def _weighs(session: SparkSession) -> bool:
-    """Whether this Spark has the limit at all."""
+    """Return whether this Spark version has the limit."""
     try:
         session.conf.get(BYTES)
     except PySparkException:
@@ -404,7 +404,7 @@ def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
 
 
 def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
-    """All rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
+    """Return all rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
 
     No more than one row beyond ``most`` leaves the executors. A frame with more rows is computed once more to be written.
     """
