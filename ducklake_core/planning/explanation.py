@@ -40,11 +40,11 @@ class ExplainedFile:
     """A live data file of the table, and what a scan does with it.
 
     Attributes:
-        path: Full path, without what may be secret in it.
-        row_count: Rows in it, deleted ones included.
-        size_bytes: Its bytes.
+        path: Full path without secrets.
+        row_count: Number of rows, deleted ones included.
+        size_bytes: Size in bytes.
         reason: Why it is left out, or which of its rows are returned.
-        pruned_by: By what it is left out; None when it is read.
+        pruned_by: What excludes it; None when it is read.
         arrow_because: Why Spark reads it with Arrow instead of its own Parquet reader; None when it does not, or when the file is left out.
     """
 
@@ -66,7 +66,7 @@ class ExplainedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a scan reads and what not, and why. Printing it shows the first files of each kind; :attr:`files` has all.
+    """The files that a scan reads and skips, with the reasons. Printing it shows the first files of each kind; :attr:`files` has all.
 
     Attributes:
         table: ``schema.table``.
@@ -192,7 +192,7 @@ def _left_out(file: DataFile, by: PrunedBy, reason: str) -> ExplainedFile:
 
 
 def _pruned(file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, predicate: Predicate) -> ExplainedFile:
-    # One of the terms that all have to hold mostly excludes the file by itself; only several of them together are told as a whole.
+    # Usually one term of an AND excludes the file by itself, and is the clearest reason; the whole condition is the last resort.
     terms = (*predicate.operands, predicate) if isinstance(predicate, And) else (predicate,)
     for term in terms:
         if (values := _excluding_values(file, table, term)) is not None:
@@ -275,7 +275,7 @@ def _returned(table: TableState, columns: Sequence[str] | None) -> list[Field]:
     try:
         schema, virtual = scan_columns(table.schema, columns)
     except DuckLakeError:
-        # What is wrong with the columns is told when the scan runs; those that there are can be chosen from.
+        # A representation must not raise. The scan reports invalid columns when it runs; all columns help to choose valid ones.
         return list(table.schema)
     found = {folded(column.name): column for column in (*schema, *VIRTUAL_SCHEMA.select(virtual))}
     return [found[folded(name)] for name in (schema.names if columns is None else columns)]

@@ -1,4 +1,14 @@
-"""Find the rows that may differ between two snapshots in every table of a lake, from the catalog alone."""
+"""Find the rows that may differ between two snapshots in every table of a lake, from the catalog alone.
+
+The answer errs towards more: it may contain rows that did not change, but it never misses a change. Three sources are combined::
+
+    snapshot log    | snapshot | inserted_into_table:7, inline_flush:7 ... |   what a commit did, in words (ChangeLog)
+    files           | begin | partial_max | end | id |                         rows that came or went with a file (FileChanges)
+    inlined rows    | begin | end | values |                                   rows in the catalog itself, grouped
+
+A snapshot id dates a file, and so does its own id: file ids grow with each commit, while rewrites and repeated commits change the
+snapshots of a file. Where expired snapshots leave a gap in the log, every commit of the gap may have done anything.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +58,7 @@ def plan_lake_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Name:
-    """One name, the tables that had it at both ends, and the columns asked for."""
+    """One name, the tables that have it at both ends, and the wanted columns."""
 
     name: str
     before: NamedTable | None
@@ -65,7 +75,7 @@ class _Name:
 
 
 class _Comparison:
-    """Asks the catalog once for everything, then answers name by name."""
+    """Reads everything from the catalog in a few statements for all tables, then computes the answer name by name."""
 
     def __init__(self, reader: CatalogReader, log: ChangeLog, wanted: Wanted | None) -> None:
         self._reader = reader
@@ -75,6 +85,11 @@ class _Comparison:
 
     def tables(self) -> Iterator[ChangedTable]:
         names, log = self._names, self._log
+        # The sets of tables narrow what the later statements read:
+        #   ids      tables that have one of the names at either end
+        #   moved    tables that lost or got a name, all of whose rows are changes under that name
+        #   inside   tables whose inlined rows may have changed
+        #   touched  tables with any sign of a change; all others are skipped without further reads
         ids = {table_id for name in names for table_id in name.table_ids}
         moved = {table_id for name in names if not name.stays for table_id in name.table_ids}
         registered = changed.registered_tables(self._reader)
@@ -172,7 +187,7 @@ def _columns_by_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
-    """The catalog's answers for all tables.
+    """Everything that was read from the catalog, for all tables.
 
     Attributes:
         groups: Changed inlined rows by table id.
@@ -265,6 +280,7 @@ class _Evidence:
 
     def _of_groups(self, table_id: int, *, added: bool = False, removed: bool = False, at: int | None = None) -> Iterator[ChangedRows]:
         """Yield changes of inlined rows; ``at`` is the snapshot at which the table lost or got its name."""
+        # An empty span: the row is visible under the name because the table got the name, not because a commit wrote the row.
         log, nothing = self.log, (0, -1)
         for group in self.groups.get(table_id, ()):
             begun = log.after < group.begin_snapshot <= log.until
@@ -381,10 +397,13 @@ class FileChanges:
         moved: Collection[int],
         rewritten: Collection[int],
     ) -> FileChanges:
-        """Ask the catalog, in three statements.
+        """Read the files and their deletes in three statements.
 
         Args:
-            tables: Those in question.
+            reader: An open read transaction.
+            edges: The range.
+            log: The log of the range.
+            tables: Tables to compare.
             inlined: Rows of files that were deleted through the catalog.
             moved: Tables of which all files are wanted.
             rewritten: Tables that lost rows through the catalog; a rewrite of a later commit may have hidden which.
@@ -446,7 +465,8 @@ class FileChanges:
         first, last = max(row.begin_snapshot, edges.after + 1), min(_newest(row), edges.until)
         if first > last:
             return
-        # A file holds rows of its first and its last snapshot, which a rewrite may have moved; of those in between only the log tells.
+        # The file surely holds rows of its first and its last snapshot, unless a rewrite moved them; for the snapshots in between only
+        # the log is evidence.
         if any(edges.holds(number) and not log.only_rewrote(table_id, number) for number in (row.begin_snapshot, _newest(row))):
             while log.only_rewrote(table_id, first):
                 first += 1
@@ -459,7 +479,7 @@ class FileChanges:
     def _removed(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log
         if not edges.holds(row.end_snapshot):
-            # Deletes in the catalog go with the rewrite that applies them.
+            # A later rewrite applied the inlined deletes and removed them from the catalog, so that the positions are unknown.
             if row.table_id in self._rewritten and row.end_snapshot is not None and row.end_snapshot > edges.until:
                 yield self._change("removed", row, max(row.begin_snapshot, edges.after) + 1, edges.until)
             return
@@ -483,14 +503,22 @@ class FileChanges:
         """Return the first and last snapshot that may have deleted the rows of a new delete file; None when all were deleted before.
 
         DuckDB keeps the snapshot of its first attempt in the delete file of a commit that it had to repeat, so that a real delete
-        may look like one of the past; a flush, on the other hand, writes deletes of the past into new files.
+        may look like an older one. A flush, on the other hand, writes older deletes into new files. The cases, in order::
+
+            id before the range, newest delete before it    nothing new
+            id after the range                              deletes of the range, if the log has any
+            newest delete in the range                      those of the commit that made the file, at the latest
+            the log has a gap, or earlier deletes           anything since the start of the range
+            inlined deletes in the same commit              that commit
+            a flush, or inlined deletes before              nothing new: the deletes only moved into a file
+            otherwise                                       a repeated commit: its own deletes
         """
         edges, log = self._edges, self._log
         if deletes.delete_file_id < edges.next_file_id and _newest(deletes) <= edges.after:
             return None
         begin = max(deletes.begin_snapshot, edges.after + 1)
         if deletes.delete_file_id >= log.snapshots[-1].next_file_id:
-            # Made after the range, in place of what was deleted in it, or of something else.
+            # A commit after the range made the file; it replaces delete files of the range, or others.
             return (begin, edges.until) if log.deleted(deletes.table_id, begin, edges.until) else None
         first, last = log.made_by(deletes.delete_file_id)
         if edges.holds(_newest(deletes)) or not edges.holds(last):
@@ -530,6 +558,8 @@ def _newest(row: Any) -> int:
 class ChangeLog:
     """The log of the snapshots after one and up to another.
 
+    Every method about a range treats expired snapshots and unreadable logs as if they had done what the method looks for.
+
     Args:
         after: The snapshot before the range.
         before: Its row, None when it was expired.
@@ -543,7 +573,7 @@ class ChangeLog:
         self.until = snapshots[-1].id
         self._ids = [snapshot.id for snapshot in snapshots]
         self._next_files = [snapshot.next_file_id for snapshot in snapshots]
-        # Many commits say the same.
+        # Many commits have equal logs, and parsing is the costly part.
         said = {text: _readable(text) for text in {snapshot.changes for snapshot in snapshots}}
         self._changes = {snapshot.id: said[snapshot.changes] for snapshot in snapshots}
         self._unreadable = [number for number in self._ids if self._changes[number] is None]
@@ -555,7 +585,7 @@ class ChangeLog:
         """Note for each kind and table the snapshots that name it.
 
         Args:
-            named: Kinds and tables by the text that names them.
+            named: Kinds and tables by the log entry that names them.
         """
         for snapshot in self.snapshots:
             for kind, table_id in named.get(snapshot.changes, ()):
@@ -629,7 +659,7 @@ class ChangeLog:
     def only_rewrote(self, table_id: int, snapshot_id: int | None) -> bool:
         """Return whether the snapshot moved rows of the table to other files and did nothing else, and everything before it is known.
 
-        DuckDB refuses transactions that compact and change rows at once.
+        DuckDB rejects transactions that compact and change rows at once.
         """
         if snapshot_id is None or not self.says(table_id, "rewrite_delete", snapshot_id) or self.unclear(self.after + 1, snapshot_id):
             return False
@@ -638,7 +668,7 @@ class ChangeLog:
     def flush_hides_deletes(self, table_id: int) -> bool:
         """Return whether a commit deleted inlined rows and flushed the rest at once, so that the catalog has no trace of those rows.
 
-        A commit that nothing is known of may have done so.
+        Expired commits may have done so too; the caller checks for them separately.
         """
         flushes = self.logged(table_id, ("inline_flush",), self.after + 1, self.until)
         return any(self.says(table_id, "inlined_delete", number) for number in flushes)
@@ -665,7 +695,7 @@ class ChangeLog:
     def without_rows(self, table_id: int) -> tuple[int, ...]:
         """Return the snapshots that name the table for columns, layout or files, but not for rows.
 
-        A flush says that it deleted rows where it only moves deletes into a file.
+        DuckDB logs a flush that only moves deletes into a file as a delete, so that such a delete does not count.
         """
         other = self.logged(table_id, _OTHER, self.after + 1, self.until)
         if not other:
@@ -716,7 +746,7 @@ class FileRanges:
         files: Rows of ``ducklake_data_file``.
         known: Definitions of their tables.
         columns: Wanted columns by table id; None for a column that does not exist.
-        with_floats: Whether columns of floats have bounds too, in files that surely have no NaN.
+        with_floats: Whether columns of floats have bounds too, in files that surely have no NaN; False by default.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Can Spark's own Parquet reader give exactly the right rows of a file? When not, the reason has a name.
+"""Decide whether Spark's own Parquet reader gives exactly the right rows of a file, and name the obstacle if not.
 
-Two paths give the same rows: the native one is faster for plain files, the Arrow one can read everything.
+Both paths give the same rows: Spark's reader is faster for plain files, and the Arrow reader can read every file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NATIVE_TYPES = frozenset(
 )
 # Types for which Spark's reader accepts the narrower type of an older file.
 _NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", "int32")})
-# Spark expands these in paths, and skips files whose name begins like the last two.
+# Spark expands these characters in paths, and skips files whose name begins with one of the hidden prefixes.
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _HIDDEN = ("_", ".")
 _OWN_NAMES = "_ducklake_"
@@ -34,7 +34,7 @@ ROW_INDEX = "_tmp_metadata_row_index"
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 REMOTE = "the file is not on a local path, and the JVM may lack the file system"
-"""The one obstacle that depends on the session (engines/spark/scan_schema.py): it is named only where there is no other."""
+"""The only obstacle that depends on the session (engines/spark/scan_schema.py); it is reported only if there is no other."""
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_SMALL_FILES = 64
@@ -58,7 +58,7 @@ class ColumnVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFeatures:
-    """The demands of a projection on a reader: facts about columns that are the same for every file.
+    """The facts about the columns of a projection that are the same for every file.
 
     Attributes:
         schema: Columns to read.
@@ -67,8 +67,8 @@ class ReadFeatures:
         may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
         obstacle: Why Spark's own reader can read these columns of no file.
         changed: The last snapshot that changed one of them.
-        known: What :func:`native_obstacle` has found out about files of one age.
-        places: What it has found out about directories: whether Spark would expand one, and whether it is remote.
+        known: Cache of :func:`native_obstacle` for files that began at the same snapshot.
+        places: Cache of directories: whether Spark would expand one, and whether it is remote.
     """
 
     schema: Schema
@@ -117,15 +117,15 @@ def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -
 def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], features: ReadFeatures) -> bool:
     """Return whether Spark may leave out parts of the file by the bounds in its footer.
 
-    It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
-    which is above all numbers.
+    Spark finds bounds by the present names of columns, although it reads the columns themselves by their ids. Parquet bounds leave out
+    NaN, which DuckDB orders above all numbers.
     """
     if not features.may_hold_nan and not features.misnamed:
         return True
     for column_id in features.may_hold_nan:
         if column_id not in statistics or statistics[column_id].contains_nan is not False:
             return False
-    # Inlined rows that are flushed keep the snapshot of their insert, but get the names of a later one.
+    # A file of flushed rows begins at the snapshot of the insert, but has the column names of the later flush.
     return not any(
         file.row_id_start is None or version.end_snapshot is None or version.end_snapshot >= file.begin_snapshot
         for version in features.misnamed
@@ -133,7 +133,11 @@ def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], fe
 
 
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
-    """Return why Spark's own reader cannot read this file, or None when it can."""
+    """Return why Spark's own reader cannot read this file, or None when it can.
+
+    Facts about the file come first, because they cost nothing; then its directory and the projection, once per scan; then the columns'
+    history, once per age of a file. The remote location comes last: it is the only obstacle that a session can lift.
+    """
     if file.encryption_key is not None:
         return "the file is encrypted"
     if file.mapping_id is not None:
@@ -154,6 +158,7 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "the file has no name of a lake's own, so it may lack field ids or hold other types"
     if features.obstacle is not None:
         return features.obstacle
+    # The usual case, a file that is younger than every change of its columns, needs no history.
     if file.row_id_start is not None and file.begin_snapshot > features.changed:
         return remote
     age = (file.begin_snapshot, file.row_id_start is None)
@@ -166,7 +171,7 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
 def deleted_bytes(file: DataFile) -> int:
     """Estimate the bytes that the driver and each executor need to skip the deleted rows of a file natively.
 
-    One bit a row in pieces of some thousand rows, and nothing but a place for a piece without deletes.
+    One bit per row in pieces of :data:`DELETED_BITS` rows; a piece without deletes takes only its 8 bytes in the index.
     """
     deletes = len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files)
     if not (file.delete_files or file.inlined_deletes):
@@ -206,8 +211,8 @@ def _refused_type(data_type: DataType) -> str | None:
 def written_before(node: Field, file: DataFile) -> bool:
     """Return whether a file may have been written before the present version of a column.
 
-    In one snapshot either may be the older. Files without ``row_id_start`` were rewritten: DuckDB dates them anew, but
-    leaves them the columns of their sources.
+    Within one snapshot either may be older. Files without ``row_id_start`` were rewritten: DuckDB gives them a new begin snapshot,
+    but they have the columns of their sources.
     """
     return file.row_id_start is None or node.begin_snapshot >= file.begin_snapshot
 
@@ -217,6 +222,7 @@ def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
         return False
     now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
     versions = features.history.get(node.id, ())
+    # A rewritten file may have any type of the column's history, so that all of them have to be readable.
     held = {v.type_text for v in versions if file.row_id_start is None or _overlaps(v, file.begin_snapshot)}
     return any(text != now and (text, now) not in _NATIVE_PROMOTIONS for text in held)
 

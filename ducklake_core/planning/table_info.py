@@ -36,18 +36,18 @@ _PARTITION = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a table, as far as the catalog can tell.
+    """The size of a table, as far as the catalog knows it.
 
     Attributes:
-        info: What the catalog says.
-        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files themselves can tell which.
+        info: The counts in the catalog.
+        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files contain which.
     """
 
     info: TableInfo
     plan: ScanPlan | None = None
 
     def counted(self, storage: Storage, count_rows: Callable[[ScanPlan, Storage], int]) -> TableInfo:
-        """Complete the size with the given function, which counts in the files what the catalog does not know."""
+        """Complete the size with the given function, which counts the rows in the files that the catalog cannot count."""
         if self.plan is None:
             return self.info
         from ducklake_core.storage.delete_files import deleted_positions
@@ -77,6 +77,7 @@ def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[Tab
     found = folded(reader.schema(*schemas_meant(schema), snapshot_id=snapshot_id).name)
     names = reader.table_names(snapshot_id)
     wanted = {one for one, (owner, _) in names.items() if folded(owner) == found}
+    # A list of ids in the statement is worth it only for the smaller part of the lake.
     if 2 * len(wanted) < len(names):
         return reader.tables(snapshot_id, wanted)
     return [one for one in reader.tables(snapshot_id) if one.id in wanted]
@@ -125,7 +126,10 @@ def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, Colu
 
 
 class _Sum:
-    """One column's statistics over files seen so far."""
+    """One column's statistics over files seen so far.
+
+    A total is known only as long as every file has it: one file without a count, or without bounds, makes the sum unknown for good.
+    """
 
     def __init__(self, data_type: DataType) -> None:
         self._type = data_type
@@ -138,6 +142,7 @@ class _Sum:
     def add(self, found: ColumnStatistics | None) -> None:
         self._values = None if found is None or found.value_count is None or self._values is None else self._values + found.value_count
         self._nulls = None if found is None or found.null_count is None or self._nulls is None else self._nulls + found.null_count
+        # A file in which the column is NULL everywhere has no bounds, and does not make them unknown.
         if found is not None and found.value_count == 0:
             return
         if found is None or found.min_value is None or found.max_value is None or not self._bounded:
@@ -402,6 +407,7 @@ class _StoredRows:
             self._groups.setdefault(group.table_id, []).append(group)
 
     def _add_deletes(self, data_file_id: int, begin: int, count: int, end: int | None = None, partial_max: int | None = None) -> None:
+        # Between begin and partial_max only some of the file's deletes are effective; from there on all of them are.
         complete = begin if partial_max is None else max(begin, partial_max)
         found = StoredDeletes(begin_snapshot=begin, end_snapshot=end, complete_from=complete, row_count=count)
         self._deletes.setdefault(data_file_id, []).append(found)
