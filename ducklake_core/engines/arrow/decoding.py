@@ -49,7 +49,7 @@ class OpenFile:
     Args:
         source: The file.
         metadata: Its footer, when that was read before.
-        pre_buffer: Whether other threads fetch all columns of a row group at once: not worth it where a file answers at once.
+        pre_buffer: Whether other threads fetch all columns of a row group at once (the default); not worth it for local files.
     """
 
     def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> None:
@@ -127,9 +127,9 @@ def decoded(
         groups: Numbers of the row groups.
         columns: Names of the columns; None for all.
         file: Which file it is.
-        storage: How to open it anew.
+        storage: How to open it again.
         threads: Whether to decode columns in parallel.
-        until: How many rows are wanted, if not all. Batches are cut so that one ends there: whoever stops then has no more decoded.
+        until: Number of wanted rows; None for all. Batches are cut so that one ends there, and a caller that stops decodes no more.
 
     Raises:
         CorruptFileError: It cannot be decoded, twice.
@@ -152,7 +152,8 @@ def decoded(
         except CorruptFileError:
             if looked_twice:
                 raise
-            # Batches are cut alike each time.
+            # A truncated response of an object store looks like a corrupt file, so that one failure proves nothing. The second reader
+            # cuts its batches in the same way, and skips those that the caller already has.
             batches, looked_twice = islice(decode(), count, None), True
             continue
         if batch is None:
@@ -175,10 +176,10 @@ def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -
     try:
         return next(batches, None)
     except Exception as error:
-        # Only now, as it takes some time, and there may be thousands of small files.
+        # The context costs time, and there may be thousands of small files: it is entered only after an error.
         with storage.reporting("read", file.path):
             if not isinstance(error, pa.ArrowInvalid | OSError) or (isinstance(error, OSError) and error.errno is not None):
-                # The store's own failure; the decoder's, such as a page header that is none, have no number.
+                # An error of the store. Errors of the decoder, such as an invalid page header, have no errno.
                 raise
             where = printable(file.path)
             raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error
@@ -248,7 +249,7 @@ def _usable_columns(
         if column.id not in wanted or place is None or not column.is_leaf or column.type in NO_KEY_TYPES:
             continue
         held = file_schema.field(place)
-        # Statistics in another type would have to be converted like the values; only NaN-free types are worth it.
+        # Statistics of another type would need the casts of the values, and those of floats leave NaN out: neither is used.
         if held.type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS and held.name in leaf_of:
             found.append((leaf_of[held.name], column))
     return found
@@ -307,7 +308,7 @@ def reassemble(array: pa.Array[Any]) -> pa.StructArray:
 
 
 class _Names:
-    """The dictionaries of names of all rows, each once."""
+    """The distinct dictionaries of field names, and the index of each row's dictionary."""
 
     def __init__(self, metadata: ArrowArray) -> None:
         encoded = metadata.dictionary_encode()
@@ -343,7 +344,11 @@ def _members(group: ArrowArray, names: _Names, dictionaries: np.ndarray) -> Arro
 
 
 def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    # In the order of an encoded object: by the bytes of the names.
+    # An encoded object has its fields in the order of their names' bytes (Parquet variant encoding). Rows with the same fields and the
+    # same dictionary have the same header except for the offsets, so that they are encoded together:
+    #
+    #   rows with only shredded fields  -> grouped by (present fields, dictionary) -> _alike_objects, column by column
+    #   rows with further fields in "value", or too many groups                    -> _object, row by row in Python
     order = sorted(range(typed.type.num_fields), key=lambda place: typed.type.field(place).name.encode())
     children = typed.flatten()
     fields = [(typed.type.field(place).name, _members(children[place], names, dictionaries)) for place in order]
@@ -415,11 +420,12 @@ def _object(row: int, rest: bytes | None, fields: Sequence[tuple[str, list[bytes
 def _arrays(typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
     counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     elements = _members(typed.flatten(), names, np.repeat(dictionaries, counts))
-    # An element that is missing altogether stands for null.
+    # The shredding specification reads an element with neither value nor typed_value as a variant null.
     elements = pc.fill_null(elements, encoding.NULL)
     lists = np.concatenate([[0], np.cumsum(counts)])
     sizes = np.concatenate([[0], np.cumsum(pc.binary_length(elements).to_numpy(zero_copy_only=False).astype(np.int64))])
     content = pc.binary_join(pa.ListArray.from_arrays(pa.array(lists, pa.int32()), elements), b"")
+    # One number per array for all that its header depends on: the width of the offsets (1 to 4), and 8 if the count takes four bytes.
     forms = _widths(sizes[lists[1:]] - sizes[lists[:-1]]) + 8 * (counts > 255)
     heads = _Scattered(len(typed))
     for form in np.unique(forms).tolist():
@@ -494,7 +500,7 @@ def _primitives(typed: ArrowArray) -> ArrowArray:
         found = _fixed(encoding.UUID, typed, 16, 16)
     elif isinstance(arrow, pa.Decimal128Type | pa.Decimal32Type | pa.Decimal64Type):
         kind, width = _decimal_form(arrow.precision)
-        # In sixteen bytes, of which the first ones are the number.
+        # Arrow's 16 bytes are little-endian, so that the first 4 or 8 of them are the shorter forms of the variant encoding.
         found = _fixed(kind + bytes([arrow.scale]), typed.cast(pa.decimal128(arrow.precision, arrow.scale)), 16, width)
     elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
         return _sized(typed.cast(pa.binary()), encoding.string_start)

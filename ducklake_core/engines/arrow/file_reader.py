@@ -1,4 +1,14 @@
-"""Read one data file with Arrow: locate its columns, filter its rows, cast values to the table's types."""
+"""Read one data file with Arrow: locate its columns, filter its rows, cast values to the table's types.
+
+The path of a batch through this module::
+
+    footer --row_group_runs--> row groups --decoded--> batch of file columns, at a position of the file
+      _find     hide deleted positions and later snapshots, then evaluate the predicate
+      _late     decode the remaining columns only where _find kept rows (two passes over a row group)
+      _output   cast each column to the table's type, add constants for absent columns and the virtual columns
+
+Positions count physical rows of the file, deleted ones included. They carry the row ids and the deletes, so that no step may lose count.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +71,10 @@ _GROUP_BYTES = 32 * 1024 * 1024
 _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
 _HELD_BYTES = 8 * 1024 * 1024
-"""So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
+"""Bytes of matching rows of a row group that are held before the columns of the second pass are decoded."""
 _MAX_READERS = 8
 _NOWHERE = np.full(BATCH_ROWS, -1, dtype=np.int64)
-"""The positions of the rows of a batch, where nobody asks for them."""
+"""The positions of the rows of a batch when nothing needs them."""
 
 _MAX_REMEMBERED = 8
 
@@ -72,11 +82,11 @@ ArrowField: TypeAlias = Any
 
 _INFINITE = 2**63 - 1
 _NARROW_DIGITS = 18
-"""Decimals of so many digits are 64 bits or less to DuckDB, which rounds to them in another way than to wider ones."""
+"""Decimals of up to 18 digits take 64 bits or less in DuckDB, which rounds floats to them in another way than to wider ones."""
 _MICROSECONDS = {"ms": 1000, "s": 1_000_000}
 
 Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
-"""Arrays of a file's columns by their places in it."""
+"""Arrays of a file's columns by their indexes in it."""
 
 
 def readers_of(path: str) -> int:
@@ -86,7 +96,7 @@ def readers_of(path: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRows:
-    """Which rows of a file are read.
+    """The rows of a file to read, by position.
 
     Attributes:
         positions: Positions in the file, ascending and distinct.
@@ -174,6 +184,8 @@ class FileReader:
             chosen: Rows by their positions.
             threads: Whether several threads may read.
         """
+        # Row groups of usual size are read by one thread each; huge ones are decoded in batches, by one thread for each column, because
+        # several of them would not fit in memory at once.
         metadata = self._opened.metadata
         layout, only = self._layout, chosen.positions if chosen.wanted else None
         found = row_group_runs(
@@ -207,6 +219,11 @@ class FileReader:
 
     def _late(self, opened: OpenFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield wanted rows of a row group; decode the columns that only the result needs when there are such rows."""
+        # The second pass follows the first one at a distance of at most _HELD_BYTES of found rows. Both decode the same row group, but
+        # their batches need not have the same size: rows are matched by position.
+        #
+        #   first pass   |--batch--|--batch--|--batch--|   rows found -> FoundAhead
+        #   second pass  |----batch----|----batch----|     takes the found rows before the end of its batch
         first = self._decode(opened, start, [group], self._layout.passes.first, threads)
         ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
         if not ahead.look(_HELD_BYTES):
@@ -240,6 +257,7 @@ class FileReader:
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
         """Return the rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        # The deleted rows go first: a predicate must not fail on a value of a row that no reader sees.
         if not self._needs_positions:
             mask = chosen.mask(start, batch.num_rows)
             batch = batch if mask is None else batch.filter(pa.array(mask))
@@ -374,12 +392,12 @@ def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DecodingPasses:
-    """Which columns of a file are decoded, by their places: first those that say which rows are wanted, then the others.
+    """The columns of a file to decode, by index: first those that decide which rows are wanted, then the others.
 
     Attributes:
         first: Columns of the first pass; all of them when there is no second.
         rest: Columns of the second pass.
-        named: Whether columns are asked for by name; else all are decoded.
+        named: Whether columns are requested by name; otherwise all are decoded.
     """
 
     first: tuple[int, ...]
@@ -393,16 +411,16 @@ class FileLayout:
 
     Attributes:
         schema: The files' Arrow schema.
-        is_filtered: Whether rows are left out by the scan's condition; not where the catalog says that all satisfy it.
+        is_filtered: Whether the scan's condition can exclude rows; False where the catalog proves that all rows satisfy it.
         filters_snapshots: Whether rows of some snapshots are hidden.
         read_schema: The columns to read.
         sources: By id, the columns to read and where they come from.
-        unchanged: By id, those whose values are passed on as they are: place in the file and type.
-        row_id_place: Place of the column of row ids, None where there is none.
-        snapshot_id_place: Place of the column of snapshot ids likewise.
+        unchanged: By id, those whose values are returned without a cast: index in the file and type.
+        row_id_place: Index of the column of row ids, None if the file has none.
+        snapshot_id_place: Index of the column of snapshot ids, None if the file has none.
         asked: Columns that the predicate reads.
         asked_virtual: Virtual columns that it reads.
-        passes: Which columns are decoded when.
+        passes: The columns of the first and of the second pass.
         output_schema: The batches to return.
         is_common: Whether it holds for every file of this Arrow schema: columns are found by their ids alone.
     """
@@ -444,7 +462,7 @@ class FileLayout:
 
 @dataclass(slots=True)
 class _Recent:
-    """The layouts that a scan met last; replaced as a whole, so that threads need no lock: one that gets lost is made again."""
+    """The most recent layouts of a scan. Threads replace the tuple as a whole and need no lock: a lost layout is computed again."""
 
     layouts: tuple[FileLayout, ...] = ()
 
@@ -479,6 +497,7 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
     first = {_place(sources, column) for column in asked} | {system.get(name) for name in asked_virtual}
     if task.snapshot_filter is not None:
         first.add(system["snapshot_id"])
+    # Without a predicate no row is found late, so that a second pass would only decode the same row group twice.
     if predicate is None:
         first |= out
     return FileLayout(
@@ -510,7 +529,7 @@ def _place(sources: Mapping[int, tuple[Field, Source]], column: Field) -> int | 
 
 
 def _passes(names: list[str], first: set[int | None], out: set[int | None]) -> DecodingPasses:
-    # With two columns of one name in the file, only reading all of them keeps the places right.
+    # pyarrow selects columns by name, and reads "a.b" as a field of a struct. Only reading all columns keeps the indexes right then.
     if len(set(names)) < len(names) or any("." in name for name in names):
         return DecodingPasses(tuple(range(len(names))), (), named=False)
     return DecodingPasses(_ascending(first), _ascending(out - first), named=True)
@@ -533,7 +552,7 @@ def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """The column at a place of the file, described by a field with the table's ids."""
+    """The column at an index of the file, described by a field with the table's ids."""
 
     place: int
     field: ArrowField
@@ -567,7 +586,7 @@ def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tu
     elif all(field_id(field) is not None for field in fields):
         found = _by_id(fields)
     else:
-        # One column without an id is enough for DuckDB to take all columns by their position in the table.
+        # One column without an id is enough for DuckDB to map all columns by their index in the table.
         found = _by_position(fields, shape.positions_at(file.begin_snapshot))
     return tuple(found.get(column.id, Absent()) for column in shape.read_schema)
 
@@ -590,7 +609,7 @@ def _by_id(fields: Sequence[ArrowField]) -> dict[int, Source]:
 
 
 def _by_position(fields: Sequence[ArrowField], positions: dict[int, int]) -> dict[int, Source]:
-    # Below a column nothing is known by position, so that nested values are NULL, as in DuckDB.
+    # DuckDB maps only top-level columns by index, so that fields of nested values are NULL there too.
     return {number: InFile(place, _known_as(fields[place], number, _bare)) for number, place in positions.items() if place < len(fields)}
 
 
@@ -616,7 +635,7 @@ def _places(fields: Sequence[ArrowField]) -> dict[str, int]:
 def _mapped(field: ArrowField, column: MappedColumn) -> ArrowField:
     def children(fields: Sequence[ArrowField]) -> list[ArrowField]:
         if len(fields) == 1 and len(column.children) == 1 and is_list(field.type):
-            # Writers call the element of a list by many names, and the mapping by that of the group around it.
+            # Writers name the element of a list differently ("element", "item", "array"); the mapping has the name of the outer group.
             return [_mapped(fields[0], column.children[0])]
         places = _places(fields)
         below = {places[folded(child.source_name)]: child for child in column.children if folded(child.source_name) in places}
@@ -641,7 +660,7 @@ def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[Ar
     if pa.types.is_struct(arrow_type):
         return pa.struct(children([arrow_type.field(i) for i in range(arrow_type.num_fields)]))
     if pa.types.is_map(arrow_type):
-        # Files name the two as they like; mappings call them key and value.
+        # Files may name the two differently; mappings name them "key" and "value".
         key, value = arrow_type.key_field.with_name("key"), arrow_type.item_field.with_name("value")
         key, value = children([key, value])
         return pa.map_(key.with_nullable(False), value)
@@ -692,7 +711,7 @@ def same_shape(source: pa.Field[Any], target: Field) -> bool:
     if any(node.type == VARIANT for node in target.walk()):
         return False
     wanted = to_arrow_field(target)
-    # Arrow's equality of types covers names and metadata of children, and so their field ids.
+    # With metadata, Arrow's equality of types covers the field ids of children.
     return bool(source.type.equals(wanted.type, check_metadata=True)) and not pa.types.is_dictionary(source.type)
 
 
@@ -702,7 +721,8 @@ def constant(target: Field, length: int) -> pa.Array[Any]:
 
 
 def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
-    # A node without an id below a file's column is no column of the table: DuckDB gives NULL for it as well.
+    # A node without an id below a file's column is no column of the table: DuckDB returns NULL for it too. Of two nodes with one id the
+    # first counts, which the reversed order keeps.
     by_id = {field_id(field): index for index, field in reversed(list(enumerate(fields)))}
     found = [(target, by_id.get(target.id)) for target in targets]
     return [constant(target, length) if index is None else conform(arrays[index], fields[index], target) for target, index in found]
@@ -745,8 +765,8 @@ def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
 def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
     """Return values of a leaf in the Arrow type of the column, rounded where the column is coarser.
 
-    Nanoseconds are cut to microseconds (towards zero), microseconds rounded to milliseconds and seconds, fractions and texts of them to
-    integers, as DuckDB does each of these.
+    Nanoseconds are truncated to microseconds, microseconds rounded to milliseconds and seconds, and fractions and strings of fractions
+    to integers, as DuckDB does each of these.
 
     >>> from ducklake_core.format.types.data_types import INT32, TIMESTAMP
     >>> from_file(pa.array([1001, -1999]).view(pa.timestamp("ns")), Field(name="c", type=TIMESTAMP)).cast(pa.int64()).to_pylist()
@@ -759,6 +779,7 @@ def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
     """
     if _loses_nanoseconds(array.type, column.type):
         array = _without_nanoseconds(array)
+    # promote() is the exact and fast cast for widened types; DuckDB's rounding casts are only tried for values that it rejects.
     if _needs_cast(array, column.type):
         return _cast(array, column)
     try:
@@ -817,6 +838,7 @@ def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
     array = cast_temporal(array, pa.timestamp("us", array.type.tz))
     step = pa.scalar(_MICROSECONDS[unit], pa.int64())
     numbers = array.view(pa.int64())
+    # DuckDB stores the infinities as the largest and smallest int64: they must not be rounded, and 0 in their place cannot overflow.
     half = pc.multiply(pc.sign(numbers), pa.scalar(_MICROSECONDS[unit] // 2, pa.int64()))
     infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
     whole = pc.multiply(pc.divide(pc.add(pc.if_else(infinite, pa.scalar(0, pa.int64()), numbers), half), step), step)
@@ -846,7 +868,7 @@ class FoundRows:
 
 
 class FoundAhead:
-    """What a first pass over a file finds, taken by a second one that is behind it.
+    """The rows that the first pass over a row group found, for the second pass that follows it.
 
     Args:
         batches: For each batch of the first pass the position behind its last row, and what was found in it, None when nothing was.
@@ -870,7 +892,7 @@ class FoundAhead:
         return int(self._waiting[-1].positions[-1]) if self._has_ended and self._waiting else None
 
     def look(self, most: int) -> bool:
-        """Look for rows until so many bytes of them are held, or all is looked at; False when there are none."""
+        """Decode ahead until ``most`` bytes of rows are held, or the end is reached; return whether there are any rows."""
         while (not self._waiting or self._found_bytes < most) and self._advance():
             pass
         return bool(self._waiting)

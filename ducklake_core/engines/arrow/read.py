@@ -1,7 +1,7 @@
-"""Reading data files with Arrow: the work unit of a scan, for this process and for executors.
+"""Read data files with Arrow: the work unit of a scan, for this process and for executors.
 
-Follows the reading rules of the specification: columns by field id, what an old file lacks is filled in, and positions
-are physical positions in the file, whatever else hides rows of it.
+Follows the reading rules of the specification: columns are found by field id, columns that an old file lacks are filled with their
+initial default, and positions are physical positions in the file, deleted rows included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TINY_ROWS = 2048
 _TINY_BYTES = 32 * 1024
 """Files of no more rows and bytes take as long with two threads as with one, and up to 1.4 times the processor time."""
 
-# As in DuckDB, the physical table of an inlined row stands for the file, and its row id for the position in it.
+# As in DuckDB, an inlined row has the name of its physical table as its file, and its row id as its position.
 _STANDS_FOR: dict[str, InlinedColumn] = {
     "rowid": "rowid",
     "file_row_number": "rowid",
@@ -52,12 +52,12 @@ def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterat
     Args:
         plan: What to read.
         storage: How to open files.
-        ahead: Whether threads read files before their rows are asked for; not where few rows may be enough.
+        ahead: Whether threads read files before their rows are requested (the default); pass False where few rows may be enough.
 
     Raises:
-        NotFoundError: A file of the plan is gone (expired and cleaned up since it was planned).
-        CorruptFileError: A file is not what the catalog says it is.
-        UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
+        NotFoundError: A file of the plan is missing (expired and cleaned up since it was planned).
+        CorruptFileError: A file does not match its record in the catalog.
+        UnsupportedFeatureError: The predicate or a file needs a feature that only Spark has, or that is not supported at all.
     """
     yield from read_tasks(plan.tasks, plan.shape, storage, ahead=ahead)
     if plan.inlined is not None:
@@ -74,8 +74,10 @@ def read_tasks(
         shape: What to return.
         storage: How to open them.
         ahead: Whether threads may read.
-        opened: Told of each file once it is open, by threads; what it raises ends the reading.
+        opened: Called with each file once it is open, on the reading thread; an exception from it ends the reading.
     """
+    # Runs of small files share a pool of threads, file by file. A large file uses threads itself, and several of them at once would not
+    # fit in memory. groupby() keeps the order of the files, which is the order of the rows.
     for is_small, group in groupby(tasks, key=_is_small):
         if ahead and is_small:
             some = list(group)
@@ -137,11 +139,11 @@ def read_task(
         shape: What to return.
         storage: How to open files.
         threads: Whether several threads may read; executors have one core for a task.
-        opened: Told of the file once it is open; what it raises ends the reading.
+        opened: Called with the file once it is open; an exception from it ends the reading.
 
     Raises:
-        NotFoundError: The file, or a delete file, is gone.
-        CorruptFileError: The file is not what the catalog says it is.
+        NotFoundError: The file, or a delete file, is missing.
+        CorruptFileError: The file does not match its record in the catalog.
         SchemaError: It holds values that cannot be cast to the table's types.
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
@@ -219,10 +221,10 @@ def _keep_matching(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBat
 
     width, made = len(shape.read_schema), shape.read_virtual
     needed = needed_virtual(shape.predicate)
-    # Only what the predicate means: a virtual column may also be there next to a table's column of the same name.
+    # Only the virtual columns that the predicate reads: another one may have the name of a table's column, and evaluate() finds by name.
     arrays = [*batch.columns[:width], *(batch.column(width + made.index(name)) for name in needed)]
     schema = [*_read_schema(shape), *to_arrow_schema(VIRTUAL_SCHEMA.select(needed))]
-    # A predicate without columns is a constant, and Arrow knows no number of rows without a column.
+    # A predicate without columns is a constant, and an Arrow batch without columns has no row count.
     known = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema)) if arrays else batch
     return batch.filter(evaluate(shape.predicate, known))
 
@@ -241,7 +243,7 @@ def _output(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBatch:
 def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int:
     """Return the number of rows of a plan; for files that match as a whole, the catalog and the delete files have the answer.
 
-    With ``most``, no more files are asked once there are so many.
+    With ``most``, counting stops at that number, and the remaining files are not opened.
     """
     total, shape = 0, plan.shape
     for task in plan.tasks:
@@ -258,4 +260,5 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
 
 def _visible_count(file: DataFile, snapshot_id: int, storage: Storage) -> int:
     deleted = deleted_positions(storage, file, snapshot_id, read=process_memory.read)
+    # Positions beyond the end of the file hide nothing; a faulty delete file may contain them.
     return file.record_count - int(np.searchsorted(deleted, file.record_count))
