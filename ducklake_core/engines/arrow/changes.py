@@ -1,4 +1,10 @@
-"""Update, merge and restore rows in process: write changed rows to new files and delete files for the old ones."""
+"""Update, merge and restore rows in process: write changed rows to new files and delete files for the old ones.
+
+Files are immutable, so that a changed row is deleted in its file and written to a new one under the same row id::
+
+    old file    | rows ... |  -> position into a delete file      (or into the catalog, or the file ends)
+    new file    | columns of the table | row id |                 updated rows keep their ids; inserted ones get theirs at commit
+"""
 
 from __future__ import annotations
 
@@ -33,7 +39,7 @@ from ducklake_core.storage.filesystems import Storage
 
 ROW_ID_FIELD = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
 _CHUNK_ROWS = 524_288
-"""Rows of the target that are matched at once: the source's keys are looked at for each chunk."""
+"""Rows of the target that are matched at once: each chunk costs one pass over the source's keys."""
 
 _POSITION = "file_row_number"
 
@@ -45,10 +51,10 @@ class ChangedRows:
     """The outcome of an update or a merge, ready to be committed.
 
     Attributes:
-        deletions: Old rows that go, those that come back changed included.
+        deletions: Deleted rows, and the old versions of changed rows.
         updated: Files of changed rows, with their row ids.
         inserted: Files of new rows.
-        inlinable_updates: Changed rows that were so few that they are kept, with their row ids; ``inlinable_inserts`` are new ones.
+        inlinable_updates: Changed rows with their row ids, if they were few enough to keep; ``inlinable_inserts`` are new rows.
     """
 
     deletions: Deletions = field(default_factory=Deletions)
@@ -64,7 +70,7 @@ class ChangeWriter:
     Args:
         change: The change.
         state: How files of the table are written.
-        keep: Up to so many changed rows, and so many new ones, are kept instead of written.
+        keep: Up to this many changed rows, and this many new ones, are kept in memory instead of written; 0 by default.
     """
 
     def __init__(self, change: RowChange, state: WriteState, keep: int = 0) -> None:
@@ -110,6 +116,7 @@ class ChangeWriter:
             self._add("update", pa.RecordBatch.from_arrays([*rows.columns, row_ids], names=[*rows.schema.names, ROW_ID_COLUMN]))
 
     def _add(self, action: str, batch: pa.RecordBatch) -> None:
+        # Rows are held until they are too many to inline. Then all of them go to the writer, and so do all later rows.
         kept = [*self._kept[action], batch]
         is_open = (self._updates if action == "update" else self._inserts) is not None
         if not is_open and sum(part.num_rows for part in kept) <= self._keep and batch.schema == kept[0].schema:
@@ -179,6 +186,8 @@ class _Matching:
             holds = holds_for(self.change.residual, both)
             mask = np.asarray(holds).astype(bool)
             ours, theirs, both = ours[mask], theirs[mask], both.filter(holds)
+        # A source row counts as matched only if the residual holds. The pairs are sorted by target, so that a second match of a target
+        # row is its neighbour; SQL forbids it, because the result would depend on the order.
         self.found[theirs] = True
         if len(ours) and np.any(ours[1:] == ours[:-1]):
             raise matched_twice(table)
@@ -207,18 +216,19 @@ def change_rows(
     """Carry out a change in this process.
 
     Args:
-        plan: A scan of all columns of the table; its predicate says which rows the change is about.
+        plan: A scan of all columns of the table; its predicate selects the rows that may change.
         change: The change.
         target: Where to write delete files.
         state: How to write data files; it has the same write id.
         storage: How to reach files.
         source: The rows of a merge's source, in memory, with its columns in order.
-        keep: Up to so many changed rows, and so many new ones, are given back instead of written.
+        keep: Up to this many changed rows, and this many new ones, are returned instead of written; 0 by default.
 
     Raises:
         UsageError: A row of the target that several rows of the source match.
         SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
     """
+    # The order matters: "not matched" rows are known only after every file and every inlined row was matched.
     matching = None if source is None else _Matching(change, flat_source(change, source))
     shape = _shape(plan, "rowid", "file_row_number")
     found: list[FileDeletion | None] = []
@@ -401,10 +411,10 @@ class _NamedRows:
         return ours, theirs
 
     def check_found(self) -> None:
-        """Refuse to leave out rows that were there when the source was computed.
+        """Reject the change if rows are missing that existed when the source was computed.
 
         Raises:
-            CommitConflictError: Some are not there any more.
+            CommitConflictError: Some of them do not exist any more.
         """
         missing = len(self._found) - int(np.count_nonzero(self._found))
         if missing:
@@ -419,7 +429,7 @@ def change_rows_by_id(
     Raises:
         UsageError: The source names a row of the table twice.
         SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
-        CommitConflictError: A row that the source names is not there.
+        CommitConflictError: A row that the source names does not exist.
     """
     named = _NamedRows(change, flat_source(change, source), plan.shape.table)
     found: list[FileDeletion | None] = []
@@ -457,6 +467,7 @@ def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, the
 
 def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage) -> list[np.ndarray]:
     """Change the rows of one file; positions of those that go."""
+    # Two passes: the row ids of the whole file first, then the columns of the named rows alone, which are usually few.
     parts = list(_named_in_file(named, task, shape, storage))
     if not parts:
         return []
@@ -498,7 +509,14 @@ class FilePair:
 def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
     """Make the rows of a table those of an earlier snapshot.
 
-    One file is looked at after the other, so that memory is bounded by the positions of one.
+    Restored rows get new files and keep their row ids; the files of the earlier snapshot do not become live again. For each file::
+
+        now         visible positions {1, 2, 5}
+        then        visible positions {1, 3}
+        delete      now - then = {2, 5}
+        write back  then - now = {3}, read at the earlier snapshot
+
+    Files are compared one after the other, so that memory is bounded by the positions of one.
 
     Args:
         now: A scan of all columns and rows at the transaction's base snapshot.

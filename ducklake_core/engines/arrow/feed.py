@@ -1,4 +1,4 @@
-"""Reading a change feed with Arrow: the work units, for this process and for executors, and the pairing of updates here."""
+"""Read a change feed with Arrow: the work units, for this process and for executors, and the pairing of updates in this process."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def read_changes(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]
     once more of those that were updated.
 
     Raises:
-        NotFoundError: A file of the plan is gone (expired and cleaned up since it was planned).
-        CorruptFileError: A file is not what the catalog says it is.
-        UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
+        NotFoundError: A file of the plan is missing (expired and cleaned up since it was planned).
+        CorruptFileError: A file does not match its record in the catalog.
+        UnsupportedFeatureError: The predicate or a file needs a feature that only Spark has, or that is not supported at all.
     """
     for batch in _paired(plan, storage) if plan.updates else _unpaired(plan, storage):
         kept = _matching(batch, plan.predicate)
@@ -78,7 +78,7 @@ def read_change_task(task: ChangeTask, shape: FeedShape, storage: Storage, *, th
 def read_inlined_changes(changes: InlinedChanges, shape: FeedShape) -> Iterator[pa.RecordBatch]:
     """Yield the changes that the catalog itself holds, in the form of those of a file."""
     read = replace(shape.read, virtual=("rowid", "snapshot_id"))
-    # Where the rows are stored is of no interest here.
+    # read_inlined() expects the column, but a feed returns no file names.
     rows = changes.rows.append_column("inlined_table", pa.nulls(changes.rows.num_rows, pa.string()))
     for batch in read_inlined(rows, read):
         row_ids, snapshots = (read.virtual_column(batch, name) for name in read.virtual)
@@ -86,6 +86,7 @@ def read_inlined_changes(changes: InlinedChanges, shape: FeedShape) -> Iterator[
 
 
 def _inserted(task: InsertedRows, shape: FeedShape, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
+    # A feed contains rows that a later snapshot deleted: the deletes of the file do not count.
     file = replace(task.file, delete_files=(), inlined_deletes=())
     several = file.partial_max is not None and file.partial_max != file.begin_snapshot
     one = FileTask(file=file, snapshot_filter=shape.end if several else None, rows=task.rows)
@@ -101,7 +102,7 @@ def _deleted(task: DeletedRows, shape: FeedShape, storage: Storage, threads: boo
     if task.ended is None:
         chosen = ChosenRows(positions=positions[told], wanted=True)
     else:
-        # What no delete names went with the file.
+        # The file ended in the range: every row that no earlier delete hid was deleted then.
         chosen = ChosenRows(positions=positions[~told], wanted=False)
     positions, snapshots = positions[told], snapshots[told]
     if chosen.wanted and not len(positions):
@@ -211,6 +212,13 @@ def _by_snapshot(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray]]:
 
 def _paired(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a feed with updates: a row that a snapshot deletes and adds under one row id is an update, as in DuckDB."""
+    # Both sides of a pair can be in different files, and neither side fits in memory. So the row ids are read first:
+    #
+    #   1. deleted rows, without columns   -> deleted: row ids by snapshot
+    #   2. inserted rows                   -> postimage if the id is among deleted; remember it in updated
+    #   3. deleted rows, with columns      -> preimage if the id is among updated
+    #
+    # Deleted rows are read twice, but only those of files that may hold updates in step 1.
     deleted, updated = _Keys(), _Keys()
     for batch in _possible_preimages(plan, storage):
         deleted.add(batch, covered(plan.updates, _snapshots(batch)))

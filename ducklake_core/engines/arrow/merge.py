@@ -1,4 +1,13 @@
-"""A MERGE or UPDATE request: bound expressions, keys, the source's rows with an index over them, and the outcome for a batch."""
+"""A MERGE or UPDATE request: bound expressions, keys, the source's rows with an index over them, and the outcome for a batch.
+
+Expressions are bound to flat columns, because target and source may have columns of the same names::
+
+    | t0 | t1 | ... | s0 | s1 | ... | x0 | ... |
+      target          source          computed by a SQL engine where Arrow cannot evaluate an expression
+
+A request becomes a change in two steps: ``Binder`` parses the user's SQL to a :class:`ChangeRequest`, and :meth:`ChangeRequest.change`
+makes the picklable :class:`RowChange` that executors carry out.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +58,13 @@ TARGET_NAMES = ("t", "target")
 SOURCE_NAMES = ("s", "source")
 
 _LISTED = 100
-"""Up to so many different keys are looked for one by one; more only as a range."""
+"""Up to this many distinct keys prune files one by one; more keys prune only by their range."""
 
 SOUGHT = 250_000
-"""Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
+"""Readers filter by the keys of a source of at most this many rows; a larger source is joined with all rows in its range."""
 _POSITION = ("file_row_number",)
 _WHOLE_BYTES = 4 << 20
-"""Files up to this size are read in one go; of larger ones first the keys, then the parts with rows that may match."""
+"""Files up to this size are read once; of larger ones the keys are read first, then only the rows that may match."""
 
 _ORDER: tuple[tuple[When, tuple[Action, ...]], ...] = (
     ("matched", ("update", "delete")),
@@ -79,11 +88,11 @@ class RequestedClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """A change of rows as it was asked for.
+    """A change of rows as the caller requested it.
 
     Attributes:
-        where: Which rows of the table an update is about; None for all.
-        residual: What must hold for a match besides the keys.
+        where: Rows of the table that an update changes; None for all.
+        residual: Condition for a match in addition to the keys; None for none.
         by_row_id: See :class:`~ducklake_core.engines.arrow.merge.RowChange`.
     """
 
@@ -251,7 +260,7 @@ def update_request(
 ) -> ChangeRequest:
     """Return the change that ``UPDATE table SET ... WHERE ...`` asks for.
 
-    Files are narrowed by those parts of the condition that predicates know; the whole of it is looked at for each row.
+    Predicates prune files by the parts of the condition that they support; the whole condition is evaluated for each row.
     """
     binder = Binder(table, schema)
     predicate = None if where is None else bind(where, with_virtual(schema))
@@ -267,7 +276,7 @@ def update_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSource:
-    """A source: rows in memory, or files that a Spark session has written beside the table and that nothing names.
+    """A source: rows in memory, or files that a Spark session wrote next to the table's and that no catalog names.
 
     Attributes:
         schema: Its columns.
@@ -330,7 +339,7 @@ class MergeSource:
     def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:
         column = self.schema.columns[place]
         if column.type in FLOATS or target.type in FLOATS:
-            # NaN equals NaN here, and no bounds say so.
+            # NaN equals NaN as a key, but bounds of floats leave NaN out.
             return None
         reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
         if known is not None:
@@ -373,12 +382,12 @@ def _ends(distinct: Any, column: Field) -> Sequence[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKeys:
-    """Where the keys are; small enough to travel with every task.
+    """The keys of a source, or the location of files with them; small enough to travel with every task.
 
     Attributes:
         parts: Column of the target and column of the source of each part of the key.
         plan: A scan of the source's files; None when ``rows`` has them.
-        rows: The source's key columns, distinct values in no particular rows.
+        rows: The source's key columns; each column by itself, its rows do not belong together.
     """
 
     parts: tuple[tuple[Field, Field], ...]
@@ -399,7 +408,9 @@ class SourceKeys:
 
 
 class KeyFilter:
-    """Tells which rows may match: those each part of whose key occurs in the source, as SQL compares. NULL never does.
+    """Keeps the rows that may match: every part of their key occurs in the source, as SQL compares. NULL never does.
+
+    Parts are checked separately, so that a row may pass whose combination of parts does not occur. The join decides later.
 
     Args:
         parts: Column of the target and column of the source of each part of the key.
@@ -465,7 +476,7 @@ def merge_request(
         clauses: Kind of rows, action, values (a mapping, ``"all"``, None for deletes) and condition of each branch.
 
     Raises:
-        UsageError: No branch, one that can never be reached, or columns that are said wrongly.
+        UsageError: No branch, a branch that can never be reached, or invalid columns.
         NotFoundError: A column that does not exist.
         UnsupportedFeatureError: A condition without an equality of one column of each side.
     """
@@ -600,6 +611,11 @@ class SourceIndex:
         """
         if not rows.num_rows or not self._source.num_rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        # Each key becomes one integer on both sides, -1 where a part is NULL or does not occur in the source:
+        #
+        #   part 1 -> code in its distinct values;  combined = code 1;  for each further part: combined * size + code, made dense
+        #
+        # The sources are then sorted by that integer, and every target finds its run of equal ones by a binary search.
         targets, sources = np.zeros(rows.num_rows, np.int64), np.zeros(self._source.num_rows, np.int64)
         for (target, column, domain), name in zip(self._keys, names, strict=True):
             ours, theirs = unified(rows.column(name), target.type, self._source.column(column.name), column.type, domain)
@@ -609,7 +625,7 @@ class SourceIndex:
             size = len(distinct) + 1
             targets = np.where((targets < 0) | (target_codes < 0), -1, targets * size + target_codes)
             sources = np.where((sources < 0) | (source_codes < 0), -1, sources * size + source_codes)
-            # Numbers of combinations stay small, however many parts a key has.
+            # Dense numbers are below the number of rows, so that the product with the next part cannot overflow 64 bits.
             _, dense = np.unique(np.concatenate([targets, sources]), return_inverse=True)
             dense = dense.reshape(-1)
             targets, sources = (
@@ -620,6 +636,7 @@ class SourceIndex:
         ordered = sources[order]
         first, last = np.searchsorted(ordered, targets, "left"), np.searchsorted(ordered, targets, "right")
         counts = np.where(targets < 0, 0, last - first)
+        # One pair for each source row in a target's run: the target repeated, and first, first + 1, ... of the sorted sources.
         matched = np.repeat(np.arange(len(targets)), counts)
         offsets = np.arange(len(matched)) - np.repeat(np.cumsum(counts) - counts, counts)
         return matched, order[np.repeat(first, counts) + offsets]
@@ -658,11 +675,10 @@ class Clause:
     """One branch of a MERGE; the first that holds for a row is carried out.
 
     Attributes:
-        when: Which rows it is about.
-        action: What is done with them.
+        when: The kind of rows.
+        action: The action for them.
         condition: Further condition over the flat columns, None for none.
-        values: Place of a target column and the value that it gets; columns that are not named keep their value, or get
-            their default when a row is inserted.
+        values: Index of a target column and its new value; other columns keep their value, or get their default in an inserted row.
     """
 
     when: When
@@ -673,15 +689,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """A change of rows. It travels to executors, so it knows nothing of the catalog.
+    """A change of rows. It travels to executors and contains nothing of the catalog.
 
     Attributes:
         target: The table's columns.
         source: The source's columns, with ids of their own; empty for an update.
         computed: Flat columns that an engine computes before, empty when there are none.
-        keys: Places of a target and a source column that must be equal for a match; NULL equals nothing.
-        residual: What else must hold for a match, None for nothing.
-        by_row_id: Whether there are no keys, and the source's first column names the row that each of its rows is for; NULL for none.
+        keys: Indexes of a target and a source column that must be equal for a match; NULL equals nothing.
+        residual: Further condition for a match, None for none.
+        by_row_id: Whether there are no keys, and the source's first column has the row id of the row to change; NULL for a new row.
         clauses: The branches in order.
     """
 
@@ -703,14 +719,14 @@ class RowChange:
         return tuple(clause for clause in self.clauses if clause.when == when)
 
     def check(self) -> None:
-        """Refuse before any row is read what Arrow cannot evaluate.
+        """Reject expressions that Arrow cannot evaluate, before any row is read.
 
         Raises:
             UnsupportedFeatureError: An expression or a cast that only a SQL engine can do.
             SchemaError: A constant that does not fit its column.
         """
         schema = nullable_schema(self.flat)
-        # pyarrow makes no empty array of a list of an extension type from Python values.
+        # pyarrow cannot make an empty array of a list of an extension type from Python values.
         nothing = pa.RecordBatch.from_arrays([null_array(0, field.type) for field in schema], schema=schema)
         if self.residual is not None:
             check_scalar(self.residual, nothing)
@@ -730,6 +746,7 @@ class RowChange:
                 yield clause, places, rows
                 return
             holds = holds_for(clause.condition, rows)
+            # The first branch that holds takes the row, as in SQL: later branches see only the rest.
             mask = np.asarray(holds)
             if mask.any():
                 yield clause, places[mask], rows.filter(holds)

@@ -39,20 +39,20 @@ _POSITION = "file_row_number"
 
 _FOUND = "found"
 _MAX_PLACES = 1 << 22
-"""So far apart may the integers of a batch be for a table of all between them, a byte for each."""
+"""Maximum distance between the integers of a batch for a lookup table, which takes a byte for each integer in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTarget:
-    """Where and as what delete files are written: small and picklable, without any catalog address.
+    """The location and form of delete files: small and picklable, without any catalog address.
 
     Attributes:
         directory: Full directory of the table, with a trailing slash; delete files go there, never below.
         data_path: Full data path of the lake, with a trailing slash.
         write_id: Mark of this write (see format/files/paths.py), by which its files can be swept.
-        assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
+        assumed_snapshot: Snapshot id stored with new positions of cumulative files: the one after the base.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
-        inlined_rows: So many rows of one data file need no delete file: the catalog hides them.
+        inlined_rows: Up to this many rows of one data file need no delete file, because the catalog hides them; 0 by default.
         vectors: Whether deletes are written as deletion vectors.
     """
 
@@ -87,8 +87,8 @@ class Deletions:
 
     Attributes:
         delete_files: Files in place, one for each data file that keeps some rows.
-        inlined_deletes: Data files of which so few rows go that the catalog hides them.
-        ended: Data files of which all rows are gone.
+        inlined_deletes: Data files that lose so few rows that the catalog hides them.
+        ended: Data files that lose all rows.
         inlined: Physical tables of inlined rows with the ids of the rows to end.
     """
 
@@ -118,6 +118,11 @@ class Deletions:
 
 def _one_of_each_file(of_file: Sequence[FileDeletion]) -> Iterator[FileDeletion]:
     """Combine successive deletions of one data file."""
+    # Of one data file, each deletion hides rows that the earlier ones leave visible:
+    #
+    #   ... then EndedFile                the file ends; the counts of all add up
+    #   StagedDeleteFile, then another    the last one contains all positions, and replaces what the first one replaces
+    #   InlinedDeletion, next to either   positions in the catalog; one entry with all of them
     ended = next((one for one in of_file if isinstance(one, EndedFile)), None)
     if ended is not None:
         yield replace(ended, new_count=sum(one.new_count for one in of_file))
@@ -214,11 +219,18 @@ def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> Non
 def write_position_deletes(
     file: DataFile, positions: np.ndarray, shape: ScanProjection, target: DeleteTarget, storage: Storage
 ) -> FileDeletion:
-    """Write the delete file of one data file, or say that the catalog hides so few rows, or that nothing of it is left.
+    """Write the delete file of one data file; return an inlined deletion for few rows, or the end of the file if no row is left.
+
+    A data file has at most one live delete file. The outcomes::
+
+        hidden + new = all rows of the file      EndedFile             no delete file at all
+        new <= target.inlined_rows               InlinedDeletion       positions in the catalog
+        no delete file before                    StagedDeleteFile      positions only
+        a delete file before                     StagedDeleteFile      earlier positions + new ones, each with its snapshot
 
     Args:
         file: The data file with what hides rows of it at the base snapshot.
-        positions: Visible positions that go, ascending and distinct.
+        positions: Visible positions to delete, ascending and distinct.
         shape: Names table and base snapshot.
         target: Where to write.
         storage: How to reach the files.
@@ -227,7 +239,7 @@ def write_position_deletes(
     if len(hidden) + len(positions) >= file.record_count:
         _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
-    # The catalog knows no position of a file that it does not have yet.
+    # A file of this transaction (a negative id) has no row in the catalog yet that an inlined delete could name.
     if len(positions) <= target.inlined_rows and file.id >= 0:
         return InlinedDeletion(data_file_id=file.id, positions=tuple(positions.tolist()))
     old = _only_delete_file(file, shape.table)
@@ -264,9 +276,10 @@ def _cumulative(
     Returns:
         All positions, how many of them are new, and what the catalog has to know of the delete file that they replace.
     """
-    # A position that only the catalog hides stays out of the file, as with DuckDB: flushing moves it here.
+    # Inlined deletes stay in the catalog, as in DuckDB; a flush moves them into a delete file.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
-    # What a later snapshot than the base has deleted already is in the file as well: that snapshot makes the commit plan again.
+    # The earlier file may also contain positions that a later snapshot than the base deleted: that snapshot is a conflict, and the commit
+    # plans again.
     added = np.setdiff1d(positions, earlier.positions, assume_unique=True)
     combined = np.concatenate([earlier.positions, added])
     order = np.argsort(combined, kind="stable")
@@ -296,8 +309,8 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
     """Return the same delete file for another snapshot id, under a new name, for a commit that lands later than assumed.
 
-    The old file is left for the caller's sweep. Without this the snapshots between would miss rows that they have: the
-    reference does not rewrite, and its history is wrong after a retry.
+    The old file is left for the caller's sweep. Each position has the snapshot that deletes it. If the commit lands later than assumed,
+    the snapshots in between would lose rows that they have. DuckDB does not rewrite the file, so that its history is wrong after a retry.
 
     Raises:
         UsageError: The file carries no snapshot ids, so there is nothing to rewrite.
@@ -367,7 +380,7 @@ class KeySet:
             return _among(columns[0], self.keys.column(0).combine_chunks())
         names = self.keys.column_names
         rows = pa.table([*columns, pa.array(range(batch.num_rows), pa.int64())], names=[*names, _FOUND])
-        # Joins of Arrow do not match NULLs with each other, which is what SQL means too.
+        # Arrow's joins do not match NULL with NULL, as in SQL.
         matched = rows.join(self.keys, keys=names, join_type="left semi").column(_FOUND)
         return pc.is_in(rows.column(_FOUND).combine_chunks(), value_set=matched.combine_chunks())
 
@@ -381,7 +394,7 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
         table: The table's columns; keys are compared in their types.
 
     Raises:
-        SchemaError: NULL in a key, or two rows with the same key: which one should win is not said.
+        SchemaError: NULL in a key, or two rows with the same key, because it is unclear which of them counts.
         UnsupportedFeatureError: A key column of a nested type.
         NotFoundError: No such column in the table.
     """
@@ -421,6 +434,10 @@ def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
     """
     if not _is_small_integer(values.type) or values.null_count == len(values):
         return pc.is_in(values, value_set=keys)
+    # The keys ascend, so that only those between the smallest and the largest value of the batch matter:
+    #
+    #   low=5                high=12            is_key[value - low]
+    #   | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12 |    keys {6, 9}: F T F F T F F F
     bounds = pc.min_max(values).as_py()
     low, high = bounds["min"], bounds["max"]
     numbers = keys.to_numpy().astype(np.int64, copy=False)
@@ -472,8 +489,8 @@ def write_deletes(
 def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) -> GatheredDeletes:
     """Write one delete file with all that ever deleted rows of a data file.
 
-    A row that is deleted stays deleted, so that each position needs its first snapshot alone; the delete files that are replaced
-    were of the same data file, whatever snapshots they were live at.
+    A deleted row stays deleted, so that each position needs only its first snapshot. All replaced delete files belong to the same data
+    file, whatever snapshots they were live at.
 
     Args:
         history: What deleted rows of it.
@@ -490,6 +507,7 @@ def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) ->
         begun = np.full(len(held.positions), delete_file.begin_snapshot, np.int64)
         parts.append((held.positions, begun if held.snapshots is None else held.snapshots))
     positions, snapshots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    # Sorted by position and then by snapshot, the first entry of each position has the earliest snapshot.
     order = np.lexsort((snapshots, positions))
     positions, snapshots = positions[order], snapshots[order]
     first = np.concatenate([[True], np.diff(positions) != 0])

@@ -20,7 +20,7 @@ from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 
 SAMPLED_ROWS = 100_000
-"""So many rows, about, say where the ranges of a column begin."""
+"""Approximate number of sampled rows that determine where the ranges of a column begin."""
 CURVE_COLUMN = "_ducklake_internal_curve"
 _MAX_BITS = 10
 _WORD_BITS = 64
@@ -44,7 +44,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
 
     Raises:
         SchemaError: A value does not fit its column.
-        UnsupportedFeatureError: A key is no plain column, or a column of a type that Arrow cannot sort.
+        UnsupportedFeatureError: A key is not a plain column, or a column of a type that Arrow cannot sort.
     """
     keys: dict[str, pa.Array] = {}
     sort_keys: list[tuple[str, str]] = []
@@ -120,7 +120,7 @@ def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], colum
 
     Raises:
         UnsupportedFeatureError: Arrow cannot sort by one of the columns.
-        StorageError: The local disk has no room for them.
+        StorageError: The local disk has no space for them.
     """
     yield from _sorted(rows, lambda batch: sorted_places(batch, orders, columns, state.table), encrypted=state.encrypted)
 
@@ -129,7 +129,7 @@ def sorted_along(rows: Iterable[pa.RecordBatch], curve: HilbertCurve, *, encrypt
     """Yield the rows in the order of the curve.
 
     Raises:
-        StorageError: The local disk has no room for them.
+        StorageError: The local disk has no space for them.
     """
     numbered = (curve.numbered(batch) for batch in rows)
     for batch in _sorted(numbered, lambda batch: pc.sort_indices(batch.column(CURVE_COLUMN)), encrypted=encrypted):
@@ -173,12 +173,12 @@ def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) 
     """Return a curve whose ranges hold about equally many of the rows.
 
     Args:
-        batches: The rows; of one in so many is kept what it has in the columns.
-        schema: The columns, two at least.
-        rows: How many rows there are, about.
+        batches: The rows; a sample of about :data:`SAMPLED_ROWS` is kept in memory.
+        schema: The columns, at least two.
+        rows: Approximate number of rows.
     """
     bits = min(_MAX_BITS, _WORD_BITS // len(schema))
-    # The same rows every time, and no pattern of the data that a fixed step could fall in with.
+    # A fixed seed makes the layout reproducible. A random sample does not fall in step with a pattern of the data, as every n-th row could.
     chance, random = min(1.0, SAMPLED_ROWS / max(1, rows)), np.random.default_rng(0)
     kept: list[list[pa.Array]] = [[] for _ in schema]
     for batch in batches:
@@ -189,20 +189,20 @@ def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) 
 
 
 def _bounds(parts: Sequence[pa.Array], ranges: int) -> pa.Array:
-    # No part at all where every row is deleted.
+    # There is no part if every row is deleted.
     values = pa.concat_arrays(parts).drop_null() if parts else pa.nulls(0)
     if not len(values):
         return values
     ascending = values.take(pc.sort_indices(values))
     places = np.unique(np.arange(1, ranges) * len(ascending) // ranges)
-    # The same value may begin several ranges of about as many rows; then they are one. It stays sorted.
+    # A frequent value may begin several ranges, which become one. unique() keeps the order.
     return pc.unique(ascending.take(pa.array(places)))
 
 
 def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
     """Return for each value the number of bounds that are not above it; NULL comes last, as NaN does among numbers."""
     both = pa.concat_arrays([bounds, values])
-    # Stable: of equal ones the bound comes first.
+    # sort_indices() is stable, and the bounds come first: of equal values, the bound precedes.
     places = pc.sort_indices(both).to_numpy()
     is_bound = places < len(bounds)
     passed = np.cumsum(is_bound, dtype=np.uint64)
@@ -222,6 +222,8 @@ def hilbert_index(codes: Sequence[Codes], bits: int) -> Codes:
         codes: One array for each dimension, of numbers below 2 to the power of ``bits``.
         bits: Times the number of dimensions at most 64.
     """
+    # J. Skilling, "Programming the Hilbert curve" (2004), for whole arrays at once: undo the excess rotations of each bit plane, from the
+    # highest plane down; Gray-encode the axes; then interleave their bits, the first axis first.
     axes = [axis.astype(np.uint64) for axis in codes]
     one, none = np.uint64(1), np.uint64(0)
     for bit in range(bits - 1, 0, -1):

@@ -32,16 +32,16 @@ from ducklake_core.storage.spill import PARTITIONED_ROWS, Numbers, PartitionBuff
 MAX_OPEN_FILES = 100
 """Files of different partitions that one writer keeps open; rows of further partitions are gathered."""
 IDLE_STEPS = 16
-"""A file that got no rows for so many steps makes room for other partitions, when all are open."""
+"""A file without rows for this many steps is released for another partition when the maximum of files is open."""
 GATHERED_BYTES = 256 * 1024 * 1024
 """Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
 SORTED_BYTES = 256 * 1024 * 1024
 """Arrow bytes of rows that are sorted at once, in tables with a sort order; each such run makes files of its own."""
 _GATHERED_ROWS = 65_536
 _GATHERED_INPUT_BYTES = 32 * 1024 * 1024
-"""Rows are cast, checked and split by so many at once, as each step has a cost of its own for a batch; wide rows sooner."""
+"""Rows are cast, checked and split in steps of this size, because every step has a fixed cost; wide rows fill a step by bytes."""
 _LARGE = 8
-"""A file of this part of the target size is large enough to be closed although more rows of its partition may come."""
+"""A file of at least an eighth of the target size may be closed although more rows of its partition may come."""
 
 _MARK = "ducklake-error:"
 _CARRIED = re.compile(_MARK + r'(\{"code".*?\})(?=\s*(?:$|\n))', re.MULTILINE)
@@ -53,9 +53,17 @@ PartitionValues = tuple[str | None, ...]
 class DatasetWriter:
     """Writes rows of one write in this process; several may run at the same time in other processes.
 
+    The path of a row::
+
+        write()      gathered until a step is full (_GATHERED_ROWS, or SORTED_BYTES where the table is sorted)
+          fitted     cast to the table's types, constraints checked
+          _split     rows of partitions with an open file go to it; up to MAX_OPEN_FILES are open
+          _gather    all others wait in the spilling buffer, and get a file at close()
+        FileWriter   rolls at the target size; encodes on one background thread
+
     Args:
         state: The write.
-        first_row: Number of the first row that comes, so that errors name rows; None where rows have no order that a user knows.
+        first_row: Number of the first row, so that errors name rows; None (the default) where the caller does not know their order.
     """
 
     def __init__(self, state: WriteState, *, first_row: int | None = None) -> None:
@@ -72,7 +80,7 @@ class DatasetWriter:
         self._incoming: list[pa.RecordBatch] = []
         self._incoming_rows = 0
         self._incoming_bytes = 0
-        # Files roll between the steps, so a step holds no more than a small file does. Rows to be sorted make files of one step.
+        # Files roll only between steps, so that a step must not exceed the target size. Sorted rows make files of exactly one step.
         self._sorts_input = bool(state.sort) and state.partition_spec is None
         self._step_bytes = SORTED_BYTES if self._sorts_input else min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
         self._step_rows = sys.maxsize if self._sorts_input else _GATHERED_ROWS
@@ -96,7 +104,7 @@ class DatasetWriter:
             batch = with_computed_defaults(batch, self._state)
         if self._incoming and self._incoming[0].schema != batch.schema:
             self._take_incoming()
-        # However large a batch is, it must not become one step: files would grow beyond the target.
+        # A large batch must not become one step, because files would grow beyond the target size.
         bytes_per_row = batch.nbytes / batch.num_rows
         most = max(1, min(self._step_rows, int(self._step_bytes / max(bytes_per_row, 1))))
         for start in range(0, batch.num_rows, most):
@@ -192,7 +200,7 @@ class DatasetWriter:
     def _has_file(self, values: PartitionValues) -> bool:
         """Return whether rows of a partition go to its file at once; open a file while fewer than the maximum are open."""
         if values not in self._open:
-            # Rows that are to be sorted have to be together first.
+            # In a sorted table, all rows of a partition have to be together before any of them is written.
             if self._state.sort or values in self._numbers or len(self._open) >= MAX_OPEN_FILES:
                 return False
             self._open[values] = self._new_file(values)
@@ -206,7 +214,7 @@ class DatasetWriter:
         for values in [values for values in self._open if self._steps - self._last_used[values] > IDLE_STEPS]:
             writer = self._open[values]
             if not writer.has_begun:
-                # Should more rows come after all, they share a file with these.
+                # Nothing is written yet, so that the rows can wait in the buffer and share a file with later ones.
                 del self._open[values]
                 for rows in writer.take_back():
                     self._gather(rows, np.full(rows.num_rows, self._number(values), np.int64))
@@ -220,7 +228,7 @@ class DatasetWriter:
         try:
             self._buffer.add(rows, numbers)
         except StorageError:
-            # More files are better than a write that fails for want of room on the local disk.
+            # The local disk is full. Small files are better than a failed write.
             self._write_buffered()
 
     def _write_buffered(self) -> None:
@@ -286,7 +294,7 @@ class DatasetWriter:
             self._close_file(next(iter(self._open)))
 
     def _close_file(self, values: PartitionValues) -> None:
-        # Listed before it leaves the open ones, so that abort() always finds it.
+        # An interrupt may come between any two lines: the path is listed before the file leaves _open, so that abort() always finds it.
         self._closing.append(self._state.directory + self._open[values].path)
         file = self._open.pop(values).close()
         self._last_used.pop(values, None)
@@ -412,6 +420,8 @@ def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) 
     codes = np.zeros(batch.num_rows, np.int64)
     firsts = np.zeros(1, np.int64)
     keys = partition_arrays(spec, schema, batch)
+    # The keys are combined one by one to a number per row. unique() makes the numbers dense after each key, so that the product with the
+    # next dictionary stays small. NULL is a value of its own.
     for key in keys:
         encoded = key.dictionary_encode(null_encoding="encode")
         _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)
