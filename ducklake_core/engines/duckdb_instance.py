@@ -56,7 +56,8 @@ def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
     return connection
 
 
-# A forked process has none of the instance's threads, so that it needs its own, and must not close the other one.
+# A forked process has none of the instance's threads: it needs an instance of its own, and must not close the parent's. The process id as
+# the key gives it one, and keeps the other alive.
 @cache
 def _shared_instance(process_id: int) -> DuckDBPyConnection:  # noqa: ARG001 - the key
     return new_instance()
@@ -73,7 +74,7 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
     try:
         connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
     except duckdb.Error as problem:
-        # Without its extension icu, DuckDB knows no zones and no casts that need them.
+        # Without its icu extension, DuckDB has no time zones and no casts that need them.
         if not is_utc(zone):
             connection.close()
             message = (
@@ -86,7 +87,7 @@ def require_duckdb(otherwise: str | None = None) -> ModuleType:
     """Import the optional package.
 
     Args:
-        otherwise: What needs it, and what does without it.
+        otherwise: Beginning of the error message: the feature that needs DuckDB, and an alternative without it. None for no alternative.
 
     Raises:
         UnsupportedFeatureError: It is not installed.
@@ -114,6 +115,8 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
     Raises:
         BaseException: What the signal handler raised, or what the work raised.
     """
+    # Python runs signal handlers only between bytecodes of the main thread, which a running query would block. So the query runs on a
+    # helper thread, in the context of the caller (its time zone), and the main thread waits in an interruptible call.
     if threading.current_thread() is not threading.main_thread():
         return work()
     with ThreadPoolExecutor(1, thread_name_prefix="ducklake-duckdb") as pool:
@@ -125,7 +128,7 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
 
 
 def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
-    # Work of several queries begins the next one after an interruption, so that one is not enough.
+    # Work of several queries may begin the next one after an interruption, so that one is not enough.
     while not future.done():
         connection.interrupt()
         wait([future], timeout=_INTERRUPT_SECONDS)

@@ -1,4 +1,11 @@
-"""Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics."""
+"""Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics.
+
+Two trees meet here. A ``Predicate`` prunes files as well as it filters rows: comparisons of columns with constants, NULL tests, ranges.
+A ``Scalar`` computes a value of any type, for conditions and assignments beyond that; ``SqlExpression`` embeds one in a predicate.
+
+DuckDB and Arrow differ in what comes up in every comparison, so that values are first brought to a comparable form: NaN is the greatest
+number and equals itself, -0.0 equals 0.0, infinite timestamps survive a change of unit, and integers compare with decimals exactly.
+"""
 
 from __future__ import annotations
 
@@ -130,10 +137,10 @@ RELATIONS = {
 }  # fmt: skip
 """Functions of shapely, by those of DuckDB's spatial extension."""
 _TURNED = {"intersects": "intersects", "within": "contains", "covered_by": "covers", "touches": "touches", "overlaps": "overlaps"}
-"""The same relation with its arguments exchanged: a constant that comes first is looked at only once."""
+"""The relation with its arguments exchanged: shapely evaluates faster when the prepared constant comes first."""
 
 SOURCE_IDS = 1_000_000_000
-"""Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
+"""Columns of a MERGE's source get ids from this number on, which distinguishes them from the table's."""
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 _MAX_IN_FLOAT32 = 2**24
 
@@ -277,6 +284,10 @@ def _domain(left: DataType, right: DataType) -> Domain:
 
 def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: Literal) -> pa.BooleanArray:
     domain = _domain(data_type, literal.type)
+    # A constant is fitted to the column's type, so that the column is compared as it is stored. The outcomes of fit():
+    #   bool     no value of the type can make a difference (int8 < 1000 is always true); NULL stays NULL
+    #   Fitted   an equivalent comparison with a value of the column's type (int8 < 1.5 becomes int8 <= 1)
+    #   None     the column has to be converted to the domain of the comparison (floats)
     fitted = fit(op, literal, data_type)
     match fitted:
         case bool():
@@ -304,7 +315,7 @@ def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
     plain = _FUNCTIONS[op](left, right)
     if not pa.types.is_floating(left.type):
         return plain
-    # Arrow finds every comparison with NaN false (true for <>): say what NaN as the greatest number gives instead.
+    # In Arrow every comparison with NaN is false (true for <>). Where a side is NaN, its outcome is replaced by that of a greatest number.
     if isinstance(right, pa.Scalar) and right.is_valid and not math.isnan(right.as_py()):
         return pc.or_(plain, pc.is_nan(left)) if op in (">", ">=") else plain
     first, second = pc.is_nan(left), pc.is_nan(right)
@@ -380,7 +391,8 @@ def _in_spans(values: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
     lows = np.array([span.low for span in bounded], values.dtype)
     exclusive = np.array([span.start[2] == 1 for span in bounded], bool)
     place = np.searchsorted(lows, values, side="right") - 1
-    # A value that a span begins right after belongs to the span before it, if to any.
+    # The spans ascend and are disjoint: only the last one that begins at or below a value can contain it. A value equal to an exclusive
+    # start belongs to the span before. Spans without a start come first, and have no entry in ``lows``.
     same = np.zeros(len(values), bool) if not len(lows) else (place >= 0) & _equal(lows[np.maximum(place, 0)], values) & exclusive[place]
     place = place - same + (len(spans) - len(bounded))
     highs = np.array([0 if span.end[0] else span.high for span in spans], values.dtype)
@@ -415,7 +427,7 @@ def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
     Raises:
         UnsupportedFeatureError: The package shapely is not installed.
         UsageError: The constant is no geometry.
-        SchemaError: A geometry of which the relation cannot be told.
+        SchemaError: A geometry for which the relation cannot be computed.
     """
     text = nested_sql(predicate, "duckdb")
     shapely = require_shapely(text)
@@ -424,6 +436,7 @@ def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
     except shapely.errors.ShapelyError as error:
         raise UsageError(f"{predicate.constant!r} is no geometry in well-known text: {error}") from error
     shapely.prepare(constant)
+    # The bounding boxes exclude most rows at a fraction of the cost of decoding a geometry.
     near = overlaps(array, predicate.box)
     found = near.fill_null(False).to_numpy(zero_copy_only=False)
     places = np.flatnonzero(found)
@@ -523,7 +536,7 @@ def _compared(
             column=predicate.left.column.path[0],
         )
     if cast == JSON:
-        # A string becomes a string of JSON, in quotes, and not what it contains.
+        # DuckDB makes a quoted JSON string of a string, instead of parsing its content.
         raise UnsupportedFeatureError(f"a cast from variant to json in {nested_sql(predicate, 'duckdb')}", cast="variant to json")
     values = typed_values(buffer, slots, data_type)
     column = ColumnReference(column_id=0, path=("value",), type=data_type)
@@ -551,7 +564,7 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         with in_zone(scalar.zone):
             return assigned(scalar.operand, column, batch)
     if isinstance(scalar, ColumnReference) and scalar.column_id >= SOURCE_IDS and {scalar.type, column.type} <= TIMESTAMP_UNITS.keys():
-        # New rows as an append takes them: a cast of DuckDB's would leave digits out without a word, or is not there.
+        # New rows are stored as an append stores them: DuckDB's cast would silently drop digits, or does not exist.
         return cast_array(column_of(scalar, batch), column)
     try:
         return as_type(_eval(scalar, batch), column.type, batch.num_rows)
@@ -559,7 +572,7 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         raise SchemaError(f"column {column.name!r}: {error.message}", column=column.name) from error
     except UnsupportedFeatureError as error:
         if isinstance(scalar, ColumnReference) and _is_taken_by_appends(scalar.type, column.type):
-            # A column as it is: what an append of it gives.
+            # A plain column is stored as an append of it would be.
             return cast_array(column_of(scalar, batch), column)
         message = f"column {column.name!r} of type {column.type} cannot be set in process: it needs {error.message}"
         raise UnsupportedFeatureError(message, column=column.name) from error
@@ -583,7 +596,7 @@ def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
 
 
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
-    """Refuse before any row is read what cannot be evaluated.
+    """Reject an expression that cannot be evaluated, before any row is read.
 
     Args:
         scalar: An expression, or a condition when there is no column.
@@ -638,7 +651,7 @@ def _eval(scalar: Scalar, batch: pa.RecordBatch) -> TypedArray:
 def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> Any:
     if kind == "is null":
         value = _eval(operands[0], batch)
-        # is_null() of Arrow alone tells NaN from NULL.
+        # By default, Arrow's is_null() does not count NaN as NULL.
         return value.array.is_null()
     if kind == "in":
         return _is_one_of([_eval(operand, batch) for operand in operands], batch.num_rows)
@@ -650,6 +663,8 @@ def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> An
 
 def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
     """Return whether the first equals one of the others, compared in pairs: DuckDB casts all to one type first, which may lose digits."""
+    # Pairwise comparison equals DuckDB's cast to a common type only if that type loses nothing: with one type, exact numbers, or a single
+    # value. Strings and short constants adapt to the other side and do not count.
     types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
     if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
         raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
@@ -694,7 +709,7 @@ def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
         parts.append((left.filter(chosen), _eval(value, rest.filter(chosen))))
         others = pc.invert(chosen)
         left, rest = left.filter(others), rest.filter(others)
-    # The type of ELSE is looked at first.
+    # DuckDB's common type depends on the order of its inputs, and it begins with ELSE.
     return _put_together([(left, _eval(case.otherwise, rest)), *parts], rows)
 
 
@@ -733,7 +748,7 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
         return _coalesce(call.arguments, batch)
     if function in random_functions:
         return random_values(function, rows)
-    # What stands beside NULL gives it a type and is not calculated.
+    # DuckDB does not compute the other operand of NULL, which only gives NULL its type: a division by zero in it is no error.
     is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
     values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
     match function:
@@ -785,6 +800,7 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
 def hashable(array: Any) -> Any:
     """Return equal values in equal form, of a type that Arrow's set operations support: one NaN for all of them, one zero for both."""
     if pa.types.is_floating(array.type):
+        # Arrow hashes the bits: NaN has many of them, and -0.0 + 0.0 is 0.0.
         return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0.0, array.type)))
     return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array
 
@@ -817,6 +833,7 @@ def _exact(left: pa.Array, left_type: DataType, right: pa.Array, right_type: Dat
     left, right = (a.cast(pa.int8()) if t == BOOLEAN else a for a, t in ((left, left_type), (right, right_type)))
     if all(pa.types.is_integer(a.type) for a in (left, right)) and UINT64 not in (left_type, right_type):
         return left.cast(pa.int64()), right.cast(pa.int64())
+    # Wide enough for the digits of both sides before and after the point. 76 is the widest decimal of Arrow.
     whole, scale = (max(pair) for pair in zip(_digits(left_type), _digits(right_type), strict=True))
     if whole + scale > 76:
         raise UnsupportedFeatureError(f"{left_type} and {right_type} have no common type here; scan with .to_spark() instead")
@@ -839,7 +856,7 @@ def _instants(array: pa.Array, data_type: DataType, unit: str) -> pa.Array:
 def _units(array: pa.Array, unit: str, wanted: str) -> pa.Array:
     steps = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
     if steps[unit] < steps[wanted]:
-        # Nanoseconds in a column of microseconds: nothing writes that, and rounding would change comparisons.
+        # No writer stores nanoseconds in a column of microseconds, and rounding would change the outcome of comparisons.
         raise UnsupportedFeatureError(f"timestamps in {unit} stand where {wanted} belong")
     return _scaled(array, steps[unit] // steps[wanted])
 
@@ -849,6 +866,7 @@ def _scaled(array: pa.Array, factor: int) -> pa.Array:
     if factor == 1:
         return array
     numbers = np.asarray(array.fill_null(0))
+    # DuckDB's infinite dates and timestamps are the extreme integers of their type, which the multiplication would wrap around.
     limit = _INFINITY // factor
     scaled = np.where(numbers > limit, _INFINITY, np.where(numbers < -limit, -_INFINITY, numbers * factor))
     return pc.if_else(array.is_null(), pa.scalar(None, pa.int64()), pa.array(scaled))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 100_000
 _UNREAD: WeakKeyDictionary[Any, pa.RecordBatch] = WeakKeyDictionary()
-"""First batches of callers' streams that were read to decide on an error and not written; a write of the stream starts with them."""
+"""First batches of callers' streams that a check has read; they are written when the caller writes the stream again after an error."""
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 ACCEPTED = (
@@ -52,10 +52,10 @@ class ArrowFrame:
     Attributes:
         data: A table, or a reader that can be read once.
         schema: The columns, without ids.
-        kind: What messages call the data.
+        kind: Name of the data for messages.
         stream: The caller's stream, if it is one.
-        session: No Spark session does the work.
-        inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
+        session: None, because no Spark session does the work.
+        inlines_unasked: Whether few rows go into the catalog by default: counting them costs nothing.
     """
 
     data: ArrowData
@@ -67,12 +67,12 @@ class ArrowFrame:
 
     @property
     def is_seen(self) -> bool:
-        """Return whether :meth:`schema_for` looks at the values, so that a column whose type stays another does not fit."""
+        """Return whether :meth:`schema_for` reads the values; a column whose type then still differs does not fit."""
         return isinstance(self.data, pa.Table)
 
     @property
     def is_small(self) -> bool:
-        """Return whether writing the rows once more costs next to nothing."""
+        """Return whether writing the rows a second time costs little."""
         return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS
 
     @property
@@ -88,7 +88,7 @@ class ArrowFrame:
     def checked_empty(self) -> tuple[bool, ArrowFrame]:
         """Return whether there are no rows, and a frame that still has them all.
 
-        Reads a stream up to its first row. These rows are kept until they are written: a caller may write the stream again after an error.
+        Reads a stream up to its first row, and keeps that batch until it is written: a caller may write the stream again after an error.
         """
         if isinstance(self.data, pa.Table):
             return not self.data.num_rows, self
@@ -105,9 +105,9 @@ class ArrowFrame:
     def schema_for(self, table: Schema) -> Schema:
         """Return the columns; a column whose values all are values of the table's column takes its type.
 
-        The type of a frame says little about its values. Rows in memory are looked at: a column in which every value is missing has the
-        type of the table's column, and so has one of numbers or times of another type that the table's type holds exactly. What a
-        stream holds is known when it is written.
+        The type of a frame's column is often an accident (pandas has floats for integers with NULLs). Rows in memory are read: a column
+        without values takes the type of the table's column, and so does one of numbers or times that the table's type holds exactly.
+        The values of a stream are only known when it is written.
         """
 
         def adopted_type(column: Field, known: Field) -> DataType:
@@ -159,7 +159,7 @@ class ArrowFrame:
         return table, replace(self, data=table)
 
     def write(self, state: WriteState, _named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
-        """Write all rows to new files of a table. On failure the files are gone again."""
+        """Write all rows to new files of a table. On failure the files are deleted."""
         from ducklake_core.engines.arrow.writer import write_table
 
         return write_table(self.data, state)
@@ -251,8 +251,8 @@ def arrow_frame(data: object) -> ArrowFrame:
     """Return the frame of whatever holds rows in this process.
 
     Raises:
-        UsageError: The value is no such thing; the message names its kind.
-        UnsupportedFeatureError: A column of a type that DuckLake has not.
+        UsageError: The value holds no rows; the message names its kind.
+        UnsupportedFeatureError: A column of a type that DuckLake does not have.
     """
     rows = arrow_data(data)
     stream = rows if isinstance(rows, pa.RecordBatchReader) else None
@@ -328,6 +328,7 @@ def _of_pandas(data: Any) -> pa.Table:
     except OverflowError:
         rows = _table([_pandas_column(str(name), data.iloc[:, place]) for place, name in enumerate(data.columns)])
     for place, name in enumerate(rows.column_names):
+        # Only a column of Python objects goes through Arrow's inference, which takes the unit from the first values.
         if _has_times(rows.schema.types[place]) and str(data.dtypes.iloc[place]) == "object":
             values = data.iloc[:, place].tolist()
             array = _without_loss("pandas DataFrame", name, rows.column(place), values, from_pandas=True)
@@ -352,6 +353,7 @@ def _of_polars(data: Any) -> pa.Table:
     if objects:
         message = f"cannot write a polars DataFrame: column {objects[0]!r} has type Object. Convert its values to a type of Polars"
         raise UsageError(message, column=objects[0])
+    # Polars exports 128-bit integers under a private type that other libraries reject: they travel as strings.
     huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
     if not huge:
         return pa.table(data)
@@ -386,7 +388,7 @@ def _reason(error: Exception) -> str:
 
 
 def check_index(data: Any, kind: str) -> None:
-    """Refuse a frame in the manner of pandas whose rows are labelled by what has a name: it was a column, and must not get lost.
+    """Reject a pandas-like frame with a named index: a name means that it was a column, which must not be lost.
 
     Raises:
         UsageError: The index is named.
@@ -425,7 +427,7 @@ def _table(columns: Sequence[tuple[Any, Any]]) -> pa.Table:
 def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
     """Return one column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
     if any(kind.__name__ == "NaTType" for kind in {type(value) for value in values}):
-        # What a missing time is in records that pandas made.
+        # Records that pandas made have NaT for a missing time.
         values = [None if type(value).__name__ == "NaTType" else value for value in values]
     try:
         try:
@@ -462,7 +464,7 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
     if pa.types.is_struct(arrow):
         rows = [value for value in values if isinstance(value, Mapping)]
         return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
-    # NaT is unequal to itself, a datetime, and has nanoseconds.
+    # NaT is an instance of datetime with a nanosecond attribute; only its inequality to itself gives it away.
     known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
     if pa.types.is_date(arrow) and any(isinstance(value, datetime) for value in known):
         raise UsageError(f"{failed} mixes dates and timestamps. Convert them to one type")
@@ -489,6 +491,7 @@ def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
 
 def _where(values: list[Any]) -> str:
     """Return the index of the first row from which on the values form no column."""
+    # pyarrow's error does not name the row: a binary search for the longest prefix that is still a column finds it.
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -34,11 +34,11 @@ _LARGEST_EXACT = 2**53
 
 
 class Readable(ABC):
-    """What can be read: a table, a scan, a change feed, a view, a table within a transaction.
+    """An object with rows: a table, a scan, a change feed, a view, or a table within a transaction.
 
-    It is also an Arrow stream for every library that takes one (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
-    ``pd.DataFrame.from_arrow(x)``): it streams, so that memory is bounded by a few batches until that library collects them, and it can
-    be read as often as one likes.
+    It is also an Arrow stream for every library that accepts one (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
+    ``pd.DataFrame.from_arrow(x)``). Memory is bounded by a few batches until that library collects them, and the object can be read any
+    number of times.
     """
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class Readable(ABC):
         return self.to_reader().read_all()
 
     def head(self, n: int = 5) -> pa.Table:
-        """Return any ``n`` rows as an Arrow table; reading ends with the batch that has the last of them."""
+        """Return any ``n`` rows (5 by default) as an Arrow table; reading ends with the batch that has the last of them."""
         reader = self.to_reader()
         return pa.Table.from_batches(first_rows(iter(reader), n), schema=reader.schema)
 
@@ -68,12 +68,12 @@ class Readable(ABC):
         """Return all rows as a pandas frame.
 
         Args:
-            dtype_backend: ``"numpy"`` for the types that pyarrow chooses, where whole numbers with NULLs become floats;
-                ``"numpy_nullable"`` or ``"pyarrow"`` for types that hold NULL, as pandas' own readers have them.
+            dtype_backend: ``"numpy"`` (the default) for the types that pyarrow chooses, where whole numbers with NULLs become floats;
+                ``"numpy_nullable"`` or ``"pyarrow"`` for types that hold NULL, as in pandas' own readers.
 
         Raises:
-            UsageError: A column of whole numbers has NULLs and a number that no float holds; take one of the other two.
-            UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which ``"pyarrow"`` alone holds.
+            UsageError: A column of whole numbers has NULLs and a number that no float holds; pass one of the other two.
+            UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which only ``"pyarrow"`` holds.
         """
 
         return pandas_frame(self.to_arrow(), dtype_backend)
@@ -89,13 +89,13 @@ class Readable(ABC):
 
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
         if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
-            # Earlier ones make columns of Python objects of a stream, or texts of nested JSON.
+            # Earlier versions turn a stream into columns of Python objects, or nested JSON into strings.
             message = f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
             raise UnsupportedFeatureError(message, package="polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")
         narrow = with_narrow_decimals(reader)
-        # Errors of a stream that Polars reads are its own.
+        # Polars replaces errors of a stream that it reads by its own; a narrowed stream, which may raise, is read here.
         frame: pl.DataFrame = polars.DataFrame(reader if narrow is reader else narrow.read_all())
         return frame
 
@@ -105,7 +105,7 @@ class Readable(ABC):
         Integers of 128 bits come as decimals of 38 digits.
 
         Args:
-            connection: Where it can be queried; DuckDB's default connection when None.
+            connection: The connection that can query it; DuckDB's default connection when None.
 
         Raises:
             UnsupportedFeatureError: DuckDB is not installed.
@@ -119,7 +119,7 @@ class Readable(ABC):
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
     """Yield the first rows of batches, and close the source without reading further."""
     left = count
-    # Generators of files close the file they are at when they are closed; readers of other libraries have nothing to close.
+    # Closing a generator of this library closes its open file; readers of other libraries have nothing to close.
     with closing(_Closable(batches)) as rows:
         while left > 0:
             batch = next(rows.batches, None)
@@ -178,10 +178,10 @@ def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBat
 
 
 def check_intervals(schema: pa.Schema, library: str) -> None:
-    """Refuse columns of intervals, also inside others.
+    """Reject columns of intervals, also inside other types.
 
     Raises:
-        UnsupportedFeatureError: There is one.
+        UnsupportedFeatureError: There is such a column.
     """
     for field in schema:
         if _has_interval(field.type):
@@ -224,7 +224,7 @@ def _replaced_field(field: pa.Field, wanted: ArrowType) -> pa.Field:
 
 
 class NarrowStream:
-    """What can be streamed again and again, with decimals of at most 38 digits."""
+    """A stream that can be read any number of times, with decimals of at most 38 digits."""
 
     def __init__(self, rows: Readable) -> None:
         self._rows = rows
@@ -244,7 +244,7 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     import pandas as pd
 
     if dtype_backend == "pyarrow":
-        # The storage of extension types: pandas knows no arithmetic of theirs.
+        # ArrowDtype of an extension type has no arithmetic in pandas: columns get the type of its storage.
         return table.to_pandas(types_mapper=pd.ArrowDtype)
     nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
     nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}

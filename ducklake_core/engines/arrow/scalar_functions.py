@@ -68,14 +68,14 @@ from ducklake_core.format.values.value_text import BLANKS, from_cast_text, json_
 
 _SMALL_DECIMAL = 18
 _NEVER_LENIENT = (JSON, TIMESTAMPTZ)
-"""Types whose texts only DuckDB's own rules parse, so that nobody else knows which of them become NULL."""
+"""Types whose strings only DuckDB's own rules parse, so that this library cannot decide which of them become NULL."""
 _OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
-"""Types whose texts are understood here in one form only."""
+"""Types whose strings this library parses in one form only."""
 _DAY = 86_400_000_000
 TIMESTAMP_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
 """Units per second."""
 _NO_CASTS = ((TIMESTAMP_MS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_MS))
-"""Those that DuckDB has not."""
+"""Casts that DuckDB does not have."""
 
 _LONG_DIGITS = 18
 """Digits that an int64 holds in any case."""
@@ -83,7 +83,7 @@ _WORD = 2**64
 
 _WIDE = (INT128, UINT64, UINT128)
 _DAYS = (INT8, INT16, INT32, UINT8, UINT16)
-"""Types of numbers of days; others are never turned into an int32 by themselves."""
+"""Types of numbers of days; DuckDB casts no others implicitly to int32."""
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _FIRST_DAY = -(2**31)
@@ -91,7 +91,7 @@ _WIDEST = 76
 """Digits that Arrow calculates with."""
 
 _LONGEST = 2**31
-"""More letters than a text has."""
+"""More characters than any string has."""
 
 FUNCTIONS = frozenset({"uuid", "uuidv7", "random"})
 
@@ -105,9 +105,9 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
     Args:
         array: The values in the logical Arrow form of ``held``.
         held: Their type.
-        wanted: The type to give.
-        lenient: Whether values that do not fit become NULL, as with TRY_CAST. Only for casts from text, and from variants where DuckDB
-            is installed.
+        wanted: The target type.
+        lenient: Whether values that do not fit become NULL, as with TRY_CAST; False by default. Supported for casts from strings, and
+            from variants where DuckDB is installed.
 
     Raises:
         SchemaError: A value that does not fit.
@@ -119,7 +119,7 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
         return cast_array(array, Field(id=0, name="value", type=wanted))
     if held == VARIANT and variant_sql.is_available():
         return variant_sql.cast_variants(array, wanted, lenient=lenient)
-    # Before any value is looked at: an empty batch has to find out too what cannot be done.
+    # Before any value is read: an empty batch must reject an unsupported cast too (check_scalar).
     _check(held, wanted, lenient=lenient)
     if array.null_count == len(array):
         return pa.nulls(len(array), to_arrow_type(wanted))
@@ -135,7 +135,7 @@ def text_value(text: str, wanted: DataType) -> Any:
     """Return a quoted string as an array of one value of a type.
 
     Raises:
-        UsageError: The text is not a value of that type.
+        UsageError: The string is not a value of that type.
     """
     return from_values([_read(text, wanted)], wanted)
 
@@ -170,7 +170,7 @@ def _is_known(held: DataType, wanted: DataType) -> bool:
     if held in TIMESTAMP_UNITS and wanted in TIMESTAMP_UNITS:
         return (held, wanted) not in _NO_CASTS
     if wanted == VARCHAR:
-        # DuckDB's shortest text of a float32 is not always the shortest.
+        # DuckDB's string of a float32 is not always the shortest one, which Python would give.
         return not children_of(held) and held not in (FLOAT32, VARIANT, GEOMETRY)
     if held == VARCHAR:
         return not children_of(wanted) and wanted not in (TIME, TIME_NS, TIMETZ, INTERVAL, VARIANT, GEOMETRY)
@@ -178,7 +178,7 @@ def _is_known(held: DataType, wanted: DataType) -> bool:
         huge = wanted in (INT128, UINT128) or (isinstance(wanted, DecimalType) and wanted.precision > _SMALL_DECIMAL)
         return _is_number(wanted) and not huge
     if held == BOOLEAN and isinstance(wanted, DecimalType):
-        # Without a digit before the point DuckDB takes TRUE for the last digit behind it.
+        # In a decimal without digits before the point, DuckDB casts TRUE to the smallest step (0.01 in decimal(2, 2)).
         return wanted.scale < wanted.precision
     return _is_number(held) and _is_number(wanted)
 
@@ -259,7 +259,7 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
     if wanted in INTEGERS:
         low, high = integer_range(wanted)
         numbers = array.cast(pa.float64())
-        # What is looked at is the number before it is rounded.
+        # DuckDB checks the range before it rounds: -128.5 does not fit an int8, although it would round to -128.
         _refuse(pc.or_(pc.less(numbers, float(low)), pc.greater_equal(numbers, float(high + 1))), array, wanted)
         rounded: Any = pc.round(numbers, 0, round_mode="half_to_even")
         _refuse(pc.greater_equal(rounded, float(high + 1)), array, wanted)
@@ -267,7 +267,7 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
     assert isinstance(wanted, DecimalType)
     with np.errstate(over="ignore"):
         steps = np.asarray(array.cast(pa.float64()).fill_null(0.0)) * 10.0**wanted.scale
-    # Half away from zero, other than to integers; then in the precision of the float.
+    # To decimals DuckDB rounds half away from zero, to integers half to even. A float32 is rounded back to its precision afterwards.
     steps = np.trunc(steps + 0.5 * np.sign(steps))
     _refuse(pa.array(np.abs(steps) >= 10.0**wanted.precision), array, wanted)
     steps = steps.astype(np.float32).astype(np.float64) if held == FLOAT32 else steps
@@ -277,6 +277,8 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
 
 def _shifted(whole: Any, wanted: DecimalType) -> Any:
     """Return integers as the unscaled digits of decimals."""
+    # Arrow has no cast that takes integers for unscaled digits. The buffer of a decimal128 is two little-endian words per value: the
+    # number, and its sign extension.
     values: Any = np.asarray(whole.fill_null(0))
     parts = np.empty((len(values), 2), dtype=np.int64)
     parts[:, 0], parts[:, 1] = values, values >> 63
@@ -299,7 +301,7 @@ def _over_distinct(array: Any, convert: Callable[[Any], list[object]], wanted: D
     plain = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_interval(plain.type) or pa.types.is_decimal256(plain.type):
         return from_values(convert(array), wanted)
-    # Python sees each distinct value once.
+    # Conversions run in Python, so that each distinct value is converted only once.
     encoded = plain.dictionary_encode()
     return pc.take(from_values(convert(encoded.dictionary), wanted), encoded.indices)
 
@@ -338,6 +340,7 @@ def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
 
 def _date_to_timestamp(array: Any) -> Any:
     days = np.asarray(array.view(pa.int32()).fill_null(0)).astype(np.int64)
+    # Infinite dates become infinite timestamps: the extreme integers, not a multiple of a day.
     infinite = np.abs(days) >= _INFINITE_DATE
     if np.any(~infinite & (np.abs(days) > _INFINITE_TIMESTAMP // _DAY)):
         raise SchemaError("a date is out of the range of timestamp")
@@ -376,6 +379,8 @@ def decimals_as_floats(array: Any, scale: int, wanted: DataType) -> Any:
     [-0.10000000894069672, None]
     """
     kind: Any = np.float32 if wanted == FLOAT32 else np.float64
+    # DuckDB divides the unscaled integer by the power of ten if both are exact in the float, and adds whole and fraction otherwise. The
+    # last digit of the result depends on that order, so that Arrow's cast would differ.
     numbers = array.cast(pa.decimal128(38, scale)).fill_null(0)
     words = np.frombuffer(numbers.buffers()[1], dtype=np.int64)[2 * numbers.offset : 2 * (numbers.offset + len(numbers))].reshape(-1, 2)
     low, high = words[:, 0], words[:, 1]
@@ -454,7 +459,7 @@ def number_function(function: str, value: TypedArray) -> TypedArray:
         wide = value.array.cast(pa.int64())
         if rounds:
             return TypedArray(wide.cast(pa.float64(), safe=False), FLOAT64)
-        # DuckDB turns unsigned numbers around their range.
+        # Negation of unsigned numbers wraps around in DuckDB, which is left to a SQL engine.
         if function == "abs" or kind not in UNSIGNED_INTEGERS:
             return _in_range(_checked(pc.negate_checked if function == "negate" else pc.abs_checked, wide), kind)
     if kind in FLOATS or (isinstance(kind, DecimalType) and not rounds):
@@ -507,6 +512,7 @@ def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedA
     one, two = left.array.cast(pa.int64()), right.array.cast(pa.int64())
     if operator in _CHECKED:
         return _in_range(_checked(_CHECKED[operator], one, two), kind)
+    # In DuckDB, division by zero is NULL, and the remainder has the sign of the dividend, as with Arrow's truncating division.
     two = pc.if_else(pc.equal(two, 0), pa.scalar(None, pa.int64()), two)
     quotient = _checked(pc.divide_checked, one, two)
     whole = _in_range(quotient, kind)
@@ -548,7 +554,7 @@ def _with_decimals(operator: str, left: TypedArray, right: TypedArray) -> TypedA
     if kind.scale > kind.precision or (operator == "*" and first.precision + second.precision >= _WIDEST):
         raise _refusal(operator, left, right)
     if operator != "*":
-        # Each side has to fit the result by itself.
+        # DuckDB casts both sides to the type of the result first, and a side that does not fit it is an error.
         first = second = kind
     wide = [
         cast_scalar(value.array, value.type, own).cast(pa.decimal256(own.precision, own.scale))
@@ -618,7 +624,7 @@ def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArra
         raise UnsupportedFeatureError(f"{function}() with a text that is no constant")
     if function == "starts_with":
         return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
-    # Arrow takes a backslash for an escape character.
+    # In Arrow's LIKE a backslash escapes; in DuckDB it is an ordinary character without an ESCAPE clause.
     return TypedArray(pc.match_like(subject, pattern.text.replace("\\", "\\\\")), BOOLEAN)
 
 
@@ -638,6 +644,8 @@ def random_values(function: str, rows: int) -> TypedArray:
     if function == "random":
         whole = np.frombuffer(os.urandom(8 * rows), np.uint64) >> np.uint64(11)
         return TypedArray(pa.array(whole * 2.0**-53), FLOAT64)
+    # RFC 9562: the version in the upper half of byte 6, the variant in the two highest bits of byte 8, and for version 7 the milliseconds
+    # since 1970 in the first 48 bits.
     ids = np.frombuffer(bytearray(os.urandom(16 * rows)), np.uint8).reshape(rows, 16)
     if function == "uuidv7":
         ids[:, :6] = np.frombuffer((time.time_ns() // 1_000_000).to_bytes(6, "big"), np.uint8)
@@ -651,8 +659,8 @@ def random_values(function: str, rows: int) -> TypedArray:
 class TypedArray:
     """Values and their type.
 
-    ``text`` is set for a quoted string, which takes the type of what stands beside it, ``constant`` for a whole number as
-    written, which does so where it fits, ``is_null`` for NULL without a type.
+    ``text`` is set for a quoted string, which takes the type of the other operand. ``constant`` is set for a literal whole number, which
+    takes that type if it fits. ``is_null`` is set for NULL without a type.
     """
 
     array: Any
@@ -680,7 +688,7 @@ def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
         try:
             return repeated(text_value(value.text, wanted), length)
         except UsageError:
-            # Where no row comes, a text that cannot be read is none's error.
+            # DuckDB casts the string only when a row needs it, so that without rows there is no error.
             if length:
                 raise
             return pa.nulls(0, to_arrow_type(wanted))
@@ -700,7 +708,7 @@ def without(array: Any, rows: Any) -> Any:
 def unified_type(values: Sequence[TypedArray]) -> DataType | None:
     """Return the type that several values have in common: that of a quoted string comes from the value before or after it.
 
-    Two quoted strings are VARCHAR for what follows, and so is one beside NULL; a whole number as written beside NULL has its own type.
+    Two quoted strings become VARCHAR for the following values, and so does a string with NULL; a literal number with NULL has its own type.
     """
     found = reduce(_wider, values)
     return None if found.is_null else found.type
