@@ -1,4 +1,14 @@
-"""Update, merge and restore rows on Spark executors."""
+"""Update, merge and restore rows on Spark executors.
+
+An update whose expressions Arrow can evaluate is one job over groups of files. Everything else is a join in two jobs::
+
+    job 1   target rows | t0 ... | row id | file | position |   join   source rows | s0 ... | mark |
+            each task writes its updated and inserted rows, and notes the matched positions in files of its own:
+            | file | position | gone |
+    job 2   the noted positions, grouped by file: check that no row was matched twice, write one delete file per data file
+
+The positions go through files instead of the driver, because a merge may touch every row of a table.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +187,7 @@ class _Join:
             frame = self._rows_in_memory(self.source.schema, self.source.rows)
         else:
             plan = written_plan(empty_plan("source", 0, schema), schema.names, self.source.directory, self.source.files)
-            # A frame of Spark's has no values but those that its own types hold.
+            # The files hold the rows of a Spark frame, so that Spark's own types hold all their values.
             frame = read_plan(plan, self.state.storage, self.session, exact=False)
             frame = frame.toDF(*(f"s{place}" for place in range(len(schema))))
         return frame.withColumn(FROM_SOURCE, sf.lit(True))
@@ -200,7 +210,7 @@ class _Join:
         request, side = self.request, 0 if letter == "t" else 1
         found = {key[side] for key in request.keys}
         for expression in (*request.for_engine, *(() if request.residual is None else (request.residual,))):
-            # Any word of that form: a column taken for one too many costs a copy of it.
+            # Matches every word of that form, also inside a string: a column too many only costs a copy of it.
             found |= {int(place) for place in re.findall(rf"\b{letter}(\d+)\b", expression.sql)}
         if letter == "t" and self.plan.predicate is not None and needs_sql(self.plan.predicate):
             ids = pruning.columns(self.plan.predicate)
@@ -212,7 +222,7 @@ class _Join:
         for ours, theirs in self.request.keys:
             left, right = sf.col(f"t{ours}"), sf.col(f"s{theirs}")
             if self.request.target.columns[ours].type == UUID:
-                # The text of a uuid has many forms, and Spark compares letters.
+                # A UUID has several spellings as a string, and Spark compares characters.
                 left, right = sf.lower(left), sf.lower(right)
             parts.append(left == right)
         if self.request.residual is not None:
@@ -223,7 +233,7 @@ class _Join:
         return condition
 
     def _computed(self, joined: DataFrame) -> tuple[DataFrame, RowChange]:
-        """Add the expressions that only Spark evaluates as further columns; the frame, and the change that reads them."""
+        """Add the expressions that only Spark evaluates as columns; return the frame, and the change that reads them."""
         expressions = self.request.for_engine
         columns = {f"x{n}": sf.expr(expression_sql(expression.sql, "spark")) for n, expression in enumerate(expressions)}
         frame = joined.withColumns(columns) if columns else joined
@@ -232,7 +242,7 @@ class _Join:
         names = [*change.flat.names, ROW_ID, FILE, POSITION, FROM_SOURCE]
         there = set(frame.columns)
         exact = [sf.col(exact_name(name)).alias(name) if exact_name(name) in there else sf.col(name) for name in names]
-        # The residual was part of the join.
+        # The join has applied the residual already.
         return frame.select(*exact), replace(change, residual=None)
 
     def _hidden(self, files: Sequence[WrittenFile]) -> tuple[Deletions, list[Any]]:
@@ -281,7 +291,7 @@ def _writer(change: RowChange, state: WriteState, merging: bool) -> Callable[[It
                         continue
                     flags = np.zeros(len(chosen), dtype=bool)
                     flags[gone] = True
-                    # All matched rows are noted, as none may be matched twice, whatever is done with it.
+                    # Matched rows are noted even if no branch changes them: job 2 has to find rows that are matched twice.
                     kept = np.ones(len(chosen), dtype=bool) if merging and when == "matched" else flags
                     places = chosen.filter(pa.array(kept))
                     arrays = [files.take(places), positions.take(places), pa.array(flags[kept])]
