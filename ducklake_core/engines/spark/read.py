@@ -1,4 +1,14 @@
-"""Planned scans and change feeds as lazy Spark DataFrames."""
+"""Return planned scans and change feeds as lazy Spark DataFrames.
+
+A scan is a union of up to four frames, each only if it has work::
+
+    native, plain       Spark's own reader; files without deletes
+    native, placed      Spark's own reader; files with deletes, or virtual columns are wanted
+    Arrow               mapInArrow over task numbers; files that Spark cannot read exactly, and many inlined rows
+    constants           a few inlined rows
+
+The obstacles of each file come from the plan (``ducklake_core.planning.native``); the session decides the rest here.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +66,10 @@ if TYPE_CHECKING:
 
 _MAX_LOCAL_ROWS = 10_000
 _MAX_LOCAL_BYTES = 1 << 20
-# Types of which Spark makes constants from Arrow as it makes columns of them.
+# Types of which Spark makes the same values from Arrow constants as from Arrow batches of a Python worker.
 _LOCAL_TYPES = (NumericType, BooleanType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 V1_SOURCES_CONF = "spark.sql.sources.useV1SourceList"
-"""Spark's session setting: formats that are read by its first data source interface, Parquet among them unless a user says otherwise."""
+"""Spark's session setting: formats that its first data source interface reads; by default Parquet is one of them."""
 # Spark compares each row with every term of a condition, and cannot compile very many of them.
 _MAX_TERMS = 200
 
@@ -74,13 +84,13 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
         plan: What to read.
         storage: How to open files.
         session: The session to read with.
-        exact: Whether columns must have types that hold every value; as the session's ``spark.ducklake.read.types`` says when None.
+        exact: Whether columns must have types that hold every value; None (the default) for the session's ``spark.ducklake.read.types``.
 
     Raises:
         UnsupportedFeatureError: A predicate has no Spark SQL, or columns of a file of the lake's own have no field ids (in a large scan
-            or a Connect session it is the action that fails of this).
-        NotFoundError: A file is gone, looked for as above.
-        UsageError: The session has another setting than those that there are.
+            or a Connect session, the action fails with this error).
+        NotFoundError: A file is missing (in a large scan or a Connect session, the action fails with this error).
+        UsageError: A setting of the session has an invalid value.
     """
     schemes = native_schemes(session)
     native, others = _ways(plan, session, schemes)
@@ -132,7 +142,7 @@ def _has_metadata_columns(session: SparkSession) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArrowColumns:
-    """What Python gives to Spark: the columns of a shape, and the condition that only Spark can evaluate on them."""
+    """The columns that Python passes to Spark, and the condition on them that only Spark can evaluate."""
 
     shape: ScanProjection
     columns: FilteredColumns
@@ -184,7 +194,7 @@ class _TaskGroup:
 def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> DataFrame:
     """Return the rows of a feed as a DataFrame, classic or Connect; no file is opened before an action runs.
 
-    Only rows of snapshots that both added and deleted rows are shuffled, to bring the halves of updates together.
+    Spark shuffles only rows of snapshots that both added and deleted rows, to bring the halves of updates together.
 
     Raises:
         UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
@@ -267,6 +277,7 @@ def _read(group: _TaskGroup, shape: FeedShape, storage: Storage) -> Iterator[pa.
 
 def _with_updates(frame: DataFrame) -> DataFrame:
     """Mark updates with a window instead of a join, so that each file is read once."""
+    # In one partition of the window are the changes of one row by one snapshot: a single kind is no update, two kinds are its halves.
     other = "over (partition by snapshot_id, rowid)"
     change = (
         f"case when min(change_type) {other} = max(change_type) {other} then change_type"

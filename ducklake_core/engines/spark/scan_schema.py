@@ -32,7 +32,7 @@ _AGAIN = "_ducklake_exact_"
 _ANSI = "spark.sql.ansi.enabled"
 
 SCHEMES_CONF = "spark.ducklake.read.native.schemes"
-"""Setting of a session: ``s3a`` or ``s3=s3a, gs=gs``. Unset, files on object stores are read in Python."""
+"""Session setting: ``s3a`` or ``s3=s3a, gs=gs``. If it is unset, files on object stores are read in Python."""
 
 
 def wants_exact(session: SparkSession) -> bool:
@@ -49,14 +49,16 @@ def wants_exact(session: SparkSession) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredColumns:
-    """The columns that executors give when Spark itself evaluates a condition on them.
+    """The columns that executors return when Spark itself evaluates a condition on them.
 
-    A condition means the nearest types: a text or a long in its place would be compared in other ways. So the columns that it
-    names, and that the exact types differ in, come twice.
+    A condition needs Spark's nearest types, because strings or integers in their place would compare differently. The result needs exact
+    types. So the columns of the condition whose two types differ come twice::
+
+        | id int | amount decimal(38,0) | _ducklake_exact_1 string |      condition on amount, result from the copy
 
     Attributes:
-        schema: The columns, and after them those that come again.
-        again: Places of the latter.
+        schema: The columns, and after them the copies.
+        again: Indexes of the copied columns.
         exact: Name of the column that holds the exact values, by the column's name.
     """
 
@@ -135,7 +137,7 @@ def quoted(name: str) -> str:
 
 
 def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[str], subject: str) -> DataFrame:
-    """Return a scan with the columns that the query knows.
+    """Return a scan whose columns have the query's names.
 
     Raises:
         UnsupportedFeatureError: The session reads a column as another type than the query was typed with.
@@ -162,8 +164,8 @@ def run_query(
         identifiers: Columns of the query in the order of ``schema``, which names and types them.
 
     Raises:
-        UsageError: The session does not follow ANSI SQL, so that overflows would go unseen.
-        UnsupportedFeatureError: Spark refuses the query.
+        UsageError: The session does not follow ANSI SQL, so that overflows would not be reported.
+        UnsupportedFeatureError: Spark rejects the query.
     """
     from pyspark.errors import AnalysisException
 
@@ -172,7 +174,7 @@ def run_query(
             f"cannot read {subject}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", subject=subject
         )
     try:
-        # mypy takes the names for `args`.
+        # mypy matches the keyword arguments with `args`.
         frame = session.sql(sql, **frames)  # type: ignore[arg-type]
         found = frame.schema
     except AnalysisException as problem:

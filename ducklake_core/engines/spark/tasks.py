@@ -63,7 +63,7 @@ def split_tasks(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list
 
     Args:
         tasks: Files to read.
-        least: So many parts in all, as far as they stay above a few megabytes.
+        least: Minimum number of parts in all, unless they would become smaller than a few megabytes; 8 by default.
     """
     most = min(_BUNDLE_BYTES, max(_OPEN_BYTES, sum(task.file.file_size_bytes for task in tasks) // least))
     return [part for task in tasks for part in _parts(task, most)]
@@ -75,7 +75,7 @@ def _parts(task: GroupWork, most: int) -> Iterator[GroupWork]:
         yield task
         return
     ends = [task.file.record_count * number // count for number in range(count + 1)]
-    # The catalog's row count may be wrong; the last part takes whatever there is.
+    # The catalog's row count may be wrong: the last part has no end, so that no row is lost.
     ends[-1] = sys.maxsize
     for start, end in itertools.pairwise(ends):
         yield replace(cast("Any", task), rows=(start, end))
@@ -86,10 +86,11 @@ def bin_pack(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[tu
 
     Args:
         tasks: Files, or parts of files, to read.
-        least: So many groups at least, as far as there are tasks, to keep all cores busy.
+        least: Minimum number of groups, unless there are fewer tasks, to keep all cores busy; 8 by default.
     """
     costs = [_cost(task) for task in tasks]
     count = min(len(tasks), max(least, -(-sum(costs) // _BUNDLE_BYTES)))
+    # The costliest task first, always to the group with the least load: at most a third above the best possible distribution.
     groups: list[list[GroupWork]] = [[] for _ in range(count)]
     load = [(0, index) for index in range(count)]
     for cost, task in sorted(zip(costs, tasks, strict=True), key=lambda pair: -pair[0]):
@@ -132,8 +133,8 @@ def group_reader(
     groups: Sequence[TaskGroup], shape: ScanProjection, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for ``mapInArrow`` over ``range(len(groups))``, which reads the groups whose numbers it receives."""
-    # Each as bytes: the function travels with every Spark task, which unpacks its own group and leaves the others alone, and
-    # pickling one at a time keeps the driver from remembering every value of all files.
+    # Each as bytes: the function travels with every Spark task, which unpickles only its own group. Pickling one group at a time also
+    # keeps the pickler's memo on the driver small.
     packed_tasks = tuple(pickle.dumps(group, pickle.HIGHEST_PROTOCOL) for group in groups)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -156,16 +157,21 @@ def read_group(group: TaskGroup, shape: ScanProjection, storage: Storage) -> Ite
 def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
     """Return the numbers from 0 on, one in each partition.
 
-    Spark takes what Python gives back for as large as what Python was given. Of one number a task it expects next to nothing,
-    and a join would send the whole table to every executor, by way of the driver.
+    Spark estimates the output of ``mapInArrow`` as large as its input. With one number per task it would expect a tiny table, and a join
+    would broadcast the whole table to every executor, through the driver. So the frame has as many numbers as Spark needs for a realistic
+    estimate, and a filter keeps one per task::
+
+        id              0 1 2 3 | 4 5 6 7 | ...      bits = 2; Spark estimates before the filter
+        id & 3 = 0      0       | 4       | ...
+        id >> 2         0       | 1       | ...      the task numbers
 
     Args:
         session: The session to read with.
-        count: So many.
-        size: Bytes that the tasks will read, about; of files as stored, which is how Spark judges its own scans.
+        count: Number of tasks.
+        size: Approximate bytes that the tasks read; the size of the files as stored, as Spark estimates its own scans.
     """
     parts = max(1, count)
-    # Spark counts numbers before they are filtered. Powers of two keep the number of generated programs small.
+    # Powers of two keep the number of distinct queries small, for which Spark generates and compiles code.
     bits = 0 if size <= _SMALL else min(_MOST, (size // _NUMBER // parts).bit_length())
     if not bits:
         return session.range(0, count, 1, parts)

@@ -96,11 +96,13 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "variant": spark.VariantType(),
     "null": spark.IntegerType(),
 }
+# Types for reading that hold every value. Strings and integers replace Spark types that are narrower than DuckLake's: decimals of 38
+# digits for integers of 39, timestamps in microseconds, and times without offset or nanoseconds.
 _EXACT: dict[str, spark.DataType] = {
     "int128": spark.StringType(),
     "uint128": spark.StringType(),
     "timestamp_ns": spark.LongType(),
-    # Spark refuses to count a frame with a column of its own TIME unless a setting allows the type, and has no 24:00:00.
+    # Spark cannot count a frame with a column of its own type TIME unless a setting allows it, and has no 24:00:00.
     "time": spark.StringType(),
     "time_ns": spark.StringType(),
     "timetz": spark.StringType(),
@@ -112,7 +114,7 @@ _DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 def from_spark_schema(schema: spark.StructType) -> Schema:
     """Return the DuckLake columns of a Spark schema, without ids.
 
-    All columns are nullable: Spark infers ``nullable`` from expressions, so it says nothing about what the user wants.
+    All columns are nullable: Spark infers ``nullable`` from expressions, so that it does not express the user's intent.
 
     Raises:
         UnsupportedFeatureError: A type that cannot be carried; the message names column and type.
@@ -219,7 +221,7 @@ def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema, again: Sequence[int]
     Args:
         batch: Logical values.
         wanted: Names and types for Spark.
-        again: Places of columns that are wanted a second time, after all of them, in another type.
+        again: Indexes of columns to append a second time, after all others, in another type.
 
     Raises:
         SchemaError: A value that the Spark type cannot hold, such as an int128 of 39 digits.
@@ -252,7 +254,7 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
             _uuid_text(storage) if pa.types.is_fixed_size_binary(storage.type) and pa.types.is_string(wanted) else _convert(storage, wanted)
         )
     if pa.types.is_struct(held):
-        # Variants have the same two children in the other order; all others have their fields in order.
+        # Spark's variants have the same two children in the opposite order; all other structs have their fields in order.
         places = [1, 0] if held == VARIANT_STORAGE else range(held.num_fields)
         children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
         return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
