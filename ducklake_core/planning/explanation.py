@@ -29,7 +29,7 @@ from ducklake_core.planning.table_info import Size
 from ducklake_core.storage.filesystems import printable
 
 PrunedBy: TypeAlias = Literal["partition", "statistics", "limit", "transaction"]
-"""What keeps a file from being read: partition values, statistics, a limit of rows, or the open transaction that deleted its rows."""
+"""The reason to skip a file: partition values, statistics, a limit of rows, or an open transaction that deleted its rows."""
 _PRINTED = 20
 
 RowCondition: TypeAlias = str | Predicate | Condition | Column

@@ -16,7 +16,7 @@ from ducklake_core.format.types.data_types import DataType, DecimalType, Field, 
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import ColumnRow, Schema
 
-# Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
+# Types whose Parquet form Spark's reader converts to exactly the Spark type of the column.
 _NATIVE_TYPES = frozenset(
     {
         *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),

@@ -146,7 +146,7 @@ def _arrow_schema(schema: Schema, virtual: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruningReport:
-    """How many live files were considered, kept and left out, and by which means ("partition", "statistics", a limit of rows)."""
+    """The numbers of live files that were considered, kept, and pruned by partition values, by statistics, or by a limit of rows."""
 
     files_total: int
     files_kept: int

@@ -458,7 +458,7 @@ def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
 def _divided(predicate: Predicate | None, kind: FeedKind) -> tuple[Predicate | None, Predicate | None]:
     """Split a condition into the part that holds for rows of a file and the part that only the finished feed can answer.
 
-    Both halves of an update must be there to know it as one, whether or not they satisfy the predicate.
+    An update is recognized by its two halves, which must both be read, whether or not they satisfy the predicate.
     """
     if predicate is None or kind == "changes":
         return None, predicate

@@ -90,7 +90,7 @@ class ChangeWriter:
             row_ids: Their row ids, for rows of the target.
 
         Returns:
-            Places of the rows that were updated or deleted, ascending.
+            Indexes of the rows that were updated or deleted, ascending.
         """
         gone: list[np.ndarray] = []
         for clause, places, chosen in self.change.chosen(when, rows):
@@ -297,20 +297,20 @@ def change_in_files(
 def hide(
     task: FileTask, positions: Sequence[np.ndarray], shape: ScanProjection, target: DeleteTarget, storage: Storage
 ) -> FileDeletion | None:
-    """Hide the positions of a file that go, None when there are none."""
+    """Hide the positions of a file that are deleted; return None when there are none."""
     every = np.sort(np.concatenate(positions)) if positions else np.empty(0, np.int64)
     return write_position_deletes(task.file, every, shape, target, storage) if len(every) else None
 
 
 def _positions(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
-    """Change the rows of one batch of a file; positions in the file of those that go."""
+    """Change the rows of one batch of a file; yield the positions in the file of those to delete."""
     positions = shape.virtual_column(batch, "file_row_number")
     for gone in _change(writer, matching, batch, shape):
         yield positions.to_numpy(zero_copy_only=False)[gone]
 
 
 def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
-    """Change the rows of one batch; places in the batch of those that go."""
+    """Change the rows of one batch; yield the indexes in the batch of those to delete."""
     change = writer.change
     width = len(change.target)
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=nullable_schema(Schema(columns=flat_columns(change.target, "t"))))
@@ -424,7 +424,7 @@ class _NamedRows:
 def change_rows_by_id(
     plan: ScanPlan, change: RowChange, target: DeleteTarget, state: WriteState, storage: Storage, *, source: pa.Table, keep: int = 0
 ) -> ChangedRows:
-    """Carry out a change of rows that are named by their ids; arguments as of :func:`~.changed_rows.change_rows`.
+    """Carry out a change of rows that are named by their ids; the arguments are those of :func:`change_rows`.
 
     Raises:
         UsageError: The source names a row of the table twice.
@@ -459,14 +459,14 @@ def change_rows_by_id(
 
 
 def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, theirs: np.ndarray, row_ids: Any) -> np.ndarray:
-    """Change rows of which the table's columns come first; places of those that go."""
+    """Change rows whose first columns are the table's; return the indexes of those to delete."""
     flat = Schema(columns=flat_columns(named.change.target, "t"))
     rows = pa.RecordBatch.from_arrays(columns.columns[: len(flat)], schema=nullable_schema(flat))
     return writer.apply("matched", joined(rows, named.rows.take(pa.array(theirs))), row_ids)
 
 
 def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage) -> list[np.ndarray]:
-    """Change the rows of one file; positions of those that go."""
+    """Change the rows of one file; return the positions of those to delete."""
     # Two passes: the row ids of the whole file first, then the columns of the named rows alone, which are usually few.
     parts = list(_named_in_file(named, task, shape, storage))
     if not parts:
@@ -500,7 +500,7 @@ def _named_in_file(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePair:
-    """One data file as it is now and as it was then; None where it is not of the table."""
+    """One data file as it is now and as it was at the earlier snapshot; None where it does not belong to the table."""
 
     now: FileTask | None
     then: FileTask | None
@@ -588,7 +588,7 @@ def _with_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
-    """Write inlined rows back that are not visible now; those that were not visible then go."""
+    """Write back inlined rows that are not visible now; return those to delete, which were not visible then, by physical table."""
     ours, theirs = _inlined_keys(now), _inlined_keys(then)
     both = set(ours) & set(theirs)
     if then.inlined is not None:

@@ -313,7 +313,7 @@ class MergeTask:
         consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
             unless a source stores them or the rows are sorted.
         snapshot_id: The snapshot that the merge was planned at.
-        cluster_by: Columns to arrange the rows by, in place of the sort order; empty for the sort order.
+        cluster_by: Columns to arrange the rows by, instead of the sort order; empty for the sort order.
     """
 
     files: tuple[DataFile, ...]
@@ -346,7 +346,7 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
         # the cheapest form is tried first, and abandoned at the first file that contradicts it:
         #
         #   1. read snapshot ids only          no file stores row ids; the catalog's ids run on
-        #   2. read row ids too, store none    files store ids, but they run on as well
+        #   2. read row ids too, store none    files store ids, but these run on too
         #   3. store row ids                   any other order
         for virtual in (("snapshot_id",), ("rowid", "snapshot_id")):
             with suppress(_OtherRowIdsError):
@@ -502,8 +502,8 @@ class RewriteTask:
         shape: All columns of the table, without virtual ones.
         state: Location and form of the new files, with their partition spec and sort order.
         data_path: The lake's, to which paths of the catalog are relative.
-        histories: Deletes of those sources that have them in several places, to be gathered in one file for each.
-        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
+        histories: Deletes of sources with several delete files or inlined deletes, to gather in one file for each.
+        cluster_by: Columns to arrange the rows by, instead of the sort order; empty for the sort order.
     """
 
     files: tuple[DataFile, ...]

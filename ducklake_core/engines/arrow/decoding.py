@@ -201,7 +201,7 @@ def row_group_runs(
         metadata: The file's footer.
         file_schema: The file's Arrow schema.
         read_schema: Columns that the predicate is bound to.
-        places: Place in the file of each of them.
+        places: Index in the file of each of them, None for those that it lacks.
         predicate: Rows wanted; None for all.
         rows: When given, only row groups that begin in this range of positions.
         only: When given, only row groups that hold one of these positions, which ascend.
@@ -391,7 +391,7 @@ def _places_of(groups: np.ndarray) -> list[np.ndarray]:
 
 
 def _alike_objects(fields: Sequence[tuple[str, ArrowArray]], rows: ArrowArray, metadata: bytes) -> ArrowArray:
-    """Return objects that have the very same fields, given in the order of their names."""
+    """Return objects that all have the same fields, which are given in the order of their names."""
     ids = encoding.name_numbers([name for name, _ in fields], metadata)
     children = [values.take(rows) for _, values in fields]
     ends = np.zeros((len(rows), len(fields) + 1), np.int64)
@@ -450,7 +450,7 @@ class _Scattered:
         self._count = 0
 
     def add(self, places: np.ndarray, values: ArrowArray) -> None:
-        """Add values at places."""
+        """Add values at these indexes."""
         self._places[places] = self._count + np.arange(len(places))
         self._parts.append(values)
         self._count += len(places)

@@ -1,7 +1,7 @@
 """Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics.
 
-Two trees meet here. A ``Predicate`` prunes files as well as it filters rows: comparisons of columns with constants, NULL tests, ranges.
-A ``Scalar`` computes a value of any type, for conditions and assignments beyond that; ``SqlExpression`` embeds one in a predicate.
+There are two kinds of expressions. A ``Predicate`` filters rows and also prunes files: comparisons of columns with constants, NULL tests,
+ranges. A ``Scalar`` computes a value of any type, for other conditions and for assignments; ``SqlExpression`` embeds one in a predicate.
 
 DuckDB and Arrow differ in what comes up in every comparison, so that values are first brought to a comparable form: NaN is the greatest
 number and equals itself, -0.0 equals 0.0, infinite timestamps survive a change of unit, and integers compare with decimals exactly.
@@ -426,7 +426,7 @@ def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
 
     Raises:
         UnsupportedFeatureError: The package shapely is not installed.
-        UsageError: The constant is no geometry.
+        UsageError: The constant is not a geometry.
         SchemaError: A geometry for which the relation cannot be computed.
     """
     text = nested_sql(predicate, "duckdb")
@@ -478,7 +478,7 @@ def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -
 
     Raises:
         SchemaError: A value does not compare with the constant, or cannot be cast.
-        CorruptFileError: A value is no variant.
+        CorruptFileError: A value is not a variant.
     """
     field = predicate.left if isinstance(predicate, VariantComparison) else predicate.operand
     array: Any = column_of(field.column, batch)
@@ -508,7 +508,7 @@ def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int
 
 
 def _at(buffer: VariantBuffer, path: tuple[str | int, ...]) -> Slots:
-    """Return the values at a path; places are rows."""
+    """Return the values at a path; their places are row indexes."""
     slots = buffer.root()
     for step in path:
         parents = slots.where(slots.kinds == (OBJECT_TYPE if isinstance(step, str) else ARRAY_TYPE))
@@ -806,7 +806,7 @@ def hashable(array: Any) -> Any:
 
 
 def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
-    """Return numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
+    """Return numbers as the floats of ``domain``; other columns as :func:`comparable`."""
     plain = comparable(array, data_type)
     if domain not in ("float32", "float64"):
         return plain

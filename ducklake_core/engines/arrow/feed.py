@@ -34,7 +34,7 @@ from ducklake_core.storage.delete_files import read_deletes_of
 from ducklake_core.storage.filesystems import Storage
 
 _NOTHING = np.empty(0, dtype=np.int64)
-# Places of the columns that every feed begins with; a table may have columns of the same names.
+# Indexes of the columns that every feed begins with; a table may have columns of the same names.
 _SNAPSHOT_ID, _ROW_ID, _CHANGE_TYPE = range(3)
 
 Source: TypeAlias = ChangeTask | InlinedChanges

@@ -221,7 +221,7 @@ def _parts(given: pa.DataType) -> list[pa.DataType] | None:
 
 
 def _is_missing(values: ArrowArray) -> bool:
-    """Return whether every value is NULL, or NaN, which pandas has in the place of NULL.
+    """Return whether every value is NULL, or NaN, which pandas has instead of NULL.
 
     >>> _is_missing(pa.array([None, float("nan")])), _is_missing(pa.array([1.0])), _is_missing(pa.array([], pa.int8()))
     (True, False, True)

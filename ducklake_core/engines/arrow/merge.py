@@ -186,7 +186,7 @@ class Binder:
 
         Raises:
             NotFoundError: A column that neither side has.
-            UsageError: A name that both sides have, or something that is no expression over one row.
+            UsageError: A name that both sides have, or a string that is not an expression over one row.
         """
         if isinstance(given, str):
             return parse_expression(given, self.flat, self._resolve)
@@ -210,7 +210,7 @@ class Binder:
         return tuple(found.items())
 
     def same_names(self, *, whole: bool) -> tuple[tuple[int, Expression], ...]:
-        """Assign every column of the source to the target's column of the same name, as ``"all"`` asks for.
+        """Assign every column of the source to the target's column of the same name, for ``"all"``.
 
         Args:
             whole: Whether the source has to have all columns of the target.
@@ -258,7 +258,7 @@ class Binder:
 def update_request(
     table: str, schema: Schema, values: Mapping[str, object], where: str | Predicate | Condition | Column | None
 ) -> ChangeRequest:
-    """Return the change that ``UPDATE table SET ... WHERE ...`` asks for.
+    """Return the change that corresponds to ``UPDATE table SET ... WHERE ...``.
 
     Predicates prune files by the parts of the condition that they support; the whole condition is evaluated for each row.
     """
@@ -466,7 +466,7 @@ class KeyFilter:
 def merge_request(
     table: str, target: Schema, source: Schema, on: str | Sequence[str], clauses: Sequence[tuple[When, Action, Any, str | None]]
 ) -> ChangeRequest:
-    """Return the change that a MERGE asks for.
+    """Return the change that corresponds to a MERGE.
 
     Args:
         table: ``schema.table`` for messages.

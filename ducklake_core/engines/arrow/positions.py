@@ -274,7 +274,7 @@ def _cumulative(
     """Add positions to those of a committed delete file, each with its snapshot.
 
     Returns:
-        All positions, how many of them are new, and what the catalog has to know of the delete file that they replace.
+        All positions, the number of new ones, and the facts about the replaced delete file that the commit needs.
     """
     # Inlined deletes stay in the catalog, as in DuckDB; a flush moves them into a delete file.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
@@ -453,7 +453,7 @@ def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Return the same values in a type that Arrow's set operations know."""
+    """Return the same values in a type that Arrow's set operations support."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):

@@ -19,13 +19,13 @@ Result = TypeVar("Result")
 
 
 class Work(Protocol[Task_contra, Result_co]):
-    """Carries out tasks of one kind. What it writes is in place but not committed; when it fails it has deleted its files."""
+    """Carries out tasks of one kind. Its files are in place but not committed; if it fails, it deletes them first."""
 
     def __call__(self, task: Task_contra, /, *, threads: bool = True, stopped: Stopped | None = None) -> Result_co:
         """Carry out a task.
 
         Args:
-            task: What to do. It travels to executors, so it knows nothing of the catalog.
+            task: The task. It travels to executors and contains nothing of the catalog.
             threads: Whether to decode columns in parallel; executors have one core for a task.
             stopped: Called before every batch of rows; True ends the task. None means that nothing stops it.
 

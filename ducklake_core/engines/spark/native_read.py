@@ -1,6 +1,6 @@
 """Read a plan with Spark's own Parquet reader, leaving out deleted rows and adding virtual columns.
 
-Spark knows neither delete files nor virtual columns. Both follow from a row's file and its position in it, which Spark's reader reports.
+Spark has neither delete files nor virtual columns. Both follow from a row's file and its position in it, which Spark's reader reports.
 Deleted positions become bits in 64-bit words, and there are two ways to combine them with the rows::
 
     filter   (_filtered)  few files or few deletes; no join
@@ -322,7 +322,7 @@ def _text(schema: pa.Schema) -> str:
 
 
 def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[np.ndarray], session: SparkSession) -> DataFrame:
-    """Return one row per file with what the driver knows; Spark broadcasts it without a job."""
+    """Return one row per file with the facts that the driver has; Spark broadcasts it without a job."""
     schema = _schema(plan)
     found = [_facts_of(file_name(task.file.path), task, deleted) for task, deleted in zip(tasks, positions, strict=True)]
     return local_frame(session, pa.Table.from_pylist(found, schema=schema), _text(schema))
@@ -465,7 +465,7 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
     Spark evaluates the columns that the filter names for each row, before the conditions of the caller's own filters.
 
     Args:
-        rows: Rows with their places.
+        rows: Rows with their positions.
         bits: The deleted positions.
         session: The session of the rows.
         position: Column of the position of a row in its file.

@@ -11,7 +11,7 @@ The driver sees one small value for each data file, never a position. There are 
         target_rows   | t0 | t1 | ... | row id | file | position | exact copies |      the same for updates and merges
         after filter  | _ducklake_file | _ducklake_position |  -> one group for each file -> report as above
 
-A file is identified by its index in the plan, which every task has; -1 stands for inlined rows, whose position is their row id.
+A file is identified by its index in the plan, which every task has; -1 means inlined rows, whose position is their row id.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
 RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 INLINED = -1
-"""Stands for the number of a file with inlined rows, whose position is their row id."""
+"""The file index of inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
 
 

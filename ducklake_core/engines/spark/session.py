@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TIME_ZONE = "spark.sql.session.timeZone"
 _held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
-"""For each held setting: the number of holders, and the user's value, None if the user had set none."""
+"""The number of holders of each held setting, and the user's value, None if the user had set none."""
 _lock = threading.Lock()
 
 _NO_ROWS = pa.Table.from_batches([], schema=pa.schema([("id", pa.int64())]))
