@@ -168,7 +168,17 @@ def restore_rows(
     *,
     named: NamedFiles | None = None,
 ) -> ChangedRows:
-    """Make the rows of a table those of an earlier snapshot, in this process or by the executors of a session."""
+    """Make the rows of a table those of an earlier snapshot, in this process or by the executors of a session.
+
+    Args:
+        now: A scan of all columns and rows at the transaction's base snapshot.
+        then: The same at the snapshot to go back to.
+        target: Where to write delete files.
+        state: How to write data files.
+        storage: How to reach files.
+        session: The Spark session that does the work; None (the default) for this process.
+        named: Reports the files that the catalog names; Spark's sweep after lost tasks keeps them.
+    """
     if session is not None:
         from ducklake_core.engines.spark.changes import restore_rows as restore_with_spark
 

@@ -1,6 +1,7 @@
 """Find the rows that may differ between two snapshots in every table of a lake, from the catalog alone.
 
-The answer errs towards more: it may contain rows that did not change, but it never misses a change. Three sources are combined::
+The answer errs on the safe side: it may contain rows that did not change, and where the evidence is lost it reports the changes of a table
+as unknown. Three sources are combined::
 
     snapshot log    | snapshot | inserted_into_table:7, inline_flush:7 ... |   what a commit did, in words (ChangeLog)
     files           | begin | partial_max | end | id |                         rows that came or went with a file (FileChanges)
@@ -602,7 +603,7 @@ class ChangeLog:
 
     @cached_property
     def expired(self) -> tuple[tuple[int, int], ...]:
-        """Return first and last id of every gap."""
+        """Return the first and last id of every gap."""
         edges = zip([self.after, *self._ids], self._ids, strict=False)
         return tuple((left + 1, right - 1) for left, right in edges if right > left + 1)
 
@@ -631,7 +632,7 @@ class ChangeLog:
         return sorted(found)
 
     def added(self, table_id: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return first and last snapshot that may have added rows to the table, of those from first to last; None when there is none."""
+        """Return the first and last snapshot that may have added rows to the table, of those from first to last; None when there is none."""
         if self.unclear(first, last):
             return first, last
         found = self.logged(table_id, _ADDING, first, last)
@@ -652,7 +653,7 @@ class ChangeLog:
         return place < len(ids) and ids[place] == snapshot_id
 
     def made_by(self, file_id: int) -> tuple[int, int]:
-        """Return first and last snapshot that can have made a data or delete file: the same one unless some between were expired."""
+        """Return the first and last snapshot that can have made a data or delete file: the same one unless some between were expired."""
         place = min(bisect_right(self._next_files, file_id), len(self._ids) - 1)
         return (self._ids[place - 1] if place else self.after) + 1, self._ids[place]
 

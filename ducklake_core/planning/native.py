@@ -137,6 +137,11 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
 
     Facts about the file come first, because they cost nothing; then its directory and the projection, once per scan; then the columns'
     history, once per age of a file. The remote location comes last: it is the only obstacle that a session can lift.
+
+    Args:
+        file: The file.
+        features: The projection; this function caches findings in it.
+        snapshot_filter: The newest visible snapshot of its rows if it holds rows of later ones, else None.
     """
     if file.encryption_key is not None:
         return "the file is encrypted"

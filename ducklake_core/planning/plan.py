@@ -135,7 +135,7 @@ class ScanProjection:
         return batch.column(len(self.schema) + self.virtual.index(name))
 
     def arrow_schema(self) -> pa.Schema:
-        """Return schema of the batches that the scan returns."""
+        """Return the schema of the batches that the scan returns."""
         return _arrow_schema(self.schema, self.virtual)
 
 
@@ -201,7 +201,13 @@ class ScanPlan:
 
 
 def empty_plan(table: str, snapshot_id: int, schema: Schema) -> ScanPlan:
-    """Return a scan of a table that has no files yet."""
+    """Return a scan of a table that has no files yet.
+
+    Args:
+        table: ``schema.table`` for messages.
+        snapshot_id: The snapshot that is read.
+        schema: Columns to return.
+    """
     report = PruningReport(files_total=0, files_kept=0)
     return ScanPlan(table=table, snapshot_id=snapshot_id, schema=schema, read_schema=schema, virtual=("file_row_number",), pruning=report)
 
@@ -304,7 +310,7 @@ class FeedShape:
     rewrites: tuple[int, ...] = ()
 
     def arrow_schema(self) -> pa.Schema:
-        """Return schema of the batches of a task."""
+        """Return the schema of the batches of a task."""
         return feed_arrow_schema(self.schema)
 
     def in_range(self, snapshots: np.ndarray) -> np.ndarray:
@@ -408,7 +414,7 @@ def with_virtual(table: Schema) -> Schema:
 
 
 def needed_virtual(predicate: Predicate | None) -> tuple[str, ...]:
-    """Return names of the virtual columns that a predicate reads."""
+    """Return the names of the virtual columns that a predicate reads."""
     ids = frozenset() if predicate is None else pruning.columns(predicate)
     return tuple(column.name for column in VIRTUAL_SCHEMA if column.id in ids)
 

@@ -208,6 +208,11 @@ def _numbered(inlined: pa.Table | None, read_schema: Schema, files: int) -> pa.T
 def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]) -> None:
     """Raise for data and delete files in locations that the lake must not name.
 
+    Args:
+        info: The lake, with its data path and the locations that it may name.
+        table: The table.
+        files: The files to check, with their delete files.
+
     Raises:
         UnsupportedFeatureError: One leaves the data path through ``..``, or is in another kind of store, and is not allowed.
     """

@@ -59,6 +59,11 @@ class Size:
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
     """Return the size of every table at a snapshot, or of those directly in a schema, by schema and name.
 
+    Args:
+        reader: An open read transaction.
+        snapshot_id: The snapshot.
+        schema: Path of a schema; None (the default) for all schemas.
+
     Raises:
         NotFoundError: There is no such schema at the snapshot.
     """
@@ -103,7 +108,13 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
 
 
 def row_counts(reader: CatalogReader, snapshot_id: int, table_ids: Collection[int]) -> dict[int, int]:
-    """Return the approximate row counts of some tables for query planning; inlined deletes of file rows are not subtracted."""
+    """Return the approximate row counts of some tables for query planning; inlined deletes of file rows are not subtracted.
+
+    Args:
+        reader: An open read transaction.
+        snapshot_id: The snapshot.
+        table_ids: The tables.
+    """
     listings = reader.tables(snapshot_id, table_ids)
     inlined = reader.inlined_row_counts(table_ids, snapshot_id)
     return {one.id: max(one.record_count - one.delete_count, 0) + inlined.get(one.id, 0) for one in listings}

@@ -278,6 +278,14 @@ def change_in_files(
 ) -> tuple[list[FileDeletion], list[WrittenFile]]:
     """Change the rows of some data files in one process; this is the work unit of an update.
 
+    Args:
+        tasks: The data files.
+        plan_shape: The projection of all columns of the table, with the predicate of the update.
+        change: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        threads: Whether to decode columns in parallel; False on executors, which have one core for a task.
+
     Returns:
         What hides the old rows, and the files of the new ones.
     """
@@ -297,7 +305,15 @@ def change_in_files(
 def hide(
     task: FileTask, positions: Sequence[np.ndarray], shape: ScanProjection, target: DeleteTarget, storage: Storage
 ) -> FileDeletion | None:
-    """Hide the positions of a file that are deleted; return None when there are none."""
+    """Hide the positions of a file that are deleted; return None when there are none.
+
+    Args:
+        task: The file with everything that hides rows of it.
+        positions: Arrays of positions to delete, in any order, distinct over all of them.
+        shape: Names table and base snapshot.
+        target: Where to write delete files.
+        storage: How to reach files.
+    """
     every = np.sort(np.concatenate(positions)) if positions else np.empty(0, np.int64)
     return write_position_deletes(task.file, every, shape, target, storage) if len(every) else None
 
@@ -543,7 +559,16 @@ def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
 def restore_file(
     pair: FilePair, now: ScanProjection, then: ScanProjection, target: DeleteTarget, writer: DatasetWriter, storage: Storage
 ) -> FileDeletion | None:
-    """Hide the rows that one file has gained since, and write those that it has lost; this is the work unit of a restore."""
+    """Hide the rows that one file has gained since, and write those that it has lost; this is the work unit of a restore.
+
+    Args:
+        pair: The file as it is now, and as it was.
+        now: The projection at the base snapshot.
+        then: The projection of all columns at the earlier snapshot.
+        target: Where to write delete files.
+        writer: Writes rows back, with their row ids.
+        storage: How to reach files.
+    """
     if pair.then is None:
         assert pair.now is not None
         return delete_in_file(pair.now, _of_positions(now), target, storage)

@@ -118,6 +118,11 @@ class FlushedFiles:
 def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
     """Write the rows to files, with a delete file for those that have ended and for each history; memory does not grow with the rows.
 
+    Args:
+        task: The rows and deletes to flush.
+        threads: Unused; part of the form of all work units.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
+
     Raises:
         SchemaError: A value does not fit its column.
         CorruptFileError: A delete file does not match its record in the catalog.
@@ -334,6 +339,11 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
     Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
     Rows follow the columns to cluster by, or the state's sort order; memory does not grow with them.
 
+    Args:
+        task: The files to merge.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
+
     Raises:
         NotFoundError: A source is missing.
         CorruptFileError: A source does not match its record in the catalog.
@@ -535,6 +545,11 @@ def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped |
 
     No snapshots are stored with the rows: earlier snapshots read the sources, and all rows belong to the snapshot of the rewrite, as in
     DuckDB. Rows are in the order that the task names, and memory does not grow with them. If no row is left there is no file.
+
+    Args:
+        task: The files to rewrite.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
 
     Raises:
         NotFoundError: A source, or a delete file of one, is missing.

@@ -576,6 +576,11 @@ Source: TypeAlias = InFile | InPath | Absent
 def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tuple[Source, ...]:
     """Return the source of each column of ``shape.read_schema`` in a file with this Arrow schema.
 
+    Args:
+        schema: The file's Arrow schema.
+        file: The file, whose name mapping and begin snapshot decide how columns are found.
+        shape: The columns to find, with name mappings and lifetimes of columns.
+
     Raises:
         CatalogCorruptError: The file's name mapping did not come along.
         CorruptFileError: The file's path lacks the value of a column.
@@ -858,12 +863,12 @@ class FoundRows:
 
     @property
     def bytes(self) -> int:
-        """Return bytes in memory."""
+        """Return the size in memory, in bytes."""
         found: int = self.positions.nbytes + sum(values.nbytes for values in self.held.values())
         return found
 
     def part(self, start: int, end: int) -> FoundRows:
-        """Return some of the rows, by their numbers among them; not a copy."""
+        """Return the rows from index ``start`` up to, not including, ``end``, without a copy."""
         return FoundRows(self.positions[start:end], {place: values.slice(start, end - start) for place, values in self.held.items()})
 
 
@@ -923,7 +928,7 @@ class FoundAhead:
 
 
 def _joined(parts: Sequence[FoundRows]) -> FoundRows:
-    """Return several as one; not a copy where there is one."""
+    """Return several parts as one; a single part is not copied."""
     if len(parts) == 1:
         return parts[0]
     held = {place: pa.chunked_array([part.held[place] for part in parts]).combine_chunks() for place in parts[0].held}

@@ -261,6 +261,12 @@ def update_request(
     """Return the change that corresponds to ``UPDATE table SET ... WHERE ...``.
 
     Predicates prune files by the parts of the condition that they support; the whole condition is evaluated for each row.
+
+    Args:
+        table: ``schema.table`` for messages.
+        schema: The table's columns.
+        values: New values by column name: SQL text, or Python values as constants.
+        where: Rows to change: SQL text or a predicate; all rows when None.
     """
     binder = Binder(table, schema)
     predicate = None if where is None else bind(where, with_virtual(schema))

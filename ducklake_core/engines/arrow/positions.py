@@ -189,6 +189,14 @@ def delete_in_file(
 ) -> FileDeletion | None:
     """Find the matching positions of one data file and write its delete file; this is the work unit of a delete.
 
+    Args:
+        task: The file with everything that hides rows of it.
+        shape: The projection of :func:`position_shape`.
+        target: Where to write the delete file.
+        storage: How to reach files.
+        keys: When given, only rows whose key is among these match; None (the default) for no condition on keys.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
+
     Returns:
         None when no visible row matches.
     """
@@ -311,6 +319,12 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
 
     The old file is left for the caller's sweep. Each position has the snapshot that deletes it. If the commit lands later than assumed,
     the snapshots in between would lose rows that they have. DuckDB does not rewrite the file, so that its history is wrong after a retry.
+
+    Args:
+        staged: The delete file that was written for an assumed snapshot.
+        new_snapshot: Id of the snapshot that the commit will make.
+        target: Where to write the new file.
+        storage: How to reach files.
 
     Raises:
         UsageError: The file carries no snapshot ids, so there is nothing to rewrite.

@@ -244,6 +244,11 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
     """Return the number of rows of a plan; for files that match as a whole, the catalog and the delete files have the answer.
 
     With ``most``, counting stops at that number, and the remaining files are not opened.
+
+    Args:
+        plan: What to count.
+        storage: How to open files.
+        most: Number of rows at which counting stops; None (the default) to count all.
     """
     total, shape = 0, plan.shape
     for task in plan.tasks:

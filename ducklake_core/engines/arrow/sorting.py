@@ -118,6 +118,12 @@ def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureErr
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
     """Yield the rows in a sort order; equal ones keep theirs.
 
+    Args:
+        rows: The rows, with the table's columns by name.
+        orders: The sort keys, the most significant first.
+        columns: The table's columns.
+        state: The write, for messages and encryption of spilled rows.
+
     Raises:
         UnsupportedFeatureError: Arrow cannot sort by one of the columns.
         StorageError: The local disk has no space for them.

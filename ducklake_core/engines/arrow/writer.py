@@ -416,7 +416,13 @@ def write_table(data: pa.Table | pa.RecordBatchReader, state: WriteState) -> tup
 
 
 def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) -> tuple[Numbers, list[PartitionValues]]:
-    """Return for each row the index of its partition, and the values of these partitions."""
+    """Return for each row the index of its partition, and the values of these partitions.
+
+    Args:
+        spec: The partition keys.
+        schema: The table's columns.
+        batch: Rows in the table's columns.
+    """
     codes = np.zeros(batch.num_rows, np.int64)
     firsts = np.zeros(1, np.int64)
     keys = partition_arrays(spec, schema, batch)

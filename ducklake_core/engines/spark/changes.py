@@ -84,6 +84,15 @@ def change_rows(
     """Carry out a change on executors; see :func:`ducklake_core.engines.arrow.changes.change_rows`.
 
     Expressions that Arrow does not evaluate are evaluated by Spark.
+
+    Args:
+        plan: A scan of all columns of the table; its predicate selects the rows that may change.
+        request: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        session: The session whose executors do the work.
+        source: The source of a merge; None for an update.
+        named: Reports the files that the catalog names; a sweep after lost tasks keeps them.
     """
     with reraise_remote_errors(), awaiting_tasks(session):
         simple = source is None and not request.for_engine and (plan.predicate is None or not needs_sql(plan.predicate))

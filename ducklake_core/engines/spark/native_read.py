@@ -94,8 +94,14 @@ def read_natively(
     """Return frames that together hold the rows of the given files of a plan; one or a few of the files are opened.
 
     Files without deletes make a frame of their own unless virtual columns are wanted or they are few: they need no lookup. Files with
-    misleading bounds make a frame of their own too, because Spark pushes any filter on the frame down to its reader. ``schemes`` has
-    Hadoop's scheme for each object store.
+    misleading bounds make a frame of their own too, because Spark pushes any filter on the frame down to its reader.
+
+    Args:
+        plan: The plan that is read.
+        tasks: The files of the plan that Spark's own reader reads exactly.
+        storage: How to open delete files and footers.
+        session: The session to read with.
+        schemes: Hadoop's scheme by protocol, for files on object stores.
     """
     session.conf.set(FIELD_ID_CONF, "true")
     columns = spark_schema(plan.schema, plan.virtual)
@@ -617,6 +623,11 @@ def _lacks_id(field: pa.Field[Any]) -> bool:
 
 def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> list[np.ndarray] | None:
     """Return the deleted positions of each file, ascending; None where they are too many for the driver.
+
+    Args:
+        tasks: The files.
+        snapshot_id: The snapshot that is read.
+        storage: How to open delete files.
 
     Raises:
         NotFoundError: A delete file is missing.

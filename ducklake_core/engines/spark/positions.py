@@ -71,6 +71,13 @@ def find_positions(
 
     Spark evaluates predicates that Arrow cannot evaluate. Files of superseded task attempts are deleted. If the whole fails, files written
     so far stay, and the caller sweeps them by the write id.
+
+    Args:
+        plan: Files and inlined rows that may match, at the transaction's base snapshot.
+        target: Where to write delete files.
+        storage: How to reach files.
+        session: The session whose executors do the work.
+        named: Reports the files that the catalog names: they are never swept.
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)

@@ -196,6 +196,11 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
 
     Spark shuffles only rows of snapshots that both added and deleted rows, to bring the halves of updates together.
 
+    Args:
+        plan: The feed to read.
+        storage: How to open files.
+        session: The session to read with.
+
     Raises:
         UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
     """

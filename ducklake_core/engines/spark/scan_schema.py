@@ -200,7 +200,8 @@ def native_schemes(session: SparkSession) -> dict[str, str]:
 
 
 def parse_schemes(text: str) -> dict[str, str]:
-    """
+    """Return Hadoop's scheme by protocol, from the text of the setting.
+
     >>> parse_schemes("s3a, gcs=gs"), parse_schemes("")
     ({'s3': 's3a', 'gs': 'gs'}, {})
     """

@@ -132,7 +132,15 @@ def from_stream(rows: bytes) -> pa.Table:
 def group_reader(
     groups: Sequence[TaskGroup], shape: ScanProjection, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for ``mapInArrow`` over ``range(len(groups))``, which reads the groups whose numbers it receives."""
+    """Return the function for ``mapInArrow`` over ``range(len(groups))``, which reads the groups whose numbers it receives.
+
+    Args:
+        groups: The work of each task.
+        shape: The projection to read.
+        storage: How to open files.
+        wanted: The Arrow schema that Spark expects.
+        again: Indexes of columns to return a second time; none by default.
+    """
     # Each as bytes: the function travels with every Spark task, which unpickles only its own group. Pickling one group at a time also
     # keeps the pickler's memo on the driver small.
     packed_tasks = tuple(pickle.dumps(group, pickle.HIGHEST_PROTOCOL) for group in groups)

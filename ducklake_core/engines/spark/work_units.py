@@ -45,6 +45,11 @@ def run_in_one_job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) 
     A job that fails, or that another client cancels, gives a :class:`JobFailedError` for each of its tasks; the message contains the
     task's string form.
 
+    Args:
+        work: The work unit.
+        tasks: The tasks, one for each Spark task.
+        session: The session that runs the job.
+
     Returns:
         For each task, in order, its result or its error: a task that fails does not stop the others. Then whether abandoned attempts of
         tasks may have left files behind.

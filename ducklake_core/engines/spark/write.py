@@ -414,6 +414,11 @@ def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
     """Return all rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
 
     At most one row beyond ``most`` leaves the executors. A frame with more rows is computed a second time when it is written.
+
+    Args:
+        df: The frame.
+        most: Maximum number of rows.
+        most_bytes: Maximum size in memory, in bytes.
     """
     if not df.columns:
         return None
