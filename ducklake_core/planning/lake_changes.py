@@ -632,7 +632,7 @@ class ChangeLog:
         return sorted(found)
 
     def added(self, table_id: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return the first and last snapshot that may have added rows to the table, of those from first to last; None when there is none."""
+        """Return the first and last snapshot that may have added rows to the table, of those from first to last; None if none did."""
         if self.unclear(first, last):
             return first, last
         found = self.logged(table_id, _ADDING, first, last)
