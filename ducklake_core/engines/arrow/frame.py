@@ -328,7 +328,7 @@ def _of_pandas(data: Any) -> pa.Table:
     except OverflowError:
         rows = _table([_pandas_column(str(name), data.iloc[:, place]) for place, name in enumerate(data.columns)])
     for place, name in enumerate(rows.column_names):
-        # Only a column of Python objects goes through Arrow's inference, which takes the unit from the first values.
+        # Only a column of Python objects goes through Arrow's inference, which drops nanoseconds.
         if _has_times(rows.schema.types[place]) and str(data.dtypes.iloc[place]) == "object":
             values = data.iloc[:, place].tolist()
             array = _without_loss("pandas DataFrame", name, rows.column(place), values, from_pandas=True)
