@@ -29,7 +29,7 @@ _INTERRUPT_SECONDS = 0.1
 
 
 def new_instance(zone: str | None = None) -> DuckDBPyConnection:
-    """A new in-memory instance that opens no file and loads no extension.
+    """Return a new in-memory instance that opens no file and loads no extension.
 
     Args:
         zone: Its time zone, the effective one when None.
@@ -43,7 +43,7 @@ def new_instance(zone: str | None = None) -> DuckDBPyConnection:
 
 
 def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
-    """A connection to an instance that is created once per process, for short queries over registered data that create no objects.
+    """Lend a connection to an instance that is created once per process, for short queries over registered data that create no objects.
 
     Args:
         zone: Its time zone, the effective one when None.
@@ -56,14 +56,15 @@ def shared_connection(zone: str | None = None) -> DuckDBPyConnection:
     return connection
 
 
-# A forked process has none of the instance's threads, so that it needs its own, and must not close the other one.
+# A forked process has none of the instance's threads: it needs an instance of its own, and must not close the parent's. The process id as
+# the key gives it one, and keeps the other alive.
 @cache
 def _shared_instance(process_id: int) -> DuckDBPyConnection:  # noqa: ARG001 - the key
     return new_instance()
 
 
 def variant_of(text: str) -> str:
-    """SQL of the variant whose two binaries an expression has in a struct, as Arrow has them."""
+    """Return SQL that makes a variant of a struct of two binaries, which is Arrow's form of it."""
     return f"variant_bytes_to_variant(({text}).metadata || ({text}).value)"
 
 
@@ -73,7 +74,7 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
     try:
         connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
     except duckdb.Error as problem:
-        # Without its extension icu, DuckDB knows no zones and no casts that need them.
+        # Without its icu extension, DuckDB has no time zones and no casts that need them.
         if not is_utc(zone):
             connection.close()
             message = (
@@ -83,10 +84,10 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
 
 
 def require_duckdb(otherwise: str | None = None) -> ModuleType:
-    """The package, which is no dependency.
+    """Import the optional package.
 
     Args:
-        otherwise: What needs it, and what does without it.
+        otherwise: Beginning of the error message: the feature that needs DuckDB, and an alternative without it. None for no alternative.
 
     Raises:
         UnsupportedFeatureError: It is not installed.
@@ -114,6 +115,8 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
     Raises:
         BaseException: What the signal handler raised, or what the work raised.
     """
+    # Python runs signal handlers only between bytecodes of the main thread, which a running query would block. So the query runs on a
+    # helper thread, in the context of the caller (its time zone), and the main thread waits in an interruptible call.
     if threading.current_thread() is not threading.main_thread():
         return work()
     with ThreadPoolExecutor(1, thread_name_prefix="ducklake-duckdb") as pool:
@@ -125,7 +128,7 @@ def run_interruptibly(connection: DuckDBPyConnection, work: Callable[[], Result]
 
 
 def _end(connection: DuckDBPyConnection, future: Future[Result]) -> None:
-    # Work of several queries begins the next one after an interruption, so that one is not enough.
+    # Work of several queries may begin the next one after an interruption, so that one is not enough.
     while not future.done():
         connection.interrupt()
         wait([future], timeout=_INTERRUPT_SECONDS)

@@ -1,4 +1,11 @@
-"""Turn what a caller passes in as rows into one kind of frame, and choose the engine that changes rows."""
+"""Convert the caller's rows to one kind of frame, and choose the engine that changes rows.
+
+Only this module decides between the engines. It imports PySpark through functions, because Spark is optional::
+
+    caller's rows   Arrow, pandas, Polars, DuckDB, dicts -> ArrowFrame;  Spark DataFrame -> SparkFrame
+    deletes         a session -> its executors;  otherwise this process
+    merges          the session of the source first, then the given one, otherwise this process
+"""
 
 from __future__ import annotations
 
@@ -24,11 +31,11 @@ if TYPE_CHECKING:
 
 
 Frame: TypeAlias = "ArrowFrame | SparkFrame"
-"""Rows and the engine that works on them: the one place that knows what a user has handed in."""
+"""Rows and the engine that works on them; no other module depends on the kind of the caller's rows."""
 
 
 def frame_of(data: Any) -> Frame:
-    """The frame of what a verb was given; rows are not read.
+    """Return the frame of the caller's data; rows are not read.
 
     Args:
         data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``, a pandas DataFrame, a list of dicts, or a Spark DataFrame
@@ -36,10 +43,10 @@ def frame_of(data: Any) -> Frame:
 
     Raises:
         UsageError: It is none of these, or has rows without columns; the message names its kind.
-        UnsupportedFeatureError: A column of a type that DuckLake has not.
+        UnsupportedFeatureError: A column of a type that DuckLake does not have.
     """
     kinds = [cls.__module__ for cls in type(data).__mro__ if cls.__name__ == "DataFrame"]
-    # Asked first, because newer Spark frames give Arrow streams as well, with all their rows in this process.
+    # Spark comes first, because newer Spark frames are Arrow streams too, which would collect all their rows in this process.
     if any(module.startswith("pyspark.pandas") for module in kinds):
         from ducklake_core.engines.spark.frame import of_pandas_on_spark, spark_frame
 
@@ -52,7 +59,7 @@ def frame_of(data: Any) -> Frame:
 
 
 def columns_of(data: Any) -> Schema:
-    """The DuckLake columns, without ids, of a DuckLake schema, an Arrow schema of any library, or a frame, which is not read.
+    """Return the DuckLake columns, without ids, of a DuckLake schema, an Arrow schema of any library, or a frame, which is not read.
 
     Raises:
         UsageError: It is none of these, or a frame without columns; the message names its kind.
@@ -62,7 +69,7 @@ def columns_of(data: Any) -> Schema:
     if isinstance(data, pa.Schema):
         return from_arrow_schema(data)
     if hasattr(data, "__arrow_c_schema__"):
-        # A stream of another library may be opened once only, which is for its rows.
+        # A stream of another library may be readable only once, and its rows are needed later.
         try:
             return from_arrow_schema(pa.schema(data))
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -74,9 +81,9 @@ def columns_of(data: Any) -> Schema:
 
 
 def position_finder(session: Any, named: NamedFiles) -> Callable[[ScanPlan, DeleteTarget, Storage], Deletions]:
-    """Return what writes delete files for the rows that match a plan's predicate, on the session's executors or in this process.
+    """Return the function that writes delete files for the rows that match a plan's predicate, on the session's executors or here.
 
-    Here and below, ``named`` tells which files the catalog names: they are never swept.
+    Here and below, ``named`` reports the files that the catalog names: they are never swept.
     """
     if session is None:
         from ducklake_core.engines.arrow.positions import find_positions
@@ -99,9 +106,18 @@ def change_rows(
     keep: int = 0,
     named: NamedFiles | None = None,
 ) -> ChangedRows:
-    """Write what becomes of the rows that an update or a merge is about, on the engine that was chosen for it.
+    """Carry out an update or a merge on the engine that was chosen for it.
 
-    In this process up to ``keep`` rows are given back instead of written.
+    Args:
+        plan: A scan of all columns of the table; its predicate selects the rows that may change.
+        request: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        storage: How to reach files.
+        source: The source of a merge; None for an update. Its session, if it has one, does the work.
+        session: The Spark session that does the work; None for this process.
+        keep: In this process, up to this many changed rows, and this many new ones, are returned instead of written; 0 by default.
+        named: Reports the files that the catalog names; Spark's sweep after lost tasks keeps them.
     """
     if source is not None and source.session is not None:
         session = source.session
@@ -152,7 +168,17 @@ def restore_rows(
     *,
     named: NamedFiles | None = None,
 ) -> ChangedRows:
-    """Make the rows of a table those of an earlier snapshot, in this process or by the executors of a session."""
+    """Make the rows of a table those of an earlier snapshot, in this process or by the executors of a session.
+
+    Args:
+        now: A scan of all columns and rows at the transaction's base snapshot.
+        then: The same at the snapshot to go back to.
+        target: Where to write delete files.
+        state: How to write data files.
+        storage: How to reach files.
+        session: The Spark session that does the work; None (the default) for this process.
+        named: Reports the files that the catalog names; Spark's sweep after lost tasks keeps them.
+    """
     if session is not None:
         from ducklake_core.engines.spark.changes import restore_rows as restore_with_spark
 

@@ -29,7 +29,7 @@ from ducklake_core.planning.table_info import Size
 from ducklake_core.storage.filesystems import printable
 
 PrunedBy: TypeAlias = Literal["partition", "statistics", "limit", "transaction"]
-"""What keeps a file from being read: partition values, statistics, a limit of rows, or the open transaction that deleted its rows."""
+"""The reason to skip a file: partition values, statistics, a limit of rows, or an open transaction that deleted its rows."""
 _PRINTED = 20
 
 RowCondition: TypeAlias = str | Predicate | Condition | Column
@@ -40,11 +40,11 @@ class ExplainedFile:
     """A live data file of the table, and what a scan does with it.
 
     Attributes:
-        path: Full path, without what may be secret in it.
-        row_count: Rows in it, deleted ones included.
-        size_bytes: Its bytes.
+        path: Full path without secrets.
+        row_count: Number of rows, deleted ones included.
+        size_bytes: Size in bytes.
         reason: Why it is left out, or which of its rows are returned.
-        pruned_by: By what it is left out; None when it is read.
+        pruned_by: What excludes it; None when it is read.
         arrow_because: Why Spark reads it with Arrow instead of its own Parquet reader; None when it does not, or when the file is left out.
     """
 
@@ -57,7 +57,7 @@ class ExplainedFile:
 
     @property
     def kept(self) -> bool:
-        """Whether it is read."""
+        """Return whether the file is read."""
         return self.pruned_by is None
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class ExplainedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a scan reads and what not, and why. Printing it shows the first files of each kind; :attr:`files` has all.
+    """The files that a scan reads and skips, with the reasons. Printing it shows the first files of each kind; :attr:`files` has all.
 
     Attributes:
         table: ``schema.table``.
@@ -131,7 +131,7 @@ def _listed(files: Sequence[ExplainedFile]) -> Iterator[str]:
 
 
 def pruned_files(reader: CatalogReader, table: TableState, plan: ScanPlan) -> tuple[ExplainedFile, ...]:
-    """The live files that a plan leaves out, each with why.
+    """Return the live files that a plan leaves out, each with the reason.
 
     Args:
         reader: The read transaction that the plan was made in.
@@ -149,7 +149,7 @@ def pruned_files(reader: CatalogReader, table: TableState, plan: ScanPlan) -> tu
 
 
 def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: int | None, pruned: Sequence[ExplainedFile]) -> Explanation:
-    """What becomes of every file.
+    """Return the explanation of every file.
 
     Args:
         plan: The files that were planned.
@@ -192,7 +192,7 @@ def _left_out(file: DataFile, by: PrunedBy, reason: str) -> ExplainedFile:
 
 
 def _pruned(file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, predicate: Predicate) -> ExplainedFile:
-    # One of the terms that all have to hold mostly excludes the file by itself; only several of them together are told as a whole.
+    # Usually one term of an AND excludes the file by itself, and is the clearest reason; the whole condition is the last resort.
     terms = (*predicate.operands, predicate) if isinstance(predicate, And) else (predicate,)
     for term in terms:
         if (values := _excluding_values(file, table, term)) is not None:
@@ -204,7 +204,7 @@ def _pruned(file: DataFile, statistics: dict[int, ColumnStatistics], table: Tabl
 
 
 def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -> str | None:
-    """The partition values of a file that cannot have rows for the predicate; None when it can."""
+    """Return the partition values of a file that cannot have rows for the predicate; None when it can."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or sorted(index for index, _ in file.partition_values) != list(range(len(spec.fields))):
         return None
@@ -215,7 +215,7 @@ def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -
 
 
 def _bounds(predicate: Predicate, statistics: dict[int, ColumnStatistics]) -> str:
-    """What the catalog says of the columns of a predicate."""
+    """Return the catalog's statistics of a predicate's columns, for messages."""
     told = []
     for column in sorted(references(predicate), key=lambda one: one.path):
         found, name = statistics.get(column.column_id), visible(".".join(column.path))
@@ -240,7 +240,7 @@ def _text(predicate: Predicate) -> str:
 
 
 def condition_text(where: RowCondition) -> str:
-    """A condition in one line, as it was given."""
+    """Return a condition in one line, as it was given."""
     if isinstance(where, str):
         return one_line(where)
     if isinstance(where, Combinable):
@@ -252,7 +252,7 @@ def condition_text(where: RowCondition) -> str:
 
 
 def scan_text(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
-    """A scan in one line."""
+    """Return a scan in one line."""
     asked = [*([] if columns is None else [f"columns {visible(', '.join(columns))}"]), *_rows_asked(where, row_limit)]
     what = f"Scan of {visible(join_name(table.schema_name, table.name))} at snapshot {table.snapshot_id}"
     return f"<{what}: {'; '.join(asked)}>" if asked else f"<{what}>"
@@ -264,7 +264,7 @@ def _rows_asked(where: RowCondition | None, row_limit: int | None) -> list[str]:
 
 
 def scan_html(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
-    """A scan for a notebook: what is asked, and the columns that come of it; neither catalog nor files are asked."""
+    """Return a scan as HTML for a notebook: the request and the resulting columns; neither catalog nor files are read."""
     title = f"<b>Scan of {escape(join_name(table.schema_name, table.name))}</b> at snapshot {table.snapshot_id}"
     asked = "".join(f"<br>{escape(one)}" for one in _rows_asked(where, row_limit))
     hint = "<br><i>head() shows rows, explain() which files are read</i>"
@@ -275,14 +275,14 @@ def _returned(table: TableState, columns: Sequence[str] | None) -> list[Field]:
     try:
         schema, virtual = scan_columns(table.schema, columns)
     except DuckLakeError:
-        # What is wrong with the columns is told when the scan runs; those that there are can be chosen from.
+        # A representation must not raise. The scan reports invalid columns when it runs; all columns help to choose valid ones.
         return list(table.schema)
     found = {folded(column.name): column for column in (*schema, *VIRTUAL_SCHEMA.select(virtual))}
     return [found[folded(name)] for name in (schema.names if columns is None else columns)]
 
 
 def table_html(table: TableState, size: Size | str) -> str:
-    """A table for a notebook; ``size`` is what the catalog knows of it, or why it cannot be asked."""
+    """Return a table as HTML for a notebook; ``size`` is its size by the catalog, or why the catalog cannot be read."""
     title = f"<b>{escape(join_name(table.schema_name, table.name))}</b> at snapshot {table.snapshot_id}"
     comment = "" if table.comment is None else f"<br>{escape(table.comment)}"
     return f"<div>{title}{comment}<br>{escape(_size_text(size))}{schema_html(table.schema, table.column_comments)}</div>"

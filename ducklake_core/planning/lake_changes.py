@@ -1,4 +1,15 @@
-"""Find the rows that may differ between two snapshots in every table of a lake, from the catalog alone."""
+"""Find the rows that may differ between two snapshots in every table of a lake, from the catalog alone.
+
+The answer errs on the safe side: it may contain rows that did not change, and where the evidence is lost it reports the changes of a table
+as unknown. Three sources are combined::
+
+    snapshot log    | snapshot | inserted_into_table:7, inline_flush:7 ... |   what a commit did, in words (ChangeLog)
+    files           | begin | partial_max | end | id |                         rows that came or went with a file (FileChanges)
+    inlined rows    | begin | end | values |                                   rows in the catalog itself, grouped
+
+A snapshot id dates a file, and so does its own id: file ids grow with each commit, while rewrites and repeated commits change the
+snapshots of a file. Where expired snapshots leave a gap in the log, every commit of the gap may have done anything.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +59,7 @@ def plan_lake_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Name:
-    """One name, the tables that had it at both ends, and the columns asked for."""
+    """One name, the tables that have it at both ends, and the wanted columns."""
 
     name: str
     before: NamedTable | None
@@ -65,7 +76,7 @@ class _Name:
 
 
 class _Comparison:
-    """Asks the catalog once for everything, then answers name by name."""
+    """Reads everything from the catalog in a few statements for all tables, then computes the answer name by name."""
 
     def __init__(self, reader: CatalogReader, log: ChangeLog, wanted: Wanted | None) -> None:
         self._reader = reader
@@ -75,6 +86,11 @@ class _Comparison:
 
     def tables(self) -> Iterator[ChangedTable]:
         names, log = self._names, self._log
+        # The sets of tables narrow what the later statements read:
+        #   ids      tables that have one of the names at either end
+        #   moved    tables that lost or got a name, all of whose rows are changes under that name
+        #   inside   tables whose inlined rows may have changed
+        #   touched  tables with any sign of a change; all others are skipped without further reads
         ids = {table_id for name in names for table_id in name.table_ids}
         moved = {table_id for name in names if not name.stays for table_id in name.table_ids}
         registered = changed.registered_tables(self._reader)
@@ -108,7 +124,7 @@ class _Comparison:
                 yield table
 
     def _columns(self, name: _Name, known: Mapping[int, Definition]) -> dict[int, tuple[Field | None, ...]]:
-        """The wanted columns of the tables behind a name, by table id, each as it is at the end where the table has the name."""
+        """Return the wanted columns of the tables behind a name, by table id, each at the end of the range where the table has the name."""
         found: dict[int, tuple[Field | None, ...]] = {}
         if not name.columns:
             return found
@@ -119,7 +135,7 @@ class _Comparison:
         return found
 
     def _listings(self, names: Sequence[_Name], touched: set[int]) -> dict[int, tuple[TableListing, int]]:
-        """Listing and visible inlined rows less deleted ones, of tables with changes."""
+        """Return the listing of changed tables, with the number of visible inlined rows less deleted ones."""
         wanted = {name.now.table_id for name in names if name.now is not None} & touched
         if not wanted:
             return {}
@@ -150,7 +166,7 @@ def _names(named: Sequence[NamedTable], log: ChangeLog, wanted: Wanted | None) -
 
 
 def _parsed(name: str) -> tuple[tuple[str, str], str]:
-    """Schema and table as they are compared, and the name as it is shown."""
+    """Return schema and table as they are compared, and the name as it is shown."""
     schema, table = split_name(name)
     return (folded(schema), folded(table)), join_name(schema, table)
 
@@ -172,7 +188,7 @@ def _columns_by_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
-    """The catalog's answers for all tables.
+    """Everything that was read from the catalog, for all tables.
 
     Attributes:
         groups: Changed inlined rows by table id.
@@ -189,7 +205,7 @@ class _Evidence:
     listings: Mapping[int, tuple[TableListing, int]]
 
     def table(self, name: _Name) -> ChangedTable | None:
-        """The change under a name, None when nothing changed."""
+        """Return the change under a name, None when nothing changed."""
         log, now, before = self.log, name.now, name.before
         rows = tuple(self._in_place(now.table_id) if name.stays and now is not None else self._elsewhere(name))
         unknown = self._unknown(name)
@@ -219,7 +235,7 @@ class _Evidence:
         return known.schema_at(snapshot_id) if known is not None else _NO_COLUMNS
 
     def _in_place(self, table_id: int) -> Iterator[ChangedRows]:
-        """Changes of a table that has its name at both ends."""
+        """Yield changes of a table that has its name at both ends."""
         added, others = self.files.of(table_id)
         known, has_ranges = self.log.row_changes(table_id), self.ranges.has_columns(table_id)
         for row in added:
@@ -238,7 +254,7 @@ class _Evidence:
         yield from self._of_groups(table_id, added=True, removed=True)
 
     def _elsewhere(self, name: _Name) -> Iterator[ChangedRows]:
-        """All rows of the table that lost the name, and all of the one that got it."""
+        """Yield all rows of the table that lost the name, and all of the one that got it."""
         log = self.log
         if name.before is not None:
             table_id, at = name.before.table_id, min(name.before.end_snapshot or log.until, log.until)
@@ -264,7 +280,8 @@ class _Evidence:
         )
 
     def _of_groups(self, table_id: int, *, added: bool = False, removed: bool = False, at: int | None = None) -> Iterator[ChangedRows]:
-        """Changes of inlined rows; ``at`` is the snapshot at which the table lost or got its name."""
+        """Yield changes of inlined rows; ``at`` is the snapshot at which the table lost or got its name."""
+        # An empty span: the row is visible under the name because the table got the name, not because a commit wrote the row.
         log, nothing = self.log, (0, -1)
         for group in self.groups.get(table_id, ()):
             begun = log.after < group.begin_snapshot <= log.until
@@ -279,7 +296,7 @@ class _Evidence:
                 yield self._rows("removed", group.table_id, span, named, group.row_count, group.ranges)
 
     def _named(self, table_id: int, span: tuple[int, int], at: int | None) -> tuple[int, ...]:
-        """The commit that gave a table its name, if it made rows visible under it: those that were there before, or moved since."""
+        """Return the commit that gave a table its name, if it made rows visible under it: those that existed before, or moved since."""
         if at is None or (span[0] >= at and self.log.makers(table_id, *span)):
             return ()
         return (at,)
@@ -309,7 +326,7 @@ class _Evidence:
         )
 
     def _unknown(self, name: _Name) -> str | None:
-        """The reason why the changes under a name are unknown: snapshots were expired that the answer needs."""
+        """Return the reason why the changes under a name are unknown: snapshots were expired that the answer needs."""
         log = self.log
         before_expired = log.before is None
         if before_expired and (log.unclear(log.after + 1, log.base.id) or any(map(log.lost_by, name.table_ids))):
@@ -381,10 +398,13 @@ class FileChanges:
         moved: Collection[int],
         rewritten: Collection[int],
     ) -> FileChanges:
-        """Ask the catalog, in three statements.
+        """Read the files and their deletes in three statements.
 
         Args:
-            tables: Those in question.
+            reader: An open read transaction.
+            edges: The range.
+            log: The log of the range.
+            tables: Tables to compare.
             inlined: Rows of files that were deleted through the catalog.
             moved: Tables of which all files are wanted.
             rewritten: Tables that lost rows through the catalog; a rewrite of a later commit may have hidden which.
@@ -397,11 +417,11 @@ class FileChanges:
 
     @property
     def table_ids(self) -> set[int]:
-        """Tables of the files."""
+        """Return the ids of the files' tables."""
         return set(self._by_table)
 
     def of(self, table_id: int) -> tuple[list[DataFileRow], list[FileChange]]:
-        """Changes of a table that has its name at both ends.
+        """Return changes of a table that has its name at both ends.
 
         Returns:
             Files that came with the rows of one snapshot, ``begin_snapshot``, and lost none, as nearly all do; and what changed in others.
@@ -419,20 +439,20 @@ class FileChanges:
         return added, others
 
     def all_before(self, table_id: int, at: int) -> Iterator[FileChange]:
-        """Everything that a table had at the first end, as removed; ``at`` is when it lost the name."""
+        """Yield everything that a table had at the first end, as removed; ``at`` is the snapshot at which it lost the name."""
         for row in self._by_table.get(table_id, ()):
             if row.begin_snapshot <= self._edges.after and (row.end_snapshot is None or row.end_snapshot > self._edges.after):
                 yield self._change("removed", row, self._edges.after + 1, at - 1)
 
     def all_now(self, table_id: int) -> Iterator[FileChange]:
-        """Everything that a table has at the last end, as added; rows from before the range have no snapshots."""
+        """Yield everything that a table has at the last end, as added; rows from before the range have no snapshots."""
         for row in self._by_table.get(table_id, ()):
             if row.end_snapshot is None or row.end_snapshot > self._edges.until:
                 first, last = max(row.begin_snapshot, self._edges.after + 1), min(_newest(row), self._edges.until)
                 yield self._change("added", row, first, last) if first <= last else self._change("added", row, 0, -1)
 
     def moved_unseen(self, table_id: int) -> bool:
-        """Whether a file of old rows was made by a commit that is not known: which of the old rows it lacks cannot be told."""
+        """Return whether an unknown commit made a file of old rows, so that the rows that it dropped are unknown."""
         made = (self._log.made_by(row.data_file_id) for row in self._by_table.get(table_id, ()) if self._holds_old_rows(row))
         return any(self._log.unclear(first, last) for first, last in made)
 
@@ -446,7 +466,8 @@ class FileChanges:
         first, last = max(row.begin_snapshot, edges.after + 1), min(_newest(row), edges.until)
         if first > last:
             return
-        # A file holds rows of its first and its last snapshot, which a rewrite may have moved; of those in between only the log tells.
+        # The file surely holds rows of its first and its last snapshot, unless a rewrite moved them; for the snapshots in between only
+        # the log is evidence.
         if any(edges.holds(number) and not log.only_rewrote(table_id, number) for number in (row.begin_snapshot, _newest(row))):
             while log.only_rewrote(table_id, first):
                 first += 1
@@ -459,7 +480,7 @@ class FileChanges:
     def _removed(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log
         if not edges.holds(row.end_snapshot):
-            # Deletes in the catalog go with the rewrite that applies them.
+            # A later rewrite applied the inlined deletes and removed them from the catalog, so that the positions are unknown.
             if row.table_id in self._rewritten and row.end_snapshot is not None and row.end_snapshot > edges.until:
                 yield self._change("removed", row, max(row.begin_snapshot, edges.after) + 1, edges.until)
             return
@@ -480,17 +501,25 @@ class FileChanges:
                 yield self._change("removed", row, *made, deletes.delete_count)
 
     def _hides_more(self, deletes: Any) -> tuple[int, int] | None:
-        """First and last snapshot that may have deleted what a new delete file holds; None when all of it was deleted before.
+        """Return the first and last snapshot that may have deleted the rows of a new delete file; None when all were deleted before.
 
         DuckDB keeps the snapshot of its first attempt in the delete file of a commit that it had to repeat, so that a real delete
-        may look like one of the past; a flush, on the other hand, writes deletes of the past into new files.
+        may look like an older one. A flush, on the other hand, writes older deletes into new files. The cases, in order::
+
+            id before the range, newest delete before it    nothing new
+            id after the range                              deletes of the range, if the log has any
+            newest delete in the range                      those of the commit that made the file, at the latest
+            the log has a gap, or earlier deletes           anything since the start of the range
+            inlined deletes in the same commit              that commit
+            a flush, or inlined deletes before              nothing new: the deletes only moved into a file
+            otherwise                                       a repeated commit: its own deletes
         """
         edges, log = self._edges, self._log
         if deletes.delete_file_id < edges.next_file_id and _newest(deletes) <= edges.after:
             return None
         begin = max(deletes.begin_snapshot, edges.after + 1)
         if deletes.delete_file_id >= log.snapshots[-1].next_file_id:
-            # Made after the range, in place of what was deleted in it, or of something else.
+            # A commit after the range made the file; it replaces delete files of the range, or others.
             return (begin, edges.until) if log.deleted(deletes.table_id, begin, edges.until) else None
         first, last = log.made_by(deletes.delete_file_id)
         if edges.holds(_newest(deletes)) or not edges.holds(last):
@@ -504,7 +533,7 @@ class FileChanges:
         return last, last
 
     def _were_inlined(self, deletes: Any) -> bool:
-        """Whether the newest delete in the file was made through the catalog: DuckDB logs a flush of such deletes alone as a delete."""
+        """Return whether the newest delete in the file was inlined: DuckDB logs a flush of only such deletes as a delete."""
         try:
             earlier = parse_changes(self._earlier_logs.get(_newest(deletes)))
         except CatalogCorruptError:
@@ -523,12 +552,14 @@ class FileChanges:
 
 
 def _newest(row: Any) -> int:
-    """The last snapshot of which a file says that it holds rows or deletes."""
+    """Return the last snapshot whose rows or deletes a file may hold."""
     return int(row.partial_max if row.partial_max is not None else row.begin_snapshot)
 
 
 class ChangeLog:
     """The log of the snapshots after one and up to another.
+
+    Every method about a range treats expired snapshots and unreadable logs as if they had done what the method looks for.
 
     Args:
         after: The snapshot before the range.
@@ -543,7 +574,7 @@ class ChangeLog:
         self.until = snapshots[-1].id
         self._ids = [snapshot.id for snapshot in snapshots]
         self._next_files = [snapshot.next_file_id for snapshot in snapshots]
-        # Many commits say the same.
+        # Many commits have equal logs, and parsing is the costly part.
         said = {text: _readable(text) for text in {snapshot.changes for snapshot in snapshots}}
         self._changes = {snapshot.id: said[snapshot.changes] for snapshot in snapshots}
         self._unreadable = [number for number in self._ids if self._changes[number] is None]
@@ -555,7 +586,7 @@ class ChangeLog:
         """Note for each kind and table the snapshots that name it.
 
         Args:
-            named: Kinds and tables by the text that names them.
+            named: Kinds and tables by the log entry that names them.
         """
         for snapshot in self.snapshots:
             for kind, table_id in named.get(snapshot.changes, ()):
@@ -567,12 +598,12 @@ class ChangeLog:
 
     @property
     def base(self) -> Snapshot:
-        """The earliest snapshot of which the catalog still shows the state: the one before the range, or the first one in it."""
+        """Return the earliest snapshot whose state the catalog still has: the one before the range, or the first one in it."""
         return self.before or self.snapshots[0]
 
     @cached_property
     def expired(self) -> tuple[tuple[int, int], ...]:
-        """First and last id of every gap."""
+        """Return the first and last id of every gap."""
         edges = zip([self.after, *self._ids], self._ids, strict=False)
         return tuple((left + 1, right - 1) for left, right in edges if right > left + 1)
 
@@ -581,18 +612,18 @@ class ChangeLog:
         return not self.expired and not self._unreadable
 
     def unclear(self, first: int, last: int) -> bool:
-        """Whether a snapshot from first to last was expired, or says nothing that can be read."""
+        """Return whether a snapshot from first to last was expired or has an unreadable log."""
         if self._is_complete and self.after < first and last <= self.until:
             return False
         inside = bisect_right(self._ids, last) - bisect_left(self._ids, first)
         return inside < last - first + 1 or bisect_left(self._unreadable, first) < bisect_right(self._unreadable, last)
 
     def named(self) -> set[int]:
-        """Tables that the log names at all."""
+        """Return the ids of all tables that the log names."""
         return {table_id for tables in self._kinds.values() for table_id in tables}
 
     def logged(self, table_id: int, kinds: Sequence[str], first: int, last: int) -> list[int]:
-        """Snapshots from first to last that name the table under one of the kinds, ascending."""
+        """Return snapshots from first to last that name the table under one of the kinds, ascending."""
         found: set[int] = set()
         for kind in kinds:
             ids = self._kinds[kind].get(table_id) if kind in self._kinds else None
@@ -601,14 +632,14 @@ class ChangeLog:
         return sorted(found)
 
     def added(self, table_id: int, first: int, last: int) -> tuple[int, int] | None:
-        """First and last snapshot that may have added rows to the table, of those from first to last; None when there is none."""
+        """Return the first and last snapshot that may have added rows to the table, of those from first to last; None if none did."""
         if self.unclear(first, last):
             return first, last
         found = self.logged(table_id, _ADDING, first, last)
         return (found[0], found[-1]) if found else None
 
     def deleted(self, table_id: int, first: int, last: int) -> bool:
-        """Whether rows of the table may have been deleted from first to last. A flush logs a delete where it only moves deletes."""
+        """Return whether rows of the table may have been deleted from first to last. A flush logs a delete where it only moves deletes."""
         if first > last or self.unclear(first, last):
             return first <= last
         by_files = self.logged(table_id, ("deleted_from_table",), first, last)
@@ -616,44 +647,44 @@ class ChangeLog:
         return bool(self.logged(table_id, ("inlined_delete",), first, last)) or not flushes.issuperset(by_files)
 
     def says(self, table_id: int, kind: str, snapshot_id: int) -> bool:
-        """Whether the snapshot names the table under a kind."""
+        """Return whether the snapshot names the table under a kind."""
         ids = self._kinds.get(kind, {}).get(table_id, ())
         place = bisect_left(ids, snapshot_id)
         return place < len(ids) and ids[place] == snapshot_id
 
     def made_by(self, file_id: int) -> tuple[int, int]:
-        """First and last snapshot that can have made a data or delete file: the same one unless some between were expired."""
+        """Return the first and last snapshot that can have made a data or delete file: the same one unless some between were expired."""
         place = min(bisect_right(self._next_files, file_id), len(self._ids) - 1)
         return (self._ids[place - 1] if place else self.after) + 1, self._ids[place]
 
     def only_rewrote(self, table_id: int, snapshot_id: int | None) -> bool:
-        """Whether the snapshot moved rows of the table to other files and did nothing else, and everything before it is known.
+        """Return whether the snapshot moved rows of the table to other files and did nothing else, and everything before it is known.
 
-        DuckDB refuses transactions that compact and change rows at once.
+        DuckDB rejects transactions that compact and change rows at once.
         """
         if snapshot_id is None or not self.says(table_id, "rewrite_delete", snapshot_id) or self.unclear(self.after + 1, snapshot_id):
             return False
         return not self.logged(table_id, (*_ADDING, *_DELETING), snapshot_id, snapshot_id)
 
     def flush_hides_deletes(self, table_id: int) -> bool:
-        """Whether a commit deleted inlined rows and flushed the rest at once, so that the catalog has no trace of those rows.
+        """Return whether a commit deleted inlined rows and flushed the rest at once, so that the catalog has no trace of those rows.
 
-        A commit that nothing is known of may have done so.
+        Expired commits may have done so too; the caller checks for them separately.
         """
         flushes = self.logged(table_id, ("inline_flush",), self.after + 1, self.until)
         return any(self.says(table_id, "inlined_delete", number) for number in flushes)
 
     def may_hold_inlined_changes(self, table_id: int) -> bool:
-        """Whether the catalog may hold rows of the table that were added or deleted in the range."""
+        """Return whether the catalog may hold rows of the table that were added or deleted in the range."""
         kinds = (*_ADDING, *_DELETING, "inline_flush")
         return self.unclear(self.after + 1, self.until) or bool(self.logged(table_id, kinds, self.after + 1, self.until))
 
     def row_changes(self, table_id: int) -> Collection[int]:
-        """Snapshots that say they changed rows of the table: of each of them, :meth:`makers` knows that it did."""
+        """Return the snapshots whose log states changed rows of the table; :meth:`makers` contains each of them."""
         return frozenset(self._row_changes.get(table_id, ()))
 
     def makers(self, table_id: int, first: int, last: int, *named: int) -> tuple[int, ...]:
-        """Snapshots that may have changed rows of the table from first to last, besides those named; none when that is unclear."""
+        """Return the snapshots that may have changed rows of the table from first to last, and those named; none when that is unclear."""
         if first <= last and self.unclear(first, last):
             return ()
         if any(self.unclear(number, number) for number in named):
@@ -663,9 +694,9 @@ class ChangeLog:
         return tuple(sorted({*found, *named})) if named else tuple(found)
 
     def without_rows(self, table_id: int) -> tuple[int, ...]:
-        """Snapshots that name the table for columns, layout or files, and say nothing of its rows.
+        """Return the snapshots that name the table for columns, layout or files, but not for rows.
 
-        A flush says that it deleted rows where it only moves deletes into a file.
+        DuckDB logs a flush that only moves deletes into a file as a delete, so that such a delete does not count.
         """
         other = self.logged(table_id, _OTHER, self.after + 1, self.until)
         if not other:
@@ -676,14 +707,14 @@ class ChangeLog:
         return tuple(number for number in other if number not in rows and (number not in deleting or number in flushing))
 
     def lost_by(self, table_id: int) -> bool:
-        """Whether the first commit after an expired snapshot may have removed files of which the catalog has no trace any more."""
+        """Return whether the first commit after an expired snapshot may have removed files without a trace in the catalog."""
         first = self.snapshots[0].id
         if self.before is not None:
             return False
         return self.unclear(self.after + 1, first) or bool(self.logged(table_id, ("deleted_from_table",), first, first))
 
     def names_lost(self) -> bool:
-        """Whether names may have stood for other tables at an expired snapshot than at the first one after it."""
+        """Return whether names may have meant other tables at an expired snapshot than at the first one after it."""
         first = self.snapshots[0].id
         if self.before is not None:
             return False
@@ -691,12 +722,12 @@ class ChangeLog:
         return changes is None or self.unclear(self.after + 1, first) or bool(changes.dropped_table or changes.created_table)
 
     def answer(self) -> LakeChanges:
-        """The range, without tables."""
+        """Return the range, without tables."""
         return LakeChanges(after=self.after, until=self.until, before=self.before, snapshots=self.snapshots, expired=self.expired)
 
 
 def _readable(text: str) -> Changes | None:
-    """The parsed log of a snapshot; None when it says nothing, or something that this library does not understand."""
+    """Return the parsed log of a snapshot; None when it is empty or this library does not understand it."""
     try:
         changes = parse_changes(text)
     except CatalogCorruptError:
@@ -716,7 +747,7 @@ class FileRanges:
         files: Rows of ``ducklake_data_file``.
         known: Definitions of their tables.
         columns: Wanted columns by table id; None for a column that does not exist.
-        with_floats: Whether columns of floats have bounds too, in files that surely have no NaN.
+        with_floats: Whether columns of floats have bounds too, in files that surely have no NaN; False by default.
     """
 
     def __init__(
@@ -738,11 +769,11 @@ class FileRanges:
         self._files = {row.data_file_id: row for row in files}
 
     def has_columns(self, table_id: int) -> bool:
-        """Whether bounds of a table's columns are wanted."""
+        """Return whether bounds of a table's columns are wanted."""
         return bool(self._columns.get(table_id))
 
     def of(self, table_id: int, data_file_id: int) -> tuple[ValueRange, ...]:
-        """Bounds in a file, one for each wanted column of its table; a file that is not known has none."""
+        """Return the bounds in a file, one for each wanted column of its table; an unknown file has none."""
         fields = self._columns.get(table_id, ())
         if not fields:
             return ()
@@ -753,7 +784,7 @@ class FileRanges:
         return tuple(self._range(row, field, by_partition) if field is not None else ValueRange() for field in fields)
 
     def null_counts(self, table_id: int, data_file_id: int) -> tuple[int | None, ...]:
-        """NULLs in a file, one for each wanted column; None where the catalog does not say."""
+        """Return the number of NULLs in a file, one for each wanted column; None where the catalog does not have it."""
         return tuple(
             None if field is None else _number(getattr(self._bounds.get((data_file_id, field.id)), "null_count", None))
             for field in self._columns.get(table_id, ())

@@ -1,6 +1,6 @@
-"""Can Spark's own Parquet reader give exactly the right rows of a file? When not, the reason has a name.
+"""Decide whether Spark's own Parquet reader gives exactly the right rows of a file, and name the obstacle if not.
 
-Two paths give the same rows: the native one is faster for plain files, the Arrow one can read everything.
+Both paths give the same rows: Spark's reader is faster for plain files, and the Arrow reader can read every file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ducklake_core.format.types.data_types import DataType, DecimalType, Field, 
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import ColumnRow, Schema
 
-# Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
+# Types whose Parquet form Spark's reader converts to exactly the Spark type of the column.
 _NATIVE_TYPES = frozenset(
     {
         *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),
@@ -25,7 +25,7 @@ _NATIVE_TYPES = frozenset(
 )
 # Types for which Spark's reader accepts the narrower type of an older file.
 _NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", "int32")})
-# Spark expands these in paths, and skips files whose name begins like the last two.
+# Spark expands these characters in paths, and skips files whose name begins with one of the hidden prefixes.
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _HIDDEN = ("_", ".")
 _OWN_NAMES = "_ducklake_"
@@ -34,7 +34,7 @@ ROW_INDEX = "_tmp_metadata_row_index"
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 REMOTE = "the file is not on a local path, and the JVM may lack the file system"
-"""The one obstacle that depends on the session (engines/spark/scan_schema.py): it is named only where there is no other."""
+"""The only obstacle that depends on the session (engines/spark/scan_schema.py); it is reported only if there is no other."""
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_SMALL_FILES = 64
@@ -58,7 +58,7 @@ class ColumnVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFeatures:
-    """The demands of a projection on a reader: facts about columns that are the same for every file.
+    """The facts about the columns of a projection that are the same for every file.
 
     Attributes:
         schema: Columns to read.
@@ -67,8 +67,8 @@ class ReadFeatures:
         may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
         obstacle: Why Spark's own reader can read these columns of no file.
         changed: The last snapshot that changed one of them.
-        known: What :func:`native_obstacle` has found out about files of one age.
-        places: What it has found out about directories: whether Spark would expand one, and whether it is remote.
+        known: Cache of :func:`native_obstacle` for files that began at the same snapshot.
+        places: Cache of directories: whether Spark would expand one, and whether it is remote.
     """
 
     schema: Schema
@@ -86,7 +86,7 @@ class ReadFeatures:
 
 
 def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
-    """The catalog's column history, by column id."""
+    """Return the catalog's column history, by column id."""
     found: dict[int, tuple[ColumnVersion, ...]] = {}
     for row, end in rows:
         version = ColumnVersion(
@@ -101,7 +101,7 @@ def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, t
 
 
 def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -> tuple[ColumnVersion, ...]:
-    """Versions of columns by which a name of the schema means another column, or a column of the schema has another name."""
+    """Return column versions by which a name of the schema meant another column, or a column of the schema had another name."""
     parents = {node.id: column.id for column in schema.walk() for node in column.children}
     wanted = {node.id: (parents.get(node.id), folded(node.name)) for node in schema.walk()}
     names = set(wanted.values())
@@ -115,17 +115,17 @@ def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -
 
 
 def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], features: ReadFeatures) -> bool:
-    """Whether Spark may leave out parts of the file by the bounds in its footer.
+    """Return whether Spark may leave out parts of the file by the bounds in its footer.
 
-    It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
-    which is above all numbers.
+    Spark finds bounds by the present names of columns, although it reads the columns themselves by their ids. Parquet bounds leave out
+    NaN, which DuckDB orders above all numbers.
     """
     if not features.may_hold_nan and not features.misnamed:
         return True
     for column_id in features.may_hold_nan:
         if column_id not in statistics or statistics[column_id].contains_nan is not False:
             return False
-    # Inlined rows that are flushed keep the snapshot of their insert, but get the names of a later one.
+    # A file of flushed rows begins at the snapshot of the insert, but has the column names of the later flush.
     return not any(
         file.row_id_start is None or version.end_snapshot is None or version.end_snapshot >= file.begin_snapshot
         for version in features.misnamed
@@ -133,7 +133,16 @@ def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], fe
 
 
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
-    """Why Spark's own reader cannot read this file, or None when it can."""
+    """Return why Spark's own reader cannot read this file, or None when it can.
+
+    Facts about the file come first, because they cost nothing; then its directory and the projection, once per scan; then the columns'
+    history, once per age of a file. The remote location comes last: it is the only obstacle that a session can lift.
+
+    Args:
+        file: The file.
+        features: The projection; this function caches findings in it.
+        snapshot_filter: The newest visible snapshot of its rows if it holds rows of later ones, else None.
+    """
     if file.encryption_key is not None:
         return "the file is encrypted"
     if file.mapping_id is not None:
@@ -154,6 +163,7 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "the file has no name of a lake's own, so it may lack field ids or hold other types"
     if features.obstacle is not None:
         return features.obstacle
+    # The usual case, a file that is younger than every change of its columns, needs no history.
     if file.row_id_start is not None and file.begin_snapshot > features.changed:
         return remote
     age = (file.begin_snapshot, file.row_id_start is None)
@@ -166,7 +176,7 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
 def deleted_bytes(file: DataFile) -> int:
     """Estimate the bytes that the driver and each executor need to skip the deleted rows of a file natively.
 
-    One bit a row in pieces of some thousand rows, and nothing but a place for a piece without deletes.
+    One bit per row in pieces of :data:`DELETED_BITS` rows; a piece without deletes takes only its 8 bytes in the index.
     """
     deletes = len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files)
     if not (file.delete_files or file.inlined_deletes):
@@ -175,7 +185,7 @@ def deleted_bytes(file: DataFile) -> int:
 
 
 def _column_obstacle(column: Field) -> str | None:
-    """The reason why Spark's own reader cannot read a column in any file, None when it can."""
+    """Return the reason why Spark's own reader cannot read a column in any file, None when it can."""
     if folded(column.name).startswith(_OWN_NAMES) or folded(column.name) == ROW_INDEX:
         return f"column {column.name!r} is called like one that is added to find deleted rows"
     refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
@@ -183,7 +193,7 @@ def _column_obstacle(column: Field) -> str | None:
 
 
 def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
-    """The reason why it cannot read a column in a file that is older than the column's present version, None when it can."""
+    """Return the reason why it cannot read a column in a file older than the column's present version, None when it can."""
     for node in column.walk():
         if written_before(node, file):
             if node.initial_default is not None:
@@ -204,10 +214,10 @@ def _refused_type(data_type: DataType) -> str | None:
 
 
 def written_before(node: Field, file: DataFile) -> bool:
-    """Whether a file may have been written before the present version of a column.
+    """Return whether a file may have been written before the present version of a column.
 
-    In one snapshot either may be the older. Files without ``row_id_start`` were rewritten: DuckDB dates them anew, but
-    leaves them the columns of their sources.
+    Within one snapshot either may be older. Files without ``row_id_start`` were rewritten: DuckDB gives them a new begin snapshot,
+    but they have the columns of their sources.
     """
     return file.row_id_start is None or node.begin_snapshot >= file.begin_snapshot
 
@@ -217,17 +227,18 @@ def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
         return False
     now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
     versions = features.history.get(node.id, ())
+    # A rewritten file may have any type of the column's history, so that all of them have to be readable.
     held = {v.type_text for v in versions if file.row_id_start is None or _overlaps(v, file.begin_snapshot)}
     return any(text != now and (text, now) not in _NATIVE_PROMOTIONS for text in held)
 
 
 def _overlaps(version: ColumnVersion, snapshot: int) -> bool:
-    """Whether a version was in force before or after a snapshot's changes."""
+    """Return whether a version was effective before or after a snapshot's changes."""
     return version.begin_snapshot <= snapshot and (version.end_snapshot is None or snapshot <= version.end_snapshot)
 
 
 def prefers_arrow(sizes: list[int]) -> bool:
-    """Whether so many of the files are small that planning them natively costs more than reading them with Arrow.
+    """Return whether so many of the files are small that planning them natively costs more than reading them with Arrow.
 
     >>> prefers_arrow([1000] * 10), prefers_arrow([1000] * 100), prefers_arrow([10**9] * 100)
     (False, True, False)

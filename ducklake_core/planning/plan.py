@@ -22,13 +22,13 @@ from ducklake_core.format.types.schema import Schema, to_arrow_schema
 FeedKind: TypeAlias = Literal["insertions", "deletions", "changes"]
 FEED_SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name="snapshot_id", type=INT64)
 FEED_ROW_ID = Field(id=ROW_ID_FIELD_ID, name="rowid", type=INT64)
-# The specification reserves no id for it, as no file holds it; it only has to differ from those of columns.
+# The specification reserves no id for it, because no file stores it; the id only has to differ from those of columns.
 CHANGE_TYPE = Field(id=-1, name="change_type", type=VARCHAR)
 FEED_COLUMN_IDS = frozenset({FEED_SNAPSHOT_ID.id, FEED_ROW_ID.id, CHANGE_TYPE.id})
 
 Span: TypeAlias = tuple[int, int]
 
-# Ids of columns in a catalog are positive.
+# Negative ids cannot clash with a table's columns: ids in a catalog are positive.
 ROW_ID = Field(id=-1, name="rowid", type=INT64)
 SNAPSHOT_ID = Field(id=-2, name="snapshot_id", type=INT64)
 FILE_NAME = Field(id=-3, name="filename", type=VARCHAR)
@@ -51,16 +51,19 @@ _ORDER: tuple[InlinedColumn, ...] = ("rowid", "snapshot_id", "inlined_table", "f
 class FileTask:
     """Read one data file.
 
+    A plan holds one task for each file, up to a million of them, so that the fields are few and small.
+
     Attributes:
         file: The file with everything that hides rows of it.
         snapshot_filter: When set, only rows whose embedded snapshot id is at most this are visible.
         native_obstacle: Why Spark's own Parquet reader does not give exactly the right rows and types for this projection; None when it
             does.
-        trusts_bounds: Whether Spark's reader may leave out parts of the file by the bounds in its footer.
+        trusts_bounds: Whether Spark's reader may skip parts of the file by the bounds in its footer.
         all_rows_match: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
-        rows: When set, a part of the file: the row groups that begin at a position from the first up to, not including, the
-            second number.
-        index: Number of the file in the plan, where the scan reads it; a number is as large as four fields, and plans hold a million.
+        rows: When set, a part of the file: the row groups that begin at a position from the first number up to, but not including,
+            the second.
+        index: Index of the file in the plan; 0 unless the scan reads ``file_index``, because an integer takes as much memory as four
+            fields.
     """
 
     file: DataFile
@@ -73,13 +76,13 @@ class FileTask:
 
     @property
     def native(self) -> bool:
-        """Whether Spark's own Parquet reader may read the file."""
+        """Return whether Spark's own Parquet reader may read the file."""
         return self.native_obstacle is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLifetime:
-    """A top-level column and the snapshots from which on, and up to which, the table has it (None: still)."""
+    """A top-level column, the snapshot that added it and the one that dropped it (None if the table still has it)."""
 
     column_id: int
     begin_snapshot: int = 0
@@ -114,7 +117,7 @@ class ScanProjection:
     derived: Derived = field(default_factory=Derived, init=False, repr=False, compare=False)
 
     def positions_at(self, snapshot_id: int) -> dict[int, int]:
-        """Place of each column among those that the table had at a snapshot, by column id."""
+        """Return the index of each column among those that the table had at a snapshot, by column id."""
         lives = (
             life
             for life in self.column_lifetimes
@@ -124,15 +127,15 @@ class ScanProjection:
 
     @property
     def read_virtual(self) -> tuple[str, ...]:
-        """Virtual columns to make: those to return, then those that only the predicate needs."""
+        """Return the virtual columns to compute: those to return, then those that only the predicate needs."""
         return (*self.virtual, *(name for name in needed_virtual(self.predicate) if name not in self.virtual))
 
     def virtual_column(self, batch: pa.RecordBatch, name: str) -> pa.Array[Any]:
-        """A virtual column of a batch in the shape of this scan; found by place, because a table may have a column of the same name."""
+        """Return a virtual column of a batch of this scan, by index, because a table may have a column of the same name."""
         return batch.column(len(self.schema) + self.virtual.index(name))
 
     def arrow_schema(self) -> pa.Schema:
-        """Schema of the batches that the scan returns."""
+        """Return the schema of the batches that the scan returns."""
         return _arrow_schema(self.schema, self.virtual)
 
 
@@ -143,7 +146,7 @@ def _arrow_schema(schema: Schema, virtual: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruningReport:
-    """How many live files were considered, kept and left out, and by which means ("partition", "statistics", a limit of rows)."""
+    """The numbers of live files that were considered, kept, and pruned by partition values, by statistics, or by a limit of rows."""
 
     files_total: int
     files_kept: int
@@ -184,7 +187,7 @@ class ScanPlan:
 
     @property
     def shape(self) -> ScanProjection:
-        """The part that every task needs."""
+        """Return the projection that every task needs."""
         return ScanProjection(
             table=self.table,
             snapshot_id=self.snapshot_id,
@@ -198,13 +201,19 @@ class ScanPlan:
 
 
 def empty_plan(table: str, snapshot_id: int, schema: Schema) -> ScanPlan:
-    """A scan of a table that has no files yet."""
+    """Return a scan of a table that has no files yet.
+
+    Args:
+        table: ``schema.table`` for messages.
+        snapshot_id: The snapshot that is read.
+        schema: Columns to return.
+    """
     report = PruningReport(files_total=0, files_kept=0)
     return ScanPlan(table=table, snapshot_id=snapshot_id, schema=schema, read_schema=schema, virtual=("file_row_number",), pruning=report)
 
 
 def written_plan(plan: ScanPlan, columns: Sequence[str], directory: str, files: Sequence[WrittenFile]) -> ScanPlan:
-    """A scan of files that are written to the same table but not committed.
+    """Return a scan of files that are written to the same table but not committed.
 
     Args:
         plan: A scan of the table with at least these columns.
@@ -219,6 +228,7 @@ def written_plan(plan: ScanPlan, columns: Sequence[str], directory: str, files: 
 
 
 def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: int) -> DataFile:
+    # Negative ids and the next snapshot mark files that the catalog does not have: nothing looks up their deletes or statistics.
     return DataFile(
         id=-1 - number,
         table_id=-1,
@@ -300,11 +310,11 @@ class FeedShape:
     rewrites: tuple[int, ...] = ()
 
     def arrow_schema(self) -> pa.Schema:
-        """Schema of the batches of a task."""
+        """Return the schema of the batches of a task."""
         return feed_arrow_schema(self.schema)
 
     def in_range(self, snapshots: np.ndarray) -> np.ndarray:
-        """Which of the snapshot ids belong to the feed."""
+        """Return for each snapshot id whether it belongs to the feed."""
         mask = (snapshots >= self.start) & (snapshots <= self.end)
         return mask & ~np.isin(snapshots, self.rewrites) if self.rewrites else mask
 
@@ -336,8 +346,8 @@ class ChangePlan:
 
 
 def feed_arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow form of a feed's columns."""
-    # Without field ids on what is no column of the table: written to a file, they would be taken for stored row ids.
+    """Return the Arrow form of a feed's columns."""
+    # Feed columns get no field ids: written to a file, a reader would take them for stored row ids.
     return pa.schema(
         pa.field(column.name, field.type) if column.id in FEED_COLUMN_IDS else field
         for column, field in zip(schema, to_arrow_schema(schema), strict=True)
@@ -345,7 +355,7 @@ def feed_arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def common(left: Iterable[Span], right: Iterable[Span]) -> tuple[Span, ...]:
-    """The intersection of both, ascending and disjoint.
+    """Return the intersection of both, ascending and disjoint.
 
     >>> common([(1, 4), (6, 9)], [(3, 7), (9, 9)])
     ((3, 4), (6, 7), (9, 9))
@@ -371,25 +381,27 @@ def _merged(spans: Iterable[Span]) -> deque[Span]:
 
 
 def covered(spans: Sequence[Span], snapshots: np.ndarray) -> np.ndarray:
-    """Which snapshot ids lie in one of the ascending, disjoint pairs.
+    """Return for each snapshot id whether it lies in one of the ascending, disjoint pairs.
 
     >>> covered([(1, 2), (5, 5)], np.array([0, 2, 4, 5, 6])).tolist()
     [False, True, False, True, False]
     """
     if not spans:
         return np.zeros(len(snapshots), dtype=bool)
+    # The last pair that begins at or before an id is the only one that can contain it; -1 if all begin later.
     firsts, lasts = (np.array(ends) for ends in zip(*spans, strict=True))
     place = np.searchsorted(firsts, snapshots, side="right") - 1
     return (place >= 0) & (snapshots <= lasts[place])
 
 
 def meet(spans: Sequence[Span], others: Iterable[Span]) -> bool:
-    """Whether ascending, disjoint pairs have a snapshot in common with any of the others.
+    """Return whether ascending, disjoint pairs have a snapshot in common with any of the others.
 
     >>> meet([(1, 2), (5, 5)], [(3, 4)]), meet([(1, 2), (5, 5)], [(3, 4), (4, 5)])
     (False, True)
     """
     for first, last in others:
+        # The pairs are disjoint, so that the last one to begin before the end of the other span also ends last.
         place = bisect_right(spans, last, key=lambda span: span[0]) - 1
         if place >= 0 and spans[place][1] >= first:
             return True
@@ -397,20 +409,20 @@ def meet(spans: Sequence[Span], others: Iterable[Span]) -> bool:
 
 
 def with_virtual(table: Schema) -> Schema:
-    """The columns that a predicate on a table may name: its own, and the virtual ones that they do not hide."""
+    """Return the columns that a predicate on a table may name: its own, and the virtual ones that they do not hide."""
     return Schema(columns=(*table.columns, *(column for column in VIRTUAL_SCHEMA if table.find(column.name) is None)))
 
 
 def needed_virtual(predicate: Predicate | None) -> tuple[str, ...]:
-    """Names of the virtual columns that a predicate reads."""
+    """Return the names of the virtual columns that a predicate reads."""
     ids = frozenset() if predicate is None else pruning.columns(predicate)
     return tuple(column.name for column in VIRTUAL_SCHEMA if column.id in ids)
 
 
 def virtual_statistics(file: DataFile) -> dict[int, ColumnStatistics]:
-    """The bounds of a file's virtual columns, in the form of column statistics."""
+    """Return the bounds of a file's virtual columns, in the form of column statistics."""
     newest = file.begin_snapshot if file.partial_max is None else file.partial_max
-    # Only files as they were first written hold no snapshot ids of their own; rewritten ones are dated anew but hold older ids.
+    # Only a file in its first form has no stored snapshot ids. A rewritten file begins at the rewrite, but its rows keep older ids.
     plain = file.partial_max is None and file.row_id_start is not None
     return {
         SNAPSHOT_ID.id: _statistics(SNAPSHOT_ID, file, low=str(newest) if plain else None, high=str(max(newest, file.begin_snapshot))),
@@ -425,10 +437,10 @@ def _statistics(column: Field, file: DataFile, *, low: str | None, high: str) ->
 
 
 def limited_plan(plan: ScanPlan, most: int) -> ScanPlan:
-    """A plan that has enough rows for the first ``most``, with as few files as the catalog can tell.
+    """Return a plan with the fewest files that, by the catalog's counts, surely hold ``most`` matching rows.
 
-    Files are left out only when those before them surely have the rows: their rows are counted, all of them match, and what is deleted of
-    them is known.
+    A file is left out only if the files before it surely have enough rows: the catalog counts their rows and deletes, and every row
+    matches.
     """
     sure = plan.inlined.num_rows if plan.inlined is not None and plan.predicate is None else 0
     tasks: list[FileTask] = []
@@ -444,26 +456,26 @@ def limited_plan(plan: ScanPlan, most: int) -> ScanPlan:
 
 
 def _sure_rows(task: FileTask, *, filtered: bool) -> int:
-    """Rows that a file gives at the least."""
+    """Return the minimum number of rows that a file gives."""
     if task.snapshot_filter is not None or (filtered and not task.all_rows_match):
         return 0
     deletes = task.file.delete_files
-    # Without a count nobody knows how many rows a delete file hides; two may hide the same rows, which only makes more of them.
+    # Without a count, a delete file may hide every row. Two delete files may hide the same rows, which only makes the sum too cautious.
     if any(one.delete_count <= 0 for one in deletes):
         return 0
     return max(0, task.file.record_count - sum(one.delete_count for one in deletes) - len(task.file.inlined_deletes))
 
 
 def inlined_column(rows: pa.Table, read_schema: Schema, name: InlinedColumn) -> pa.ChunkedArray[Any]:
-    """One of the columns that follow the table's own in ``ScanPlan.inlined``.
+    """Return one of the columns that follow the table's own in ``ScanPlan.inlined``.
 
-    They are found by place, because a table may have columns of the same names::
+    They are found by index, because a table may have columns of the same names::
 
         | columns of read_schema | rowid | snapshot_id | inlined_table | file_index |
 
     Args:
         rows: The inlined rows.
         read_schema: The columns of the table that were read.
-        name: Which; ``file_index`` is there once the planner has numbered the rows.
+        name: The column; ``file_index`` exists once the planner has numbered the rows.
     """
     return rows.column(len(read_schema) + _ORDER.index(name))

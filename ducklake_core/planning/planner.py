@@ -81,14 +81,14 @@ def plan_scan(
         table: The table at the snapshot to read.
         columns: Names to return, in order, without regard to case; all columns when None. A virtual column's name
             counts as such unless the table has a column of that name.
-        where: Rows to keep: SQL text or a predicate; it may name virtual columns too.
-        virtual: Further virtual columns to return, which may be called like a column.
+        where: Rows to keep: SQL text or a predicate; it may name virtual columns too. All rows when None.
+        virtual: Further virtual columns to return; the table may have columns of the same names.
 
     Raises:
         NotFoundError: An unknown column.
         UsageError: No column at all, or one of them twice.
         CatalogCorruptError: A file names a column mapping that does not exist, or has no key in an encrypted lake.
-        UnsupportedFeatureError: A file that the lake has no business to name.
+        UnsupportedFeatureError: A file in a location that the lake must not name.
     """
     schema, named_virtual = scan_columns(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
@@ -114,11 +114,11 @@ def plan_scan(
 
 
 def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, tuple[str, ...]]:
-    """The table's columns among those to return, and the virtual ones.
+    """Return the table's columns among those to return, and the names of the virtual ones.
 
     Raises:
         NotFoundError: An unknown column.
-        UsageError: A text instead of a list.
+        UsageError: A string instead of a list.
     """
     if columns is None:
         return table, ()
@@ -157,9 +157,14 @@ def _tasks(
     lives: tuple[ColumnLifetime, ...] = ()
     tasks: list[FileTask] = []
     listed = 0
-    # One by one, as the database hands them out: with very many files, what is known of each apart from its task is as much again.
+    # One pass over the database's rows: with a million files, a list of their statistics would take as much memory as the tasks.
+    #
+    #   catalog rows --pruned by partition values and bounds--> (file, statistics) --pruned by virtual columns--> FileTask
+    #
+    # ``listed`` counts the files after the first step, so that the report includes those that only the virtual columns exclude.
     for file, statistics in selection:
         if not listed:
+            # Only a table with a matching file pays for its column history, which costs another statement.
             history = reader.column_history(table.id)
             versions, lives = column_versions(history), column_lifetimes(history)
             features = replace(features, history=versions, misnamed=misnamed(read_schema, versions))
@@ -183,7 +188,7 @@ def _tasks(
 
 
 def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema) -> frozenset[int]:
-    """Leaves for which the whole table does not rule NaN out."""
+    """Return the leaf columns whose table statistics do not rule NaN out."""
     floats = frozenset(leaf.id for leaf in read_schema.leaves() if leaf.type in FLOATS)
     if not floats:
         return floats
@@ -192,7 +197,7 @@ def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema)
 
 
 def _numbered(inlined: pa.Table | None, read_schema: Schema, files: int) -> pa.Table | None:
-    """Inlined rows with their ``file_index``: DuckDB counts every physical table as one more file."""
+    """Return inlined rows with their ``file_index``: DuckDB counts every physical table as one more file."""
     if inlined is None:
         return None
     tables = inlined_column(inlined, read_schema, "inlined_table")
@@ -201,7 +206,12 @@ def _numbered(inlined: pa.Table | None, read_schema: Schema, files: int) -> pa.T
 
 
 def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]) -> None:
-    """Raise for data and delete files in places that the lake must not name.
+    """Raise for data and delete files in locations that the lake must not name.
+
+    Args:
+        info: The lake, with its data path and the locations that it may name.
+        table: The table.
+        files: The files to check, with their delete files.
 
     Raises:
         UnsupportedFeatureError: One leaves the data path through ``..``, or is in another kind of store, and is not allowed.
@@ -213,29 +223,30 @@ def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]
 
 
 def check_directory(info: LakeInfo, table: TableState) -> None:
-    """The same for the directory of a table."""
+    """Raise for a table directory in a location that the lake must not name."""
     info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
 
 
 def check_location_of(file: DataFile, info: LakeInfo, table: TableState) -> None:
-    """The same for a data file and its delete files, where the directory of the table was looked at."""
+    """Raise for a data file or its delete files in such a location, after :func:`check_directory`."""
     _check_location(info, table, file.path, f"data file {file.id}")
     for delete_file in file.delete_files:
         _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")
 
 
 def _check_location(info: LakeInfo, table: TableState, path: str, what: str) -> None:
-    # Most files only add a name to the path of the table, which was looked at once.
+    # Most files only add a name to the path of the table, which check_directory() has checked.
     if not path.startswith(table.path) or ".." in path[len(table.path) :]:
         info.checked_location(path, f"{what} of table {table.qualified_name}", table=table.qualified_name)
 
 
 def column_lifetimes(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLifetime, ...]:
-    """Top-level columns that the table ever had, in the order of the last version of each."""
+    """Return top-level columns that the table ever had, in the order of the last version of each."""
     versions: dict[int, list[tuple[ColumnRow, int | None]]] = {}
     for row, end in history:
         if row.parent_column is None:
             versions.setdefault(row.column_id, []).append((row, end))
+    # A file without field ids has its columns in this order, so that columns dropped since then must keep their index (plan.positions_at).
     ordered = sorted(
         versions.values(), key=lambda rows: (rows[-1][0].column_order is None, rows[-1][0].column_order or 0, rows[-1][0].column_id)
     )
@@ -253,11 +264,14 @@ def _task(
     predicate: Predicate | None,
     index: int,
 ) -> FileTask:
+    # A merged or flushed file holds rows of the snapshots begin_snapshot to partial_max. A read in between filters its rows by the
+    # snapshot id that is stored with each.
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
     obstacle = native_obstacle(file, features, snapshot_filter)
     matches = False
     if predicate is not None:
+        # Bounds may be wider than the values (truncated strings). That is safe for skipping a file, but a proof needs exact bounds.
         exact = {column: found.with_exact_bounds() for column, found in statistics.items()}
         matches = pruning.must_match(predicate, exact, file.record_count) or _covered_by_partition(file, table, predicate)
     return FileTask(
@@ -271,7 +285,7 @@ def _task(
 
 
 def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicate) -> bool:
-    """Whether the file's partition values prove that every row satisfies the predicate."""
+    """Return whether the file's partition values prove that every row satisfies the predicate."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or not pruning.columns(predicate) <= {key.column_id for key in spec.fields}:
         return False
@@ -283,7 +297,7 @@ def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicat
 
 
 def _check_keys(file: DataFile, table: TableState) -> None:
-    """An encrypted lake has no plain files: one without a key was put there by someone who does not know, or its key is lost."""
+    """Raise for files without a key in an encrypted lake: another client added a plain file, or the key was lost."""
     kinds: tuple[tuple[str, Sequence[DataFile | DeleteFile]], ...] = (("data", (file,)), ("delete", file.delete_files))
     for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
         if one.encryption_key is None:
@@ -297,8 +311,9 @@ def _check_keys(file: DataFile, table: TableState) -> None:
 
 
 def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
-    """Give to Arrow the files that Spark's reader cannot take together: files of one name, and those with very many deletes."""
-    # Numbers for names: two names of one number are taken for one name, which is as right.
+    """Assign to Arrow the files that Spark's reader cannot read together: files of one name, and those with very many deletes."""
+    # Spark's reader finds the deletes of a row by the name of its file, so that names must be unique within a plan. Hashes of names take
+    # less memory than the names; a collision only sends two files to Arrow, which reads the same rows.
     seen: set[int] = set()
     twice: set[int] = set()
     numbers = [_name_number(task) for task in tasks]
@@ -320,7 +335,7 @@ def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
 
 
 def _refused(task: FileTask, obstacle: str | None) -> FileTask:
-    """The task for Arrow; quicker than ``replace``, as many tasks may be refused."""
+    """Return the task for Arrow; this is faster than ``replace``, and many tasks may need it."""
     return FileTask(
         file=task.file,
         snapshot_filter=task.snapshot_filter,
@@ -349,17 +364,22 @@ def plan_changes(
     Args:
         reader: An open read transaction.
         table: The table at the last snapshot of the range; rows come in its columns.
-        kind: Which feed.
+        kind: The feed: ``"insertions"``, ``"deletions"``, or ``"changes"`` for both with updates.
         start: Id of a snapshot, or a time with a zone.
         columns: Names to return, in order, without regard to case; all columns of the feed when None.
-        where: Rows of the feed to keep: SQL text or a predicate.
+        where: Rows of the feed to keep: SQL text or a predicate. All rows when None.
 
     Raises:
         NotFoundError: An unknown column or snapshot, or a snapshot of the range that was expired.
         UsageError: No column at all, or one of them twice.
         CatalogCorruptError: A file names a column mapping that does not exist.
-        UnsupportedFeatureError: A column of the table is called like one of the feed.
+        UnsupportedFeatureError: A column of the table has the name of a column of the feed.
     """
+    # The steps of a feed:
+    #
+    #   condition  -> pushed (table columns; prunes files and filters their rows) + rest (feed columns; filters the finished feed)
+    #   range      -> files added, files that lost rows, inlined rows of both kinds
+    #   spans      -> snapshots that both add and delete rows: only there can two halves make an update
     whole = feed_schema(table, kind)
     wanted = feed_columns(table, kind, columns)
     condition = without_macro_calls(where, lambda: macros(reader, table.snapshot_id))
@@ -397,21 +417,21 @@ def plan_changes(
 
 
 def _kept(reader: CatalogReader, table: TableState, tasks: tuple[ChangeTask, ...], pushed: Predicate | None) -> tuple[ChangeTask, ...]:
-    """The tasks of files that the lake may name and that may have rows to return."""
+    """Return the tasks of files that the lake may name and that may have rows to return."""
     files = [task.file for task in tasks]
     check_locations(reader.info, table, files)
     if pushed is None:
         return tasks
-    # Only what is asked of the rows of files says something of files: updates need both their halves, so feeds of both push nothing.
+    # A feed of "changes" pushes nothing: an update needs both halves, and the condition may hold for only one of them.
     matching = may_match(reader, table, pushed, files)
     return tuple(task for task in tasks if task.file.id in matching)
 
 
 def feed_schema(table: TableState, kind: FeedKind) -> Schema:
-    """All columns of a feed.
+    """Return all columns of a feed.
 
     Raises:
-        UnsupportedFeatureError: A column of the table is called like one of the feed.
+        UnsupportedFeatureError: A column of the table has the name of a column of the feed.
     """
     system = (FEED_SNAPSHOT_ID, FEED_ROW_ID, CHANGE_TYPE) if kind == "changes" else (FEED_SNAPSHOT_ID, FEED_ROW_ID)
     clash = [column.name for column in system if table.schema.find(column.name) is not None]
@@ -425,7 +445,7 @@ def feed_schema(table: TableState, kind: FeedKind) -> Schema:
 
 
 def feed_columns(table: TableState, kind: FeedKind, columns: Sequence[str] | None) -> Schema:
-    """The columns of a feed that are to be returned; raises as :func:`plan_changes` does."""
+    """Return the columns of a feed that are to be returned; raises as :func:`plan_changes` does."""
     whole = feed_schema(table, kind)
     return whole if columns is None else _selected(whole, columns)
 
@@ -443,7 +463,7 @@ def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
 def _divided(predicate: Predicate | None, kind: FeedKind) -> tuple[Predicate | None, Predicate | None]:
     """Split a condition into the part that holds for rows of a file and the part that only the finished feed can answer.
 
-    Both halves of an update must be there to know it as one, whether or not they satisfy the predicate.
+    An update is recognized by its two halves, which must both be read, whether or not they satisfy the predicate.
     """
     if predicate is None or kind == "changes":
         return None, predicate
@@ -454,7 +474,7 @@ def _divided(predicate: Predicate | None, kind: FeedKind) -> tuple[Predicate | N
 
 
 def _read_shape(table: TableState, whole: Schema, wanted: Schema, pushed: Predicate | None, rest: Predicate | None) -> ScanProjection:
-    """Tasks give the columns that are returned or filtered later; to filter early they read some more."""
+    """Return the projection of the tasks: columns that are returned or filtered later, and further ones that early filters read."""
     given = {column.id for column in wanted} | _columns_of(whole, rest)
     read = given | _columns_of(whole, pushed)
     return ScanProjection(
@@ -491,6 +511,11 @@ def _sources(reader: CatalogReader, table: TableState, kind: FeedKind, covered: 
         gone = feed.deleted_files(reader, table, covered)
         rows = feed.deleted_inlined(reader, table, read.read_schema, covered)
         inlined += [InlinedChanges(rows=rows, deleted=True)] if rows is not None else []
+    # An update needs a row that the same snapshot deletes and adds. Everything outside of the common spans is read without pairing:
+    #
+    #   added    [1..3]        [6..9]        (data files, inlined rows)
+    #   deleted     [3]  [5]      [8..8]     (delete files, inlined deletes)
+    #   updates     [3]           [8..8]
     in_catalog = [_inlined_spans(inlined, deleted=deleted) for deleted in (False, True)]
     updates = common(
         [*(_added_span(file, covered) for file in added), *in_catalog[0]],

@@ -36,18 +36,18 @@ _PARTITION = pa.map_(pa.string(), pa.string())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a table, as far as the catalog can tell.
+    """The size of a table, as far as the catalog knows it.
 
     Attributes:
-        info: What the catalog says.
-        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files themselves can tell which.
+        info: The counts in the catalog.
+        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files contain which.
     """
 
     info: TableInfo
     plan: ScanPlan | None = None
 
     def counted(self, storage: Storage, count_rows: Callable[[ScanPlan, Storage], int]) -> TableInfo:
-        """Complete the size with the given function, which counts in the files what the catalog does not know."""
+        """Complete the size with the given function, which counts the rows in the files that the catalog cannot count."""
         if self.plan is None:
             return self.info
         from ducklake_core.storage.delete_files import deleted_positions
@@ -57,7 +57,12 @@ class Size:
 
 
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
-    """The size of every table at a snapshot, or of those directly in a schema, by schema and name.
+    """Return the size of every table at a snapshot, or of those directly in a schema, by schema and name.
+
+    Args:
+        reader: An open read transaction.
+        snapshot_id: The snapshot.
+        schema: Path of a schema; None (the default) for all schemas.
 
     Raises:
         NotFoundError: There is no such schema at the snapshot.
@@ -77,13 +82,14 @@ def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[Tab
     found = folded(reader.schema(*schemas_meant(schema), snapshot_id=snapshot_id).name)
     names = reader.table_names(snapshot_id)
     wanted = {one for one, (owner, _) in names.items() if folded(owner) == found}
+    # A list of ids in the statement is worth it only for the smaller part of the lake.
     if 2 * len(wanted) < len(names):
         return reader.tables(snapshot_id, wanted)
     return [one for one in reader.tables(snapshot_id) if one.id in wanted]
 
 
 def table_size(reader: CatalogReader, state: TableState) -> Size:
-    """The size of one table at the snapshot of its state.
+    """Return the size of one table at the snapshot of its state.
 
     Raises:
         NotFoundError: The snapshot was expired.
@@ -102,7 +108,13 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
 
 
 def row_counts(reader: CatalogReader, snapshot_id: int, table_ids: Collection[int]) -> dict[int, int]:
-    """About how many rows some tables have, as engines plan with: deletes that the catalog itself holds are not counted."""
+    """Return the approximate row counts of some tables for query planning; inlined deletes of file rows are not subtracted.
+
+    Args:
+        reader: An open read transaction.
+        snapshot_id: The snapshot.
+        table_ids: The tables.
+    """
     listings = reader.tables(snapshot_id, table_ids)
     inlined = reader.inlined_row_counts(table_ids, snapshot_id)
     return {one.id: max(one.record_count - one.delete_count, 0) + inlined.get(one.id, 0) for one in listings}
@@ -115,7 +127,7 @@ def _count_plan(reader: CatalogReader, state: TableState) -> ScanPlan:
 
 
 def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, ColumnSummary]:
-    """Counts and bounds of every leaf column by dotted path, summed over the live files in one pass."""
+    """Return counts and bounds of every leaf column by dotted path, summed over the live files in one pass."""
     leaves = list(_leaves(state.schema))
     sums = {leaf.id: _Sum(leaf.type) for _, leaf in leaves}
     for _, statistics in data_files(reader, state, None, frozenset(sums)):
@@ -125,7 +137,10 @@ def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, Colu
 
 
 class _Sum:
-    """One column's statistics over files seen so far."""
+    """One column's statistics over files seen so far.
+
+    A total is known only as long as every file has it: one file without a count, or without bounds, makes the sum unknown for good.
+    """
 
     def __init__(self, data_type: DataType) -> None:
         self._type = data_type
@@ -138,6 +153,7 @@ class _Sum:
     def add(self, found: ColumnStatistics | None) -> None:
         self._values = None if found is None or found.value_count is None or self._values is None else self._values + found.value_count
         self._nulls = None if found is None or found.null_count is None or self._nulls is None else self._nulls + found.null_count
+        # A file in which the column is NULL everywhere has no bounds, and does not make them unknown.
         if found is not None and found.value_count == 0:
             return
         if found is None or found.min_value is None or found.max_value is None or not self._bounded:
@@ -237,13 +253,13 @@ OPTIONS = _schema(dict.fromkeys(("name", "value", "scope"), pa.string()), {"entr
 
 
 def as_table(schema: pa.Schema, rows: Iterable[Mapping[str, object]]) -> pa.Table:
-    """Rows by column name as a table; a column that is not in the schema, or is missing, is a mistake."""
+    """Return rows by column name as a table; each row must have exactly the columns of the schema."""
     found = list(rows)
     return pa.Table.from_arrays([pa.array([row[name] for row in found], schema.field(name).type) for name in schema.names], schema=schema)
 
 
 def snapshot_row(snapshot: Snapshot) -> Mapping[str, object]:
-    """A row of :data:`SNAPSHOTS`."""
+    """Return a row of :data:`SNAPSHOTS`."""
     return {
         "snapshot_id": snapshot.id,
         "time": snapshot.time,
@@ -256,7 +272,7 @@ def snapshot_row(snapshot: Snapshot) -> Mapping[str, object]:
 
 
 def table_rows(listings: Iterable[TableListing], inlined: Mapping[int, InlinedCounts]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`TABLES`; what only files can count is None."""
+    """Yield rows of :data:`TABLES`; counts that need the files are None."""
     for listing in listings:
         counts = inlined.get(listing.id, InlinedCounts())
         deleted = listing.delete_count + counts.deleted_count
@@ -277,7 +293,7 @@ def table_rows(listings: Iterable[TableListing], inlined: Mapping[int, InlinedCo
 
 
 def file_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`FILES`."""
+    """Yield rows of :data:`FILES`."""
     for file in files:
         yield {
             "data_file_id": file.id,
@@ -295,7 +311,7 @@ def file_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[
 
 
 def partition_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Mapping[str, object]]:
-    """Rows of :data:`PARTITIONS`, by their values, NULL first."""
+    """Yield rows of :data:`PARTITIONS`, by their values, NULL first."""
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for file in files:
         groups.setdefault(tuple(_partition(state, file)), []).append(file)
@@ -312,19 +328,19 @@ def partition_rows(state: TableState, files: Iterable[DataFile]) -> Iterator[Map
 
 
 def option_row(option: ScopedOption) -> Mapping[str, object]:
-    """A row of :data:`OPTIONS`."""
+    """Return a row of :data:`OPTIONS`."""
     return {"name": option.name, "value": option.value, "scope": option.scope, "entry": option.entry}
 
 
 def _partition(state: TableState, file: DataFile) -> Sequence[tuple[str, str | None]]:
-    """The partition keys that the file was written under, as users write them, with their values."""
+    """Return the partition keys that the file was written under, as users write them, with their values."""
     spec = None if file.partition_id is None else state.partition_specs.get(file.partition_id)
     keys = () if spec is None else spec.fields
     return [(keys[place].expression if place < len(keys) else str(place), value) for place, value in sorted(file.partition_values)]
 
 
 def _deleted(file: DataFile) -> int:
-    """Deletes are never of the same row twice, but for several delete files of one data file, which is a writer's fault."""
+    """Return the number of deleted rows; only a faulty writer's second delete file of one data file can repeat a row."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)
 
 
@@ -351,7 +367,7 @@ def _live_names(reader: CatalogReader, now: int) -> dict[tuple[str, ...], int]:
 def _wanted_columns(
     ids: Mapping[str, int], tables: Mapping[str, Sequence[str]], known: Mapping[int, Definition], now: int
 ) -> dict[int, dict[str, Field | None]]:
-    """Columns by folded name and table id; two spellings of a table are asked for together."""
+    """Return columns by folded name and table id; two spellings of a table share one entry."""
     wanted: dict[int, dict[str, Field | None]] = {}
     for name, number in ids.items():
         schema = known[number].schema_at(now)
@@ -402,12 +418,13 @@ class _StoredRows:
             self._groups.setdefault(group.table_id, []).append(group)
 
     def _add_deletes(self, data_file_id: int, begin: int, count: int, end: int | None = None, partial_max: int | None = None) -> None:
+        # Between begin and partial_max only some of the file's deletes are effective; from there on all of them are.
         complete = begin if partial_max is None else max(begin, partial_max)
         found = StoredDeletes(begin_snapshot=begin, end_snapshot=end, complete_from=complete, row_count=count)
         self._deletes.setdefault(data_file_id, []).append(found)
 
     def of(self, table_id: int, places: Sequence[int]) -> Iterator[StoredRows]:
-        """Rows of one table, with the columns in these places among those wanted."""
+        """Yield rows of one table, with the columns at these indexes among those wanted."""
         for row in self._files.get(table_id, ()):
             ranges = self._ranges.of(table_id, row.data_file_id)
             nulls = self._ranges.null_counts(table_id, row.data_file_id)
@@ -434,7 +451,7 @@ class _StoredRows:
 
 
 def _by_table(rows: Sequence[Any], ids: set[int]) -> dict[int, list[Any]]:
-    """Rows of these tables; of very many tables the statement gave more than was asked for."""
+    """Return rows by table, of these tables only; for very many tables the statement returns more than that."""
     found: dict[int, list[Any]] = {}
     for row in rows:
         if row.table_id in ids:
@@ -443,7 +460,7 @@ def _by_table(rows: Sequence[Any], ids: set[int]) -> dict[int, list[Any]]:
 
 
 def _nulls(group: InlinedGroup, place: int) -> int | None:
-    """Rows of a group have one value: NULL, something, or something that the catalog cannot tell."""
+    """Return the NULL count of a group, whose rows share one value: NULL, another value, or one that the catalog cannot compare."""
     found = group.ranges[place]
     if not found.has_values:
         return group.row_count

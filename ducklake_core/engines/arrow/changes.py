@@ -1,4 +1,10 @@
-"""Update, merge and restore rows in process: write changed rows to new files and delete files for the old ones."""
+"""Update, merge and restore rows in process: write changed rows to new files and delete files for the old ones.
+
+Files are immutable, so that a changed row is deleted in its file and written to a new one under the same row id::
+
+    old file    | rows ... |  -> position into a delete file      (or into the catalog, or the file ends)
+    new file    | columns of the table | row id |                 updated rows keep their ids; inserted ones get theirs at commit
+"""
 
 from __future__ import annotations
 
@@ -33,7 +39,7 @@ from ducklake_core.storage.filesystems import Storage
 
 ROW_ID_FIELD = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
 _CHUNK_ROWS = 524_288
-"""Rows of the target that are matched at once: the source's keys are looked at for each chunk."""
+"""Rows of the target that are matched at once: each chunk costs one pass over the source's keys."""
 
 _POSITION = "file_row_number"
 
@@ -45,10 +51,10 @@ class ChangedRows:
     """The outcome of an update or a merge, ready to be committed.
 
     Attributes:
-        deletions: Old rows that go, those that come back changed included.
+        deletions: Deleted rows, and the old versions of changed rows.
         updated: Files of changed rows, with their row ids.
         inserted: Files of new rows.
-        inlinable_updates: Changed rows that were so few that they are kept, with their row ids; ``inlinable_inserts`` are new ones.
+        inlinable_updates: Changed rows with their row ids, if they were few enough to keep; ``inlinable_inserts`` are new rows.
     """
 
     deletions: Deletions = field(default_factory=Deletions)
@@ -64,7 +70,7 @@ class ChangeWriter:
     Args:
         change: The change.
         state: How files of the table are written.
-        keep: Up to so many changed rows, and so many new ones, are kept instead of written.
+        keep: Up to this many changed rows, and this many new ones, are kept in memory instead of written; 0 by default.
     """
 
     def __init__(self, change: RowChange, state: WriteState, keep: int = 0) -> None:
@@ -84,7 +90,7 @@ class ChangeWriter:
             row_ids: Their row ids, for rows of the target.
 
         Returns:
-            Places of the rows that were updated or deleted, ascending.
+            Indexes of the rows that were updated or deleted, ascending.
         """
         gone: list[np.ndarray] = []
         for clause, places, chosen in self.change.chosen(when, rows):
@@ -101,7 +107,7 @@ class ChangeWriter:
         return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
 
     def _add_updated(self, rows: pa.RecordBatch, row_ids: Any) -> None:
-        """Rows that are not committed have no row id yet: as they become, they are simply new."""
+        """Add changed rows; rows without a committed row id (below 0) are added as new rows."""
         is_new = row_ids.to_numpy(zero_copy_only=False) < 0
         if is_new.any():
             self._add("insert", rows.filter(pa.array(is_new)))
@@ -110,6 +116,7 @@ class ChangeWriter:
             self._add("update", pa.RecordBatch.from_arrays([*rows.columns, row_ids], names=[*rows.schema.names, ROW_ID_COLUMN]))
 
     def _add(self, action: str, batch: pa.RecordBatch) -> None:
+        # Rows are held until they are too many to inline. Then all of them go to the writer, and so do all later rows.
         kept = [*self._kept[action], batch]
         is_open = (self._updates if action == "update" else self._inserts) is not None
         if not is_open and sum(part.num_rows for part in kept) <= self._keep and batch.schema == kept[0].schema:
@@ -120,7 +127,7 @@ class ChangeWriter:
             self._writer(action).write(part)
 
     def kept(self, action: str) -> pa.Table | None:
-        """The rows that were kept, None when they were written or there are none."""
+        """Return the rows that were kept, None when they were written or there are none."""
         return pa.Table.from_batches(self._kept[action]) if self._kept[action] else None
 
     def _writer(self, action: str) -> DatasetWriter:
@@ -163,14 +170,14 @@ class _Matching:
         self.found = np.zeros(self.rows.num_rows, dtype=bool)
 
     def sought(self) -> KeyFilter | None:
-        """By which readers leave out rows that match nothing; None when all rows matter, or the source is large."""
+        """Return the filter by which readers skip rows that match nothing; None when all rows matter, or the source is large."""
         if self.change.about("not matched by source") or self.rows.num_rows > SOUGHT:
             return None
         parts = [(self.change.target.columns[ours], self.change.source.columns[theirs]) for ours, theirs in self.change.keys]
         return KeyFilter(parts, [self.rows.column(theirs) for _, theirs in self.change.keys])
 
     def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
-        """Places of the matched rows of the target, and each joined with its row of the source."""
+        """Return the indexes of the matched rows of the target, and each joined with its row of the source."""
         ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
         both = joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
         if self.change.residual is not None:
@@ -179,6 +186,8 @@ class _Matching:
             holds = holds_for(self.change.residual, both)
             mask = np.asarray(holds).astype(bool)
             ours, theirs, both = ours[mask], theirs[mask], both.filter(holds)
+        # A source row counts as matched only if the residual holds. The pairs are sorted by target, so that a second match of a target
+        # row is its neighbour; SQL forbids it, because the result would depend on the order.
         self.found[theirs] = True
         if len(ours) and np.any(ours[1:] == ours[:-1]):
             raise matched_twice(table)
@@ -186,7 +195,7 @@ class _Matching:
 
 
 def matched_twice(table: str) -> UsageError:
-    """The error for a row of the target that several rows of the source match."""
+    """Return the error for a row of the target that several rows of the source match."""
     return UsageError(
         f"a row of {table} is matched by more than one row of the source, so it is not clear what becomes of it; "
         "nothing was changed. Leave one row of the source for each, for example by grouping it by the key",
@@ -207,18 +216,19 @@ def change_rows(
     """Carry out a change in this process.
 
     Args:
-        plan: A scan of all columns of the table; its predicate says which rows the change is about.
+        plan: A scan of all columns of the table; its predicate selects the rows that may change.
         change: The change.
         target: Where to write delete files.
         state: How to write data files; it has the same write id.
         storage: How to reach files.
         source: The rows of a merge's source, in memory, with its columns in order.
-        keep: Up to so many changed rows, and so many new ones, are given back instead of written.
+        keep: Up to this many changed rows, and this many new ones, are returned instead of written; 0 by default.
 
     Raises:
         UsageError: A row of the target that several rows of the source match.
         SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
     """
+    # The order matters: "not matched" rows are known only after every file and every inlined row was matched.
     matching = None if source is None else _Matching(change, flat_source(change, source))
     shape = _shape(plan, "rowid", "file_row_number")
     found: list[FileDeletion | None] = []
@@ -251,7 +261,7 @@ def change_rows(
 
 
 def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
-    """Files of changed rows with their row ids."""
+    """Return files of changed rows with their row ids."""
     with DatasetWriter(with_row_ids(state)) as writer:
         for batch in rows.to_batches():
             writer.write(batch)
@@ -259,14 +269,22 @@ def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
 
 
 def with_row_ids(state: WriteState) -> WriteState:
-    """How files of rows are written that have row ids already."""
+    """Return the write state for files whose rows already have row ids."""
     return replace(state, schema=Schema(columns=(*state.schema.columns, ROW_ID_FIELD)))
 
 
 def change_in_files(
     tasks: Sequence[FileTask], plan_shape: ScanProjection, change: RowChange, target: DeleteTarget, state: WriteState, *, threads: bool
 ) -> tuple[list[FileDeletion], list[WrittenFile]]:
-    """The work unit of an update: change the rows of some data files, in one process.
+    """Change the rows of some data files in one process; this is the work unit of an update.
+
+    Args:
+        tasks: The data files.
+        plan_shape: The projection of all columns of the table, with the predicate of the update.
+        change: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        threads: Whether to decode columns in parallel; False on executors, which have one core for a task.
 
     Returns:
         What hides the old rows, and the files of the new ones.
@@ -287,20 +305,28 @@ def change_in_files(
 def hide(
     task: FileTask, positions: Sequence[np.ndarray], shape: ScanProjection, target: DeleteTarget, storage: Storage
 ) -> FileDeletion | None:
-    """Hide the positions of a file that go, None when there are none."""
+    """Hide the positions of a file that are deleted; return None when there are none.
+
+    Args:
+        task: The file with everything that hides rows of it.
+        positions: Arrays of positions to delete, in any order, distinct over all of them.
+        shape: Names table and base snapshot.
+        target: Where to write delete files.
+        storage: How to reach files.
+    """
     every = np.sort(np.concatenate(positions)) if positions else np.empty(0, np.int64)
     return write_position_deletes(task.file, every, shape, target, storage) if len(every) else None
 
 
 def _positions(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
-    """Change the rows of one batch of a file; positions in the file of those that go."""
+    """Change the rows of one batch of a file; yield the positions in the file of those to delete."""
     positions = shape.virtual_column(batch, "file_row_number")
     for gone in _change(writer, matching, batch, shape):
         yield positions.to_numpy(zero_copy_only=False)[gone]
 
 
 def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
-    """Change the rows of one batch; places in the batch of those that go."""
+    """Change the rows of one batch; yield the indexes in the batch of those to delete."""
     change = writer.change
     width = len(change.target)
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=nullable_schema(Schema(columns=flat_columns(change.target, "t"))))
@@ -335,7 +361,7 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
-    """The rows of a source as one batch, under their flat names."""
+    """Return the rows of a source as one batch, under their flat names."""
     flat = Schema(columns=flat_columns(change.source, "s"))
     from ducklake_core.format.values.arrow_cast import cast_to, null_array
 
@@ -351,12 +377,12 @@ def _shape(plan: ScanPlan, *virtual: str) -> ScanProjection:
 
 
 def joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of two batches side by side."""
+    """Return rows of two batches side by side."""
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *right.schema]))
 
 
 def nulls(columns: tuple[Field, ...], length: int) -> pa.RecordBatch:
-    """Rows of a side that has none."""
+    """Return rows of a side that has none."""
     schema = to_arrow_schema(Schema(columns=columns))
     return pa.RecordBatch.from_arrays([pa.nulls(length, column.type) for column in schema], schema=schema)
 
@@ -380,11 +406,11 @@ class _NamedRows:
 
     @property
     def reads_columns(self) -> bool:
-        """Whether a row that stays has to be known."""
+        """Return whether the table's columns of a changed row have to be read."""
         return any(clause.action == "update" for clause in self.change.clauses)
 
     def find(self, row_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the row ids that are named, and of the rows of the source that name them; each once over all calls.
+        """Return the indexes of row ids that are named, and of the source's rows that name them; each is returned once over all calls.
 
         Raises:
             CatalogCorruptError: Two rows of the table have one id.
@@ -401,10 +427,10 @@ class _NamedRows:
         return ours, theirs
 
     def check_found(self) -> None:
-        """Refuse to leave out rows that were there when the source was computed.
+        """Reject the change if rows are missing that existed when the source was computed.
 
         Raises:
-            CommitConflictError: Some are not there any more.
+            CommitConflictError: Some of them do not exist any more.
         """
         missing = len(self._found) - int(np.count_nonzero(self._found))
         if missing:
@@ -414,12 +440,12 @@ class _NamedRows:
 def change_rows_by_id(
     plan: ScanPlan, change: RowChange, target: DeleteTarget, state: WriteState, storage: Storage, *, source: pa.Table, keep: int = 0
 ) -> ChangedRows:
-    """Carry out a change of rows that are named by their ids; arguments as of :func:`~.changed_rows.change_rows`.
+    """Carry out a change of rows that are named by their ids; the arguments are those of :func:`change_rows`.
 
     Raises:
         UsageError: The source names a row of the table twice.
         SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
-        CommitConflictError: A row that the source names is not there.
+        CommitConflictError: A row that the source names does not exist.
     """
     named = _NamedRows(change, flat_source(change, source), plan.shape.table)
     found: list[FileDeletion | None] = []
@@ -449,14 +475,15 @@ def change_rows_by_id(
 
 
 def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, theirs: np.ndarray, row_ids: Any) -> np.ndarray:
-    """Change rows of which the table's columns come first; places of those that go."""
+    """Change rows whose first columns are the table's; return the indexes of those to delete."""
     flat = Schema(columns=flat_columns(named.change.target, "t"))
     rows = pa.RecordBatch.from_arrays(columns.columns[: len(flat)], schema=nullable_schema(flat))
     return writer.apply("matched", joined(rows, named.rows.take(pa.array(theirs))), row_ids)
 
 
 def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage) -> list[np.ndarray]:
-    """Change the rows of one file; positions of those that go."""
+    """Change the rows of one file; return the positions of those to delete."""
+    # Two passes: the row ids of the whole file first, then the columns of the named rows alone, which are usually few.
     parts = list(_named_in_file(named, task, shape, storage))
     if not parts:
         return []
@@ -478,7 +505,7 @@ def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape:
 def _named_in_file(
     named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Positions of named rows, places of the source's rows that name them, and their ids."""
+    """Yield positions of named rows, indexes of the source's rows that name them, and their ids."""
     ids = replace(shape, schema=Schema(columns=()), virtual=("rowid", _POSITION))
     for batch in read_task(task, ids, storage):
         row_ids, positions = (ids.virtual_column(batch, name).to_numpy(zero_copy_only=False) for name in ids.virtual)
@@ -489,7 +516,7 @@ def _named_in_file(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePair:
-    """One data file as it is now and as it was then; None where it is not of the table."""
+    """One data file as it is now and as it was at the earlier snapshot; None where it does not belong to the table."""
 
     now: FileTask | None
     then: FileTask | None
@@ -498,7 +525,14 @@ class FilePair:
 def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
     """Make the rows of a table those of an earlier snapshot.
 
-    One file is looked at after the other, so that memory is bounded by the positions of one.
+    Restored rows get new files and keep their row ids; the files of the earlier snapshot do not become live again. For each file::
+
+        now         visible positions {1, 2, 5}
+        then        visible positions {1, 3}
+        delete      now - then = {2, 5}
+        write back  then - now = {3}, read at the earlier snapshot
+
+    Files are compared one after the other, so that memory is bounded by the positions of one.
 
     Args:
         now: A scan of all columns and rows at the transaction's base snapshot.
@@ -515,7 +549,7 @@ def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: Wri
 
 
 def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
-    """The files of which other rows may be visible now than then."""
+    """Return the files in which different rows may be visible now than at the earlier snapshot."""
     earlier = {task.file.id: task for task in then.tasks}
     pairs = [FilePair(now=task, then=earlier.pop(task.file.id, None)) for task in now.tasks]
     pairs += [FilePair(now=None, then=task) for task in earlier.values()]
@@ -525,7 +559,16 @@ def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
 def restore_file(
     pair: FilePair, now: ScanProjection, then: ScanProjection, target: DeleteTarget, writer: DatasetWriter, storage: Storage
 ) -> FileDeletion | None:
-    """The work unit: hide the rows that one file has gained since, and write those that it has lost."""
+    """Hide the rows that one file has gained since, and write those that it has lost; this is the work unit of a restore.
+
+    Args:
+        pair: The file as it is now, and as it was.
+        now: The projection at the base snapshot.
+        then: The projection of all columns at the earlier snapshot.
+        target: Where to write delete files.
+        writer: Writes rows back, with their row ids.
+        storage: How to reach files.
+    """
     if pair.then is None:
         assert pair.now is not None
         return delete_in_file(pair.now, _of_positions(now), target, storage)
@@ -540,7 +583,7 @@ def restore_file(
 
 
 def _same_rows(one: FileTask, two: FileTask) -> bool:
-    """Whether the catalog alone says that the same rows of a file are visible."""
+    """Return whether the catalog alone proves that the same rows of a file are visible."""
 
     def hidden(task: FileTask) -> tuple[object, ...]:
         return (task.file.inlined_deletes, task.snapshot_filter)
@@ -570,7 +613,7 @@ def _with_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
-    """Write inlined rows back that are not visible now; those that were not visible then go."""
+    """Write back inlined rows that are not visible now; return those to delete, which were not visible then, by physical table."""
     ours, theirs = _inlined_keys(now), _inlined_keys(then)
     both = set(ours) & set(theirs)
     if then.inlined is not None:
@@ -589,7 +632,7 @@ def _inlined_batches(rows: pa.Table, plan: ScanPlan) -> Iterator[pa.RecordBatch]
 
 
 def _inlined_keys(plan: ScanPlan) -> list[tuple[str, int, int]]:
-    """The identity of each inlined version of a row: its table, its row id and the snapshot that made it."""
+    """Return the identity of each inlined version of a row: its table, its row id and the snapshot that made it."""
     if plan.inlined is None:
         return []
     columns = (inlined_column(plan.inlined, plan.read_schema, name).to_pylist() for name in _VERSION)

@@ -1,4 +1,14 @@
-"""Flush inlined rows, merge files and rewrite files with deletes: work units for this process and for executors."""
+"""Flush inlined rows, merge files and rewrite files with deletes: work units for this process and for executors.
+
+The three differ in what a row of the new file carries, because earlier snapshots read different files::
+
+    work      sources stay readable by earlier snapshots    stored with each row
+    flush     no, the rows leave the catalog                row id, snapshot id; a delete file for rows that have ended
+    merge     no, the new file replaces them                snapshot id; row id unless the ids run on from file to file
+    rewrite   yes, until they expire                        row id
+
+A merged or flushed file shows each snapshot the rows that it had (``partial_max``); a rewritten one begins at the rewrite.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +81,12 @@ class FlushedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushTask:
-    """Write inlined rows, and inlined deletes, to files. It travels to executors, so it knows nothing of the catalog.
+    """Write inlined rows, and inlined deletes, to files. The task travels to executors and contains nothing of the catalog.
 
     Attributes:
-        state: Where and how; its schema, partition spec and sort order are those of the rows.
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them, all with the same columns; None for none. A table
-            where the task travels.
+        state: Location and form of the files; its schema, partition spec and sort order are those of the rows.
+        rows: Batches of :func:`ducklake_core.catalog.inlined.rows.stored_batches`, all with the same columns; None for none. A table
+            if the task travels.
         histories: Deletes of data files, to be gathered in one file for each.
         data_path: The lake's, to which paths of the catalog are relative.
     """
@@ -93,24 +103,29 @@ class FlushTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushedFiles:
-    """What became of a :class:`FlushTask`: files that are in place but not committed."""
+    """The outcome of a :class:`FlushTask`: files that are in place but not committed."""
 
     files: tuple[FlushedFile, ...]
     gathered: tuple[GatheredDeletes, ...]
 
     def made(self) -> list[tuple[str, int]]:
-        """All of them: data files, then delete files, relative to the table's directory, each with its bytes."""
+        """Return all files relative to the table's directory, data files first, then delete files, each with its size in bytes."""
         deletes = [*(file.deletes for file in self.files if file.deletes is not None), *(one.file for one in self.gathered)]
         files = [(file.output.path, file.output.file_size_bytes) for file in self.files]
         return files + [(file.path, file.file_size_bytes) for file in deletes]
 
 
 def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
-    """Write the rows to files, and for those that have ended, and for each history, a delete file; in memory that does not grow with rows.
+    """Write the rows to files, with a delete file for those that have ended and for each history; memory does not grow with the rows.
+
+    Args:
+        task: The rows and deletes to flush.
+        threads: Unused; part of the form of all work units.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
 
     Raises:
         SchemaError: A value does not fit its column.
-        CorruptFileError: A delete file is not what the catalog says it is.
+        CorruptFileError: A delete file does not match its record in the catalog.
         StorageError: A file cannot be written. In every case of failure the files of this call are deleted.
     """
     state = task.state
@@ -150,16 +165,16 @@ def _with_deletes(rows: FlushedRows, state: WriteState, made: list[str]) -> Flus
 def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[FlushedRows]:
     """Write all rows to files, split by partition, in the sort order of the state, else in that of row ids and snapshots.
 
-    Where Arrow cannot sort by the keys, rows are in the order of row ids: a sort order is no promise to readers.
+    Where Arrow cannot sort by the keys, rows are in the order of row ids, because readers do not rely on a sort order.
 
     Args:
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them.
-        state: Where and how; its schema is the one of the rows.
+        rows: Batches of :func:`ducklake_core.catalog.inlined.rows.stored_batches`.
+        state: Location and form of the files; its schema is the one of the rows.
 
     Raises:
         SchemaError: A value does not fit its column.
-        StorageError: A file cannot be written, or the local disk has no room for rows that are to be sorted or split. In every case of
-            failure the files of this call are deleted.
+        StorageError: A file cannot be written, or the local disk has no space for rows to sort or split. In every case of failure the
+            files of this call are deleted.
     """
     columns = relaxed(state.schema)
     writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, *SYSTEM_FIELDS))), columns)
@@ -177,12 +192,12 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
 
 
 def relaxed(schema: Schema) -> Schema:
-    """The columns without NOT NULL: what is stored is copied as it is, and that was the business of whoever wrote it."""
+    """Return the columns without NOT NULL: stored rows are copied as they are, and their writer was responsible for the constraint."""
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
 def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
-    """Rows in the columns' physical form, then row id, snapshot and end."""
+    """Return rows in the columns' physical form, then row id, snapshot and end."""
     width = len(columns)
     own = pa.RecordBatch.from_arrays(rows.columns[:width], schema=pa.schema(list(rows.schema)[:width]))
     system = [pa.field(ROW_ID_COLUMN, pa.int64()), pa.field(SNAPSHOT_ID_COLUMN, pa.int64()), pa.field(_END, pa.int64())]
@@ -193,7 +208,7 @@ def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
 def _partitions(
     rows: Iterable[pa.RecordBatch], columns: Schema, state: WriteState, buffer: PartitionBuffer
 ) -> Iterator[tuple[PartitionValues, Iterable[pa.RecordBatch]]]:
-    """The rows of one partition after the other, each in the order in which they came."""
+    """Yield the rows of one partition after the other, each in the order in which they came."""
     if state.partition_spec is None:
         yield (), rows
         return
@@ -208,7 +223,7 @@ def _partitions(
 
 @dataclass(slots=True)
 class _Described:
-    """What is known of the rows of a file while they come."""
+    """The facts about the rows of one file that the catalog needs, collected while they are written."""
 
     rows: int = 0
     first_row_id: int = 0
@@ -293,17 +308,17 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeTask:
-    """Make one file out of several. It travels to executors, so it knows nothing of the catalog.
+    """Merge several files into one. The task travels to executors and contains nothing of the catalog.
 
     Attributes:
         files: Sources in the order of their rows; none has deletes.
-        state: Where and how to write; its schema is the one that all sources were written with, its partition spec theirs. Its
-            sort order is that of the file to make.
-        partition_values: Text of each partition key's value, shared by all sources.
+        state: Location and form of the file; its schema and partition spec are those that all sources were written with. Its sort order
+            is that of the new file.
+        partition_values: String form of each partition key's value, shared by all sources.
         consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
             unless a source stores them or the rows are sorted.
         snapshot_id: The snapshot that the merge was planned at.
-        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
+        cluster_by: Columns to arrange the rows by, instead of the sort order; empty for the sort order.
     """
 
     files: tuple[DataFile, ...]
@@ -322,17 +337,27 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
     """Write all rows of the sources into one file, each with the snapshot that it was committed in.
 
     Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
-    Where the task has columns to cluster by, or the state a sort order, the rows follow it, in memory that does not grow with them.
+    Rows follow the columns to cluster by, or the state's sort order; memory does not grow with them.
+
+    Args:
+        task: The files to merge.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
 
     Raises:
-        NotFoundError: A source is gone.
-        CorruptFileError: A source is not what the catalog says it is.
-        UnsupportedFeatureError: A source has something that this library cannot read or write.
-        StorageError: The file cannot be written, or the local disk has no room for rows that are sorted.
+        NotFoundError: A source is missing.
+        CorruptFileError: A source does not match its record in the catalog.
+        UnsupportedFeatureError: A source has a feature that this library cannot read or write.
+        StorageError: The file cannot be written, or the local disk has no space for rows to sort.
     """
     task.state.check_version()
     if task.consecutive and not (task.state.sort or task.cluster_by):
-        # Found out while the rows are read: asking each file first would take as long as opening it a second time.
+        # Whether the sources store row ids is only known once they are open, and opening each one first would double the requests. So
+        # the cheapest form is tried first, and abandoned at the first file that contradicts it:
+        #
+        #   1. read snapshot ids only          no file stores row ids; the catalog's ids run on
+        #   2. read row ids too, store none    files store ids, but these run on too
+        #   3. store row ids                   any other order
         for virtual in (("snapshot_id",), ("rowid", "snapshot_id")):
             with suppress(_OtherRowIdsError):
                 return _merge(task, (_SNAPSHOT_ID,), virtual, threads, stopped)
@@ -340,15 +365,15 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
 
 
 class _OtherRowIdsError(Exception):
-    """Rows may have other ids than the catalog would give them in the order in which they stand in the sources."""
+    """Rows may have other ids than the catalog implies for their order in the sources."""
 
 
 def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
     """Make the file.
 
     Args:
-        system: What is stored with each row beside the table's columns; without row ids, those of the catalog must be the same.
-        virtual: What is read with each row. Without row ids, no source may have any of its own.
+        system: Columns to store after the table's; without row ids, the catalog must imply the same ids.
+        virtual: Virtual columns to read with each row; without row ids, no source may store any.
 
     Raises:
         _OtherRowIdsError: Row ids would not be the same.
@@ -385,7 +410,7 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
 
 
 def _merged_order(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *, threads: bool) -> Iterator[pa.RecordBatch]:
-    """The rows as they go to the file: clustered, sorted, or in the order of the sources."""
+    """Yield the rows as they go to the file: clustered, sorted, or in the order of the sources."""
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
@@ -397,7 +422,7 @@ def _merged_order(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Sche
 
 
 def _relaxed(schema: Schema) -> Schema:
-    # What is stored is copied as it is: NOT NULL was the business of whoever wrote it.
+    # Stored rows are copied as they are: their writer was responsible for NOT NULL.
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
@@ -435,19 +460,20 @@ def _rows(
 
 
 def _dated_anew(files: tuple[DataFile, ...]) -> np.ndarray | None:
-    """For each file the earliest snapshot that its rows may be of; None where none can store an earlier one.
+    """Return for each file the earliest snapshot that its rows may belong to; None where no file can store an earlier one.
 
-    What a rewrite made may store the snapshots that its rows were of before, at which the files that it was made of show them.
+    A rewritten file may store the snapshots that its rows had before. At those snapshots the sources of the rewrite show the rows, so
+    that a merged file must not show them a second time.
     """
     dated = [file.begin_snapshot if file.partial_max is None and file.row_id_start is None else 0 for file in files]
     return np.array(dated, np.int64) if any(dated) else None
 
 
 def _check_row_ids(reader: FileReader) -> None:
-    """Look whether the rows of a file have the row ids that the catalog gives them, one after the other.
+    """Check that the rows of a file have consecutive row ids, as the catalog implies.
 
     Raises:
-        _OtherRowIdsError: The file stores them, has not as many rows as the catalog says, or some of them are deleted.
+        _OtherRowIdsError: The file stores row ids, has another number of rows than the catalog counts, or has deleted rows.
     """
     file = reader.file
     if reader.stores_row_ids or reader.record_count != file.record_count or file.delete_files or file.inlined_deletes:
@@ -455,10 +481,10 @@ def _check_row_ids(reader: FileReader) -> None:
 
 
 def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
-    """The row id that follows some that run on from a first one.
+    """Return the row id that follows some that run on from a first one.
 
     Raises:
-        _OtherRowIdsError: They do not.
+        _OtherRowIdsError: They are not consecutive.
     """
     found = row_ids.to_numpy(zero_copy_only=False)
     if first is None or not np.array_equal(found, np.arange(first, first + len(found))):
@@ -479,15 +505,15 @@ def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """Write the live rows of some files anew. It travels to executors, so it knows nothing of the catalog.
+    """Rewrite the live rows of some files. The task travels to executors and contains nothing of the catalog.
 
     Attributes:
         files: Sources with everything that hides rows of them.
         shape: All columns of the table, without virtual ones.
-        state: Where and how to write; its partition spec and sort order are those of the files to make.
+        state: Location and form of the new files, with their partition spec and sort order.
         data_path: The lake's, to which paths of the catalog are relative.
-        histories: Deletes of those sources that have them in several places, to be gathered in one file for each.
-        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
+        histories: Deletes of sources with several delete files or inlined deletes, to gather in one file for each.
+        cluster_by: Columns to arrange the rows by, instead of the sort order; empty for the sort order.
     """
 
     files: tuple[DataFile, ...]
@@ -503,11 +529,11 @@ class RewriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenFiles:
-    """What became of a :class:`RewriteTask`: files that are in place but not committed.
+    """The outcome of a :class:`RewriteTask`: files that are in place but not committed.
 
     Attributes:
         outputs: Files of the live rows.
-        gathered: Delete files of sources that the catalog deletes rows of, or that had several.
+        gathered: Delete files of sources that have inlined deletes, or that had several delete files.
     """
 
     outputs: tuple[WrittenFile, ...]
@@ -515,16 +541,21 @@ class RewrittenFiles:
 
 
 def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped | None = None) -> RewrittenFiles:
-    """Write what is visible of the sources, each row with its row id.
+    """Write the visible rows of the sources, each row with its row id.
 
-    No snapshots are stored with the rows: earlier snapshots read the sources, and all rows are of the snapshot of the rewrite, as
-    DuckDB has it. Rows are in the order that the task names, in memory that does not grow with them. Where no row is left there is no file.
+    No snapshots are stored with the rows: earlier snapshots read the sources, and all rows belong to the snapshot of the rewrite, as in
+    DuckDB. Rows are in the order that the task names, and memory does not grow with them. If no row is left there is no file.
+
+    Args:
+        task: The files to rewrite.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
+        stopped: Called before every batch of rows; True raises ``KeyboardInterrupt``. None (the default) means that nothing stops the task.
 
     Raises:
-        NotFoundError: A source, or a delete file of one, is gone.
-        CorruptFileError: A source is not what the catalog says it is.
+        NotFoundError: A source, or a delete file of one, is missing.
+        CorruptFileError: A source does not match its record in the catalog.
         SchemaError: A value does not fit its column.
-        StorageError: A file cannot be written, or the local disk has no room for rows that are sorted.
+        StorageError: A file cannot be written, or the local disk has no space for rows to sort.
     """
     task.state.check_version()
     gathered: list[GatheredDeletes] = []
@@ -559,6 +590,7 @@ def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple
         for batch in _live_order(rows, task, columns, live):
             writer.write(batch)
             written += batch.num_rows
+        # Counted before the files are closed: a wrong count in the catalog or a faulty delete file must not lose rows for good.
         if written != live.expected:
             raise CorruptFileError(
                 f"{len(task.files)} files of {state.table} have {written} rows that are not deleted, but the catalog says "
@@ -569,7 +601,7 @@ def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple
 
 
 def _live_order(rows: Iterator[pa.RecordBatch], task: RewriteTask, columns: Schema, live: _LiveRows) -> Iterator[pa.RecordBatch]:
-    """The rows as they go to files: clustered, sorted, or in the order of the sources."""
+    """Yield the rows as they go to files: clustered, sorted, or in the order of the sources."""
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
@@ -592,11 +624,11 @@ class _LiveRows:
 
     @property
     def about(self) -> int:
-        """How many rows there are, as the catalog counts them."""
+        """Return the number of live rows by the catalog's counts."""
         return sum(file.record_count - deleted_count(file) for file in self._files)
 
     def read(self, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file, in the columns of the shape; ``expected`` becomes how many there must be."""
+        """Yield the rows, file by file, in the columns of the shape; set ``expected`` to the number of rows that must come."""
         self.expected = 0
         for file in self._files:
             deleted = deleted_positions(self._storage, file, shape.snapshot_id)

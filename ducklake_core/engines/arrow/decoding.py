@@ -49,7 +49,7 @@ class OpenFile:
     Args:
         source: The file.
         metadata: Its footer, when that was read before.
-        pre_buffer: Whether other threads fetch all columns of a row group at once: not worth it where a file answers at once.
+        pre_buffer: Whether other threads fetch all columns of a row group at once (the default); not worth it for local files.
     """
 
     def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> None:
@@ -60,12 +60,12 @@ class OpenFile:
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The footer."""
+        """Return the footer."""
         return self._parquet.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema."""
+        """Return the Arrow schema."""
         return self._parquet.schema_arrow
 
     def batches(self, groups: list[int], columns: list[str] | None, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
@@ -98,7 +98,7 @@ class Handles:
 
     @contextmanager
     def one(self) -> Iterator[OpenFile]:
-        """The file for one thread, until the block ends."""
+        """Lend the file to one thread until the block ends."""
         try:
             opened = self._idle.pop()
         except IndexError:
@@ -120,16 +120,16 @@ def decoded(
     threads: bool,
     until: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
+    """Yield the batches of some row groups; if decoding fails, open the file again and continue from the same batch.
 
     Args:
         opened: The open file.
         groups: Numbers of the row groups.
         columns: Names of the columns; None for all.
         file: Which file it is.
-        storage: How to open it anew.
+        storage: How to open it again.
         threads: Whether to decode columns in parallel.
-        until: How many rows are wanted, if not all. Batches are cut so that one ends there: whoever stops then has no more decoded.
+        until: Number of wanted rows; None for all. Batches are cut so that one ends there, and a caller that stops decodes no more.
 
     Raises:
         CorruptFileError: It cannot be decoded, twice.
@@ -152,7 +152,8 @@ def decoded(
         except CorruptFileError:
             if looked_twice:
                 raise
-            # Batches are cut alike each time.
+            # A truncated response of an object store looks like a corrupt file, so that one failure proves nothing. The second reader
+            # cuts its batches in the same way, and skips those that the caller already has.
             batches, looked_twice = islice(decode(), count, None), True
             continue
         if batch is None:
@@ -162,7 +163,7 @@ def decoded(
 
 
 def _even(rows: int) -> int:
-    """Rows of each of the fewest batches of one size that some rows fit in.
+    """Return the batch size that splits the rows into the fewest batches of about the same size.
 
     >>> _even(1), _even(BATCH_ROWS), _even(BATCH_ROWS + 1)
     (1, 65536, 32769)
@@ -171,14 +172,14 @@ def _even(rows: int) -> int:
 
 
 def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> pa.RecordBatch | None:
-    """The next batch; only what decoding raises is the file's fault, not what is done with a batch."""
+    """Return the next batch; convert only errors of the decoder, not those of the code that uses a batch."""
     try:
         return next(batches, None)
     except Exception as error:
-        # Only now, as it takes some time, and there may be thousands of small files.
+        # The context costs time, and there may be thousands of small files: it is entered only after an error.
         with storage.reporting("read", file.path):
             if not isinstance(error, pa.ArrowInvalid | OSError) or (isinstance(error, OSError) and error.errno is not None):
-                # The store's own failure; the decoder's, such as a page header that is none, have no number.
+                # An error of the store. Errors of the decoder, such as an invalid page header, have no errno.
                 raise
             where = printable(file.path)
             raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error
@@ -194,13 +195,13 @@ def row_group_runs(
     rows: tuple[int, int] | None = None,
     only: np.ndarray | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
-    """Runs of neighbouring row groups to read, each with the position in the file of its first row.
+    """Yield runs of neighbouring row groups to read, each with the position in the file of its first row.
 
     Args:
         metadata: The file's footer.
         file_schema: The file's Arrow schema.
         read_schema: Columns that the predicate is bound to.
-        places: Place in the file of each of them.
+        places: Index in the file of each of them, None for those that it lacks.
         predicate: Rows wanted; None for all.
         rows: When given, only row groups that begin in this range of positions.
         only: When given, only row groups that hold one of these positions, which ascend.
@@ -235,7 +236,7 @@ def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: 
 def _usable_columns(
     metadata: pq.FileMetaData, file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None
 ) -> list[tuple[int, Field]]:
-    """Leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
+    """Return leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
     if predicate is None:
         return []
     wanted = pruning.columns(predicate)
@@ -248,7 +249,7 @@ def _usable_columns(
         if column.id not in wanted or place is None or not column.is_leaf or column.type in NO_KEY_TYPES:
             continue
         held = file_schema.field(place)
-        # Statistics in another type would have to be converted like the values; only NaN-free types are worth it.
+        # Statistics of another type would need the casts of the values, and those of floats leave NaN out: neither is used.
         if held.type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS and held.name in leaf_of:
             found.append((leaf_of[held.name], column))
     return found
@@ -278,7 +279,7 @@ def _statistics(group: pq.RowGroupMetaData, columns: list[tuple[int, Field]]) ->
 
 
 def reassemble(array: pa.Array[Any]) -> pa.StructArray:
-    """Variants as :data:`~ducklake_core.format.types.schema.VARIANT_STORAGE`; a null variant is NULL, as in DuckDB.
+    """Return variants as :data:`~ducklake_core.format.types.schema.VARIANT_STORAGE`; a null variant is NULL, as in DuckDB.
 
     Args:
         array: The file's group: ``metadata``, ``value``, and ``typed_value`` when it is shredded.
@@ -307,7 +308,7 @@ def reassemble(array: pa.Array[Any]) -> pa.StructArray:
 
 
 class _Names:
-    """The dictionaries of names of all rows, each once."""
+    """The distinct dictionaries of field names, and the index of each row's dictionary."""
 
     def __init__(self, metadata: ArrowArray) -> None:
         encoded = metadata.dictionary_encode()
@@ -326,7 +327,7 @@ def _plain_metadata(metadata: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    """The encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
+    """Return the encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
     if pa.types.is_struct(typed.type):
         return _objects(rests, typed, names, dictionaries)
     shredded = _arrays(typed, names, dictionaries) if is_list(typed.type) else _primitives(typed)
@@ -336,14 +337,18 @@ def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np
 
 
 def _members(group: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    """A group below ``typed_value``: a field or an element."""
+    """Return the encoded values of a group below ``typed_value``: a field of an object or an element of an array."""
     parts = dict(zip((field.name for field in group.type), group.flatten(), strict=True))
     values = _binary(parts.get("value"), len(group))
     return _group(values, parts["typed_value"], names, dictionaries) if "typed_value" in parts else values
 
 
 def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
-    # In the order of an encoded object: by the bytes of the names.
+    # An encoded object has its fields in the order of their names' bytes (Parquet variant encoding). Rows with the same fields and the
+    # same dictionary have the same header except for the offsets, so that they are encoded together:
+    #
+    #   rows with only shredded fields  -> grouped by (present fields, dictionary) -> _alike_objects, column by column
+    #   rows with further fields in "value", or too many groups                    -> _object, row by row in Python
     order = sorted(range(typed.type.num_fields), key=lambda place: typed.type.field(place).name.encode())
     children = typed.flatten()
     fields = [(typed.type.field(place).name, _members(children[place], names, dictionaries)) for place in order]
@@ -372,21 +377,21 @@ def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: 
 
 
 def _alike(patterns: np.ndarray, dictionaries: np.ndarray) -> list[np.ndarray]:
-    """Positions of rows that have the same fields and the same dictionary."""
+    """Return positions of rows that have the same fields and the same dictionary."""
     keys = np.concatenate([patterns, np.ascontiguousarray(dictionaries, "<i8").view(np.uint8).reshape(-1, 8)], axis=1)
     _, groups = np.unique(keys, axis=0, return_inverse=True)
     return _places_of(groups.reshape(-1))
 
 
 def _places_of(groups: np.ndarray) -> list[np.ndarray]:
-    """Positions by number of their group."""
+    """Return positions by number of their group."""
     order = np.argsort(groups, kind="stable")
     edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
     return [order[low:high] for low, high in pairwise(edges)]
 
 
 def _alike_objects(fields: Sequence[tuple[str, ArrowArray]], rows: ArrowArray, metadata: bytes) -> ArrowArray:
-    """Objects that have the very same fields, given in the order of their names."""
+    """Return objects that all have the same fields, which are given in the order of their names."""
     ids = encoding.name_numbers([name for name, _ in fields], metadata)
     children = [values.take(rows) for _, values in fields]
     ends = np.zeros((len(rows), len(fields) + 1), np.int64)
@@ -415,11 +420,12 @@ def _object(row: int, rest: bytes | None, fields: Sequence[tuple[str, list[bytes
 def _arrays(typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
     counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     elements = _members(typed.flatten(), names, np.repeat(dictionaries, counts))
-    # An element that is missing altogether stands for null.
+    # The shredding specification reads an element with neither value nor typed_value as a variant null.
     elements = pc.fill_null(elements, encoding.NULL)
     lists = np.concatenate([[0], np.cumsum(counts)])
     sizes = np.concatenate([[0], np.cumsum(pc.binary_length(elements).to_numpy(zero_copy_only=False).astype(np.int64))])
     content = pc.binary_join(pa.ListArray.from_arrays(pa.array(lists, pa.int32()), elements), b"")
+    # One number per array for all that its header depends on: the width of the offsets (1 to 4), and 8 if the count takes four bytes.
     forms = _widths(sizes[lists[1:]] - sizes[lists[:-1]]) + 8 * (counts > 255)
     heads = _Scattered(len(typed))
     for form in np.unique(forms).tolist():
@@ -444,25 +450,25 @@ class _Scattered:
         self._count = 0
 
     def add(self, places: np.ndarray, values: ArrowArray) -> None:
-        """Add values at places."""
+        """Add values at these indexes."""
         self._places[places] = self._count + np.arange(len(places))
         self._parts.append(values)
         self._count += len(places)
 
     def array(self) -> ArrowArray:
-        """All of it."""
+        """Return the whole array."""
         if not self._parts:
             return pa.nulls(len(self._places), pa.binary())
         return pa.concat_arrays(self._parts).take(pa.array(self._places, mask=self._places < 0))
 
 
 def _widths(sizes: np.ndarray) -> np.ndarray:
-    """How many bytes offsets take up to a size."""
+    """Return the number of bytes that each offset up to a size takes."""
     return 1 + (sizes > 0xFF).astype(np.int64) + (sizes > 0xFFFF) + (sizes > 0xFFFFFF)
 
 
 def _little(numbers: np.ndarray, width: int) -> np.ndarray:
-    """Numbers as so many bytes each."""
+    """Return the numbers as little-endian bytes of the given width."""
     return np.ascontiguousarray(numbers.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width]).reshape(-1)
 
 
@@ -477,7 +483,7 @@ def _from_bytes(data: np.ndarray, limits: np.ndarray) -> ArrowArray:
 
 
 def _of_one_size(rows: np.ndarray) -> ArrowArray:
-    """Binaries, a row of bytes for each."""
+    """Return one binary for each row of bytes."""
     return _from_bytes(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])
 
 
@@ -494,7 +500,7 @@ def _primitives(typed: ArrowArray) -> ArrowArray:
         found = _fixed(encoding.UUID, typed, 16, 16)
     elif isinstance(arrow, pa.Decimal128Type | pa.Decimal32Type | pa.Decimal64Type):
         kind, width = _decimal_form(arrow.precision)
-        # In sixteen bytes, of which the first ones are the number.
+        # Arrow's 16 bytes are little-endian, so that the first 4 or 8 of them are the shorter forms of the variant encoding.
         found = _fixed(kind + bytes([arrow.scale]), typed.cast(pa.decimal128(arrow.precision, arrow.scale)), 16, width)
     elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
         return _sized(typed.cast(pa.binary()), encoding.string_start)

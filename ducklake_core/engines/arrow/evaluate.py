@@ -1,4 +1,11 @@
-"""Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics."""
+"""Evaluate predicates and scalar expressions over Arrow batches with DuckDB's semantics.
+
+There are two kinds of expressions. A ``Predicate`` filters rows and also prunes files: comparisons of columns with constants, NULL tests,
+ranges. A ``Scalar`` computes a value of any type, for other conditions and for assignments; ``SqlExpression`` embeds one in a predicate.
+
+DuckDB and Arrow differ in what comes up in every comparison, so that values are first brought to a comparable form: NaN is the greatest
+number and equals itself, -0.0 equals 0.0, infinite timestamps survive a change of unit, and integers compare with decimals exactly.
+"""
 
 from __future__ import annotations
 
@@ -130,16 +137,16 @@ RELATIONS = {
 }  # fmt: skip
 """Functions of shapely, by those of DuckDB's spatial extension."""
 _TURNED = {"intersects": "intersects", "within": "contains", "covered_by": "covers", "touches": "touches", "overlaps": "overlaps"}
-"""The same relation with its arguments exchanged: a constant that comes first is looked at only once."""
+"""The relation with its arguments exchanged: shapely evaluates faster when the prepared constant comes first."""
 
 SOURCE_IDS = 1_000_000_000
-"""Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
+"""Columns of a MERGE's source get ids from this number on, which distinguishes them from the table's."""
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 _MAX_IN_FLOAT32 = 2**24
 
 
 def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
-    """The predicate's outcome for every row: true, false, or NULL where it is unknown.
+    """Return the predicate's outcome for every row: true, false, or NULL where it is unknown.
 
     Args:
         predicate: Bound to columns that the batch has, by name, in logical or physical form.
@@ -189,7 +196,7 @@ def _of_geometries(predicate: BoxOverlap, batch: Data) -> pa.BooleanArray:
 
 
 def column_of(column: ColumnReference, batch: Data) -> pa.Array:
-    """The column's values; NULL where a struct above it is NULL.
+    """Return the column's values; NULL where a struct above it is NULL.
 
     Raises:
         NotFoundError: The batch has no such column.
@@ -277,6 +284,10 @@ def _domain(left: DataType, right: DataType) -> Domain:
 
 def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: Literal) -> pa.BooleanArray:
     domain = _domain(data_type, literal.type)
+    # A constant is fitted to the column's type, so that the column is compared as it is stored. The outcomes of fit():
+    #   bool     no value of the type can make a difference (int8 < 1000 is always true); NULL stays NULL
+    #   Fitted   an equivalent comparison with a value of the column's type (int8 < 1.5 becomes int8 <= 1)
+    #   None     the column has to be converted to the domain of the comparison (floats)
     fitted = fit(op, literal, data_type)
     match fitted:
         case bool():
@@ -293,18 +304,18 @@ def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: L
 
 
 def to_scalar(value: object, data_type: DataType, arrow: pa.DataType) -> Any:
-    """A value of a column's type as a scalar of the type in which it is compared."""
+    """Return a value of a column's type as a scalar of the type in which it is compared."""
     if data_type == UUID:
         value = Uuid(str(value)).bytes
     return pa.scalar(value, arrow)
 
 
 def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
-    """Two columns in one comparable form, or a column and a scalar, compared; NaN is the greatest number."""
+    """Compare two columns in one comparable form, or a column and a scalar; NaN is the greatest number."""
     plain = _FUNCTIONS[op](left, right)
     if not pa.types.is_floating(left.type):
         return plain
-    # Arrow finds every comparison with NaN false (true for <>): say what NaN as the greatest number gives instead.
+    # In Arrow every comparison with NaN is false (true for <>). Where a side is NaN, its outcome is replaced by that of a greatest number.
     if isinstance(right, pa.Scalar) and right.is_valid and not math.isnan(right.as_py()):
         return pc.or_(plain, pc.is_nan(left)) if op in (">", ">=") else plain
     first, second = pc.is_nan(left), pc.is_nan(right)
@@ -313,7 +324,7 @@ def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
 
 
 def _with_nan(first: pa.BooleanArray, op: Operator, second: pa.BooleanArray) -> pa.BooleanArray:
-    """Outcomes where at least one side is NaN, from which sides are."""
+    """Return the outcomes of rows in which at least one side is NaN."""
     match op:
         case "=":
             return pc.and_(first, second)
@@ -364,7 +375,7 @@ def _constants(values: list[object], data_type: DataType, arrow: pa.DataType) ->
 
 
 def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:
-    """Whether each row's value lies in one of the ranges, found by a search."""
+    """Return whether each row's value lies in one of the ranges, found by a search."""
     column = predicate.operand
     array = column_of(column, batch)
     plain = comparable(array, column.type)
@@ -380,7 +391,8 @@ def _in_spans(values: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
     lows = np.array([span.low for span in bounded], values.dtype)
     exclusive = np.array([span.start[2] == 1 for span in bounded], bool)
     place = np.searchsorted(lows, values, side="right") - 1
-    # A value that a span begins right after belongs to the span before it, if to any.
+    # The spans ascend and are disjoint: only the last one that begins at or below a value can contain it. A value equal to an exclusive
+    # start belongs to the span before. Spans without a start come first, and have no entry in ``lows``.
     same = np.zeros(len(values), bool) if not len(lows) else (place >= 0) & _equal(lows[np.maximum(place, 0)], values) & exclusive[place]
     place = place - same + (len(spans) - len(bounded))
     highs = np.array([0 if span.end[0] else span.high for span in spans], values.dtype)
@@ -395,12 +407,12 @@ def _equal(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _before(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """NaN is the greatest number."""
+    """Return whether each number sorts before a bound, with NaN as the greatest number."""
     return np.asarray((left < right) | (np.isnan(right) & ~np.isnan(left)) if left.dtype.kind == "f" else left < right)
 
 
 def _in_spans_by_key(column: ColumnReference, plain: pa.Array, spans: Sequence[Span]) -> pa.BooleanArray:
-    """For values that only Python orders: each different one is looked up once."""
+    """Search the spans for values that only Python orders; each distinct value is searched once."""
     domain = domain_of(column.type)
     assert domain is not None
     coded = plain.dictionary_encode()
@@ -410,12 +422,12 @@ def _in_spans_by_key(column: ColumnReference, plain: pa.Array, spans: Sequence[S
 
 
 def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
-    """Whether the relation holds between each geometry and the constant; NULL for NULL.
+    """Return whether the relation holds between each geometry and the constant; NULL for NULL.
 
     Raises:
         UnsupportedFeatureError: The package shapely is not installed.
-        UsageError: The constant is no geometry.
-        SchemaError: A geometry of which the relation cannot be told.
+        UsageError: The constant is not a geometry.
+        SchemaError: A geometry for which the relation cannot be computed.
     """
     text = nested_sql(predicate, "duckdb")
     shapely = require_shapely(text)
@@ -424,6 +436,7 @@ def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
     except shapely.errors.ShapelyError as error:
         raise UsageError(f"{predicate.constant!r} is no geometry in well-known text: {error}") from error
     shapely.prepare(constant)
+    # The bounding boxes exclude most rows at a fraction of the cost of decoding a geometry.
     near = overlaps(array, predicate.box)
     found = near.fill_null(False).to_numpy(zero_copy_only=False)
     places = np.flatnonzero(found)
@@ -445,7 +458,7 @@ def _outcomes(shapely: ModuleType, function: str, array: Any, constant: Any, con
 
 
 def require_shapely(what: str) -> ModuleType:
-    """The package, which is no dependency.
+    """Import the optional package.
 
     Raises:
         UnsupportedFeatureError: It is not installed.
@@ -461,11 +474,11 @@ def require_shapely(what: str) -> ModuleType:
 
 
 def variant_outcome(predicate: VariantComparison | VariantIsNull, batch: Data) -> pa.BooleanArray:
-    """The outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
+    """Return the outcome for every row. DuckDB, where it is installed, evaluates casts that this library does not have.
 
     Raises:
         SchemaError: A value does not compare with the constant, or cannot be cast.
-        CorruptFileError: A value is no variant.
+        CorruptFileError: A value is not a variant.
     """
     field = predicate.left if isinstance(predicate, VariantComparison) else predicate.operand
     array: Any = column_of(field.column, batch)
@@ -495,7 +508,7 @@ def _outcome(predicate: VariantComparison | VariantIsNull, path: tuple[str | int
 
 
 def _at(buffer: VariantBuffer, path: tuple[str | int, ...]) -> Slots:
-    """The values at a path; places are rows."""
+    """Return the values at a path; their places are row indexes."""
     slots = buffer.root()
     for step in path:
         parents = slots.where(slots.kinds == (OBJECT_TYPE if isinstance(step, str) else ARRAY_TYPE))
@@ -523,7 +536,7 @@ def _compared(
             column=predicate.left.column.path[0],
         )
     if cast == JSON:
-        # A string becomes a string of JSON, in quotes, and not what it contains.
+        # DuckDB makes a quoted JSON string of a string, instead of parsing its content.
         raise UnsupportedFeatureError(f"a cast from variant to json in {nested_sql(predicate, 'duckdb')}", cast="variant to json")
     values = typed_values(buffer, slots, data_type)
     column = ColumnReference(column_id=0, path=("value",), type=data_type)
@@ -536,7 +549,7 @@ def _compared(
 
 
 def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
-    """The values of an expression, as an UPDATE gives them to a column: in its type.
+    """Return the values of an expression, as an UPDATE gives them to a column: in its type.
 
     Args:
         scalar: Bound to columns that the batch has, by name.
@@ -551,7 +564,7 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         with in_zone(scalar.zone):
             return assigned(scalar.operand, column, batch)
     if isinstance(scalar, ColumnReference) and scalar.column_id >= SOURCE_IDS and {scalar.type, column.type} <= TIMESTAMP_UNITS.keys():
-        # New rows as an append takes them: a cast of DuckDB's would leave digits out without a word, or is not there.
+        # New rows are stored as an append stores them: DuckDB's cast would silently drop digits, or does not exist.
         return cast_array(column_of(scalar, batch), column)
     try:
         return as_type(_eval(scalar, batch), column.type, batch.num_rows)
@@ -559,21 +572,21 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         raise SchemaError(f"column {column.name!r}: {error.message}", column=column.name) from error
     except UnsupportedFeatureError as error:
         if isinstance(scalar, ColumnReference) and _is_taken_by_appends(scalar.type, column.type):
-            # A column as it is: what an append of it gives.
+            # A plain column is stored as an append of it would be.
             return cast_array(column_of(scalar, batch), column)
         message = f"column {column.name!r} of type {column.type} cannot be set in process: it needs {error.message}"
         raise UnsupportedFeatureError(message, column=column.name) from error
 
 
 def _is_taken_by_appends(given: DataType, wanted: DataType) -> bool:
-    """Whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
+    """Return whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
     if wanted in (INT128, UINT128, INTERVAL, TIME, TIMETZ):
         return given == VARCHAR or (wanted in (INT128, UINT128) and (given in INTEGERS or isinstance(given, DecimalType)))
     return (wanted, given) == (TIMESTAMP_NS, INT64)
 
 
 def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
-    """For which rows a condition is true; NULL counts as false."""
+    """Return for each row whether a condition is true; NULL counts as false."""
     return pc.fill_null(_boolean(scalar, batch), False)
 
 
@@ -583,7 +596,7 @@ def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
 
 
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
-    """Refuse before any row is read what cannot be evaluated.
+    """Reject an expression that cannot be evaluated, before any row is read.
 
     Args:
         scalar: An expression, or a condition when there is no column.
@@ -638,7 +651,7 @@ def _eval(scalar: Scalar, batch: pa.RecordBatch) -> TypedArray:
 def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> Any:
     if kind == "is null":
         value = _eval(operands[0], batch)
-        # is_null() of Arrow alone tells NaN from NULL.
+        # By default, Arrow's is_null() does not count NaN as NULL.
         return value.array.is_null()
     if kind == "in":
         return _is_one_of([_eval(operand, batch) for operand in operands], batch.num_rows)
@@ -649,7 +662,9 @@ def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> An
 
 
 def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
-    """Whether the first is equal to one of the others, compared one by one: DuckDB brings all to one type before, which may lose digits."""
+    """Return whether the first equals one of the others, compared in pairs: DuckDB casts all to one type first, which may lose digits."""
+    # Pairwise comparison equals DuckDB's cast to a common type only if that type loses nothing: with one type, exact numbers, or a single
+    # value. Strings and short constants adapt to the other side and do not count.
     types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
     if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
         raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
@@ -658,7 +673,7 @@ def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
 
 
 def _is_short(value: TypedArray) -> bool:
-    """Whether it is a whole number as written that every type of numbers holds exactly."""
+    """Return whether a literal is a whole number that every numeric type holds exactly."""
     return value.constant is not None and abs(value.constant) <= _MAX_IN_FLOAT32
 
 
@@ -678,13 +693,13 @@ def _scalar_comparison(left: TypedArray, operator: Any, right: TypedArray, rows:
 
 
 def _at_instants(value: TypedArray) -> TypedArray:
-    """Dates and timestamps without a zone as the instants that they are in the effective one."""
+    """Return dates and timestamps without a zone as the instants that they are in the effective one."""
     wider = value.type in (DATE, TIMESTAMP)
     return TypedArray(cast_scalar(value.array, value.type, TIMESTAMPTZ), TIMESTAMPTZ) if wider else value
 
 
 def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
-    """Each branch sees only the rows that come to it, so that a division it guards is never made for others."""
+    """Evaluate each branch only for the rows that reach it, so that a division that the branch guards is never computed for other rows."""
     rows = batch.num_rows
     left = pa.array(range(rows), pa.int64())
     parts: list[tuple[Any, TypedArray]] = []
@@ -694,12 +709,12 @@ def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
         parts.append((left.filter(chosen), _eval(value, rest.filter(chosen))))
         others = pc.invert(chosen)
         left, rest = left.filter(others), rest.filter(others)
-    # The type of ELSE is looked at first.
+    # DuckDB's common type depends on the order of its inputs, and it begins with ELSE.
     return _put_together([(left, _eval(case.otherwise, rest)), *parts], rows)
 
 
 def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
-    """Each argument sees only the rows for which all before it are NULL."""
+    """Evaluate each argument only for the rows in which all earlier arguments are NULL."""
     left = pa.array(range(batch.num_rows), pa.int64())
     parts: list[tuple[Any, TypedArray]] = []
     rest = batch
@@ -713,7 +728,7 @@ def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
 
 
 def _put_together(parts: Sequence[tuple[Any, TypedArray]], rows: int) -> TypedArray:
-    """The values of all parts, each with its rows, in the type that they have in common, which depends on their order."""
+    """Return the values of all parts, each with its rows, in their common type, which depends on their order."""
     wanted = unified_type([value for _, value in parts])
     if wanted is None:
         return nulls(rows)
@@ -733,7 +748,7 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
         return _coalesce(call.arguments, batch)
     if function in random_functions:
         return random_values(function, rows)
-    # What stands beside NULL gives it a type and is not calculated.
+    # DuckDB does not compute the other operand of NULL, which only gives NULL its type: a division by zero in it is no error.
     is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
     values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
     match function:
@@ -756,7 +771,7 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
 
 
 def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Plain storage of a leaf column whose order is the type's order: days, units of time (see format/values/leaf_values.py), bytes.
+    """Return plain storage of a leaf column whose order is the type's order: days, units of time (see format/values/leaf_values.py), bytes.
 
     Raises:
         UnsupportedFeatureError: A type whose values cannot be ordered here.
@@ -783,14 +798,15 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def hashable(array: Any) -> Any:
-    """Equal values in equal form, of a type that Arrow's set operations know: one NaN for all of them, one zero for both."""
+    """Return equal values in equal form, of a type that Arrow's set operations support: one NaN for all of them, one zero for both."""
     if pa.types.is_floating(array.type):
+        # Arrow hashes the bits: NaN has many of them, and -0.0 + 0.0 is 0.0.
         return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0.0, array.type)))
     return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array
 
 
 def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
-    """Numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
+    """Return numbers as the floats of ``domain``; other columns as :func:`comparable`."""
     plain = comparable(array, data_type)
     if domain not in ("float32", "float64"):
         return plain
@@ -804,7 +820,7 @@ def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
 
 
 def unified(left: pa.Array, left_type: DataType, right: pa.Array, right_type: DataType, domain: Domain) -> tuple[pa.Array, pa.Array]:
-    """Two columns in one comparable form."""
+    """Return two columns in one comparable form."""
     if domain == "exact" and left_type != right_type:
         return _exact(comparable(left, left_type), left_type, comparable(right, right_type), right_type)
     if domain == "point in time" and left_type != right_type:
@@ -817,6 +833,7 @@ def _exact(left: pa.Array, left_type: DataType, right: pa.Array, right_type: Dat
     left, right = (a.cast(pa.int8()) if t == BOOLEAN else a for a, t in ((left, left_type), (right, right_type)))
     if all(pa.types.is_integer(a.type) for a in (left, right)) and UINT64 not in (left_type, right_type):
         return left.cast(pa.int64()), right.cast(pa.int64())
+    # Wide enough for the digits of both sides before and after the point. 76 is the widest decimal of Arrow.
     whole, scale = (max(pair) for pair in zip(_digits(left_type), _digits(right_type), strict=True))
     if whole + scale > 76:
         raise UnsupportedFeatureError(f"{left_type} and {right_type} have no common type here; scan with .to_spark() instead")
@@ -839,23 +856,24 @@ def _instants(array: pa.Array, data_type: DataType, unit: str) -> pa.Array:
 def _units(array: pa.Array, unit: str, wanted: str) -> pa.Array:
     steps = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
     if steps[unit] < steps[wanted]:
-        # Nanoseconds in a column of microseconds: nothing writes that, and rounding would change comparisons.
+        # No writer stores nanoseconds in a column of microseconds, and rounding would change the outcome of comparisons.
         raise UnsupportedFeatureError(f"timestamps in {unit} stand where {wanted} belong")
     return _scaled(array, steps[unit] // steps[wanted])
 
 
 def _scaled(array: pa.Array, factor: int) -> pa.Array:
-    """Multiplied; what does not fit 64 bits, infinities among it, becomes infinite."""
+    """Return the multiplied values; values that do not fit 64 bits, infinities included, become infinite."""
     if factor == 1:
         return array
     numbers = np.asarray(array.fill_null(0))
+    # DuckDB's infinite dates and timestamps are the extreme integers of their type, which the multiplication would wrap around.
     limit = _INFINITY // factor
     scaled = np.where(numbers > limit, _INFINITY, np.where(numbers < -limit, -_INFINITY, numbers * factor))
     return pc.if_else(array.is_null(), pa.scalar(None, pa.int64()), pa.array(scaled))
 
 
 def has_key_value(wanted: KeyValue, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Whether the key of each row has the wanted value; never NULL."""
+    """Return whether the key of each row has the wanted value; never NULL."""
     field = Field(id=wanted.column.column_id, name=wanted.column.path[0], type=wanted.column.type)
     rows = pa.RecordBatch.from_arrays([column_of(wanted.column, batch)], names=[field.name])
     (texts,) = partition_arrays(PartitionSpec(fields=(wanted.key,)), Schema(columns=(field,)), rows)

@@ -1,4 +1,4 @@
-"""Reading a change feed with Arrow: the work units, for this process and for executors, and the pairing of updates here."""
+"""Read a change feed with Arrow: the work units, for this process and for executors, and the pairing of updates in this process."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from ducklake_core.storage.delete_files import read_deletes_of
 from ducklake_core.storage.filesystems import Storage
 
 _NOTHING = np.empty(0, dtype=np.int64)
-# Places of the columns that every feed begins with; a table may have columns of the same names.
+# Indexes of the columns that every feed begins with; a table may have columns of the same names.
 _SNAPSHOT_ID, _ROW_ID, _CHANGE_TYPE = range(3)
 
 Source: TypeAlias = ChangeTask | InlinedChanges
 
 
 def read_changes(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """The rows of a feed, in the order of its sources; memory is bounded by batches.
+    """Yield the rows of a feed, in the order of its sources; memory is bounded by batches.
 
     A feed of both kinds also holds the row ids (8 bytes each) of rows that were deleted by a snapshot that added rows too, and
     once more of those that were updated.
 
     Raises:
-        NotFoundError: A file of the plan is gone (expired and cleaned up since it was planned).
-        CorruptFileError: A file is not what the catalog says it is.
-        UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
+        NotFoundError: A file of the plan is missing (expired and cleaned up since it was planned).
+        CorruptFileError: A file does not match its record in the catalog.
+        UnsupportedFeatureError: The predicate or a file needs a feature that only Spark has, or that is not supported at all.
     """
     for batch in _paired(plan, storage) if plan.updates else _unpaired(plan, storage):
         kept = _matching(batch, plan.predicate)
@@ -58,7 +58,7 @@ def read_changes(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]
 
 
 def read_change_task(task: ChangeTask, shape: FeedShape, storage: Storage, *, threads: bool = True) -> Iterator[pa.RecordBatch]:
-    """The changes that one data file tells of, with the schema ``shape.arrow_schema()``; an update counts as a delete and an insert.
+    """Yield the changes of one data file, with the schema ``shape.arrow_schema()``; an update counts as a delete and an insert.
 
     Args:
         task: The file, and which rows of it.
@@ -76,9 +76,9 @@ def read_change_task(task: ChangeTask, shape: FeedShape, storage: Storage, *, th
 
 
 def read_inlined_changes(changes: InlinedChanges, shape: FeedShape) -> Iterator[pa.RecordBatch]:
-    """The changes that the catalog itself holds, like those of a file."""
+    """Yield the changes that the catalog itself holds, in the form of those of a file."""
     read = replace(shape.read, virtual=("rowid", "snapshot_id"))
-    # Where the rows are stored is of no interest here.
+    # read_inlined() expects the column, but a feed returns no file names.
     rows = changes.rows.append_column("inlined_table", pa.nulls(changes.rows.num_rows, pa.string()))
     for batch in read_inlined(rows, read):
         row_ids, snapshots = (read.virtual_column(batch, name) for name in read.virtual)
@@ -86,6 +86,7 @@ def read_inlined_changes(changes: InlinedChanges, shape: FeedShape) -> Iterator[
 
 
 def _inserted(task: InsertedRows, shape: FeedShape, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
+    # A feed contains rows that a later snapshot deleted: the deletes of the file do not count.
     file = replace(task.file, delete_files=(), inlined_deletes=())
     several = file.partial_max is not None and file.partial_max != file.begin_snapshot
     one = FileTask(file=file, snapshot_filter=shape.end if several else None, rows=task.rows)
@@ -101,7 +102,7 @@ def _deleted(task: DeletedRows, shape: FeedShape, storage: Storage, threads: boo
     if task.ended is None:
         chosen = ChosenRows(positions=positions[told], wanted=True)
     else:
-        # What no delete names went with the file.
+        # The file ended in the range: every row that no earlier delete hid was deleted then.
         chosen = ChosenRows(positions=positions[~told], wanted=False)
     positions, snapshots = positions[told], snapshots[told]
     if chosen.wanted and not len(positions):
@@ -114,7 +115,7 @@ def _deleted(task: DeletedRows, shape: FeedShape, storage: Storage, threads: boo
 
 
 def _first_deletes(task: DeletedRows, storage: Storage) -> tuple[np.ndarray, np.ndarray]:
-    """Deleted positions, ascending, each with the first snapshot that deleted it: later delete files repeat earlier ones."""
+    """Return deleted positions, ascending, each with the first snapshot that deleted it: later delete files repeat earlier ones."""
     found = [read_deletes_of(storage, one, task.file) for one in task.file.delete_files]
     positions = [one.positions for one in found]
     snapshots = [
@@ -147,7 +148,7 @@ def _lookup(wanted: np.ndarray, positions: np.ndarray, snapshots: np.ndarray, ot
 def _feed_batch(
     batch: pa.RecordBatch, row_ids: pa.Array[Any], snapshots: np.ndarray, shape: FeedShape, change: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the range: feed columns first, then the table's."""
+    """Yield the rows of the range: feed columns first, then the table's."""
     mask = shape.in_range(snapshots)
     arrays = [pa.array(snapshots), row_ids]
     if CHANGE_TYPE in shape.schema.columns:
@@ -182,12 +183,12 @@ class _Keys:
             self._parts.setdefault(snapshot, []).append(_row_ids(batch)[rows & mask])
 
     def settle(self) -> None:
-        """No more rows come."""
+        """Sort the remembered row ids; no more rows may be added afterwards."""
         self._row_ids = {snapshot: np.unique(np.concatenate(parts)) for snapshot, parts in self._parts.items()}
         self._parts = {}
 
     def hold(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Which rows of a batch are among them."""
+        """Return for each row of a batch whether it was remembered."""
         mask = np.zeros(batch.num_rows, dtype=bool)
         for snapshot, rows in _by_snapshot(batch):
             if snapshot in self._row_ids:
@@ -210,7 +211,14 @@ def _by_snapshot(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _paired(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """A row that a snapshot deletes and adds under one row id is an update, as DuckDB has it."""
+    """Yield the rows of a feed with updates: a row that a snapshot deletes and adds under one row id is an update, as in DuckDB."""
+    # Both sides of a pair can be in different files, and neither side fits in memory. So the row ids are read first:
+    #
+    #   1. deleted rows, without columns   -> deleted: row ids by snapshot
+    #   2. inserted rows                   -> postimage if the id is among deleted; remember it in updated
+    #   3. deleted rows, with columns      -> preimage if the id is among updated
+    #
+    # Deleted rows are read twice, but only those of files that may hold updates in step 1.
     deleted, updated = _Keys(), _Keys()
     for batch in _possible_preimages(plan, storage):
         deleted.add(batch, covered(plan.updates, _snapshots(batch)))
@@ -232,7 +240,7 @@ def _sources(plan: ChangePlan, *, deleted: bool) -> Iterator[Source]:
 
 
 def _possible_preimages(plan: ChangePlan, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """Deleted rows without any column of the table."""
+    """Yield deleted rows without any column of the table."""
     read = replace(plan.shape.read, schema=Schema(columns=()), read_schema=Schema(columns=()))
     shape = replace(plan.shape, read=read, schema=Schema(columns=plan.shape.schema.columns[: _CHANGE_TYPE + 1]))
     for source in _sources(plan, deleted=True):

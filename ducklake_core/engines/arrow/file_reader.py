@@ -1,4 +1,14 @@
-"""Read one data file with Arrow: locate its columns, filter its rows, cast values to the table's types."""
+"""Read one data file with Arrow: locate its columns, filter its rows, cast values to the table's types.
+
+The path of a batch through this module::
+
+    footer --row_group_runs--> row groups --decoded--> batch of file columns, at a position of the file
+      _find     hide deleted positions and later snapshots, then evaluate the predicate
+      _late     decode the remaining columns only where _find kept rows (two passes over a row group)
+      _output   cast each column to the table's type, add constants for absent columns and the virtual columns
+
+Positions count physical rows of the file, deleted ones included. They carry the row ids and the deletes, so that no step may lose count.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +71,10 @@ _GROUP_BYTES = 32 * 1024 * 1024
 _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
 _HELD_BYTES = 8 * 1024 * 1024
-"""So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
+"""Bytes of matching rows of a row group that are held before the columns of the second pass are decoded."""
 _MAX_READERS = 8
 _NOWHERE = np.full(BATCH_ROWS, -1, dtype=np.int64)
-"""The positions of the rows of a batch, where nobody asks for them."""
+"""The positions of the rows of a batch when nothing needs them."""
 
 _MAX_REMEMBERED = 8
 
@@ -72,21 +82,21 @@ ArrowField: TypeAlias = Any
 
 _INFINITE = 2**63 - 1
 _NARROW_DIGITS = 18
-"""Decimals of so many digits are 64 bits or less to DuckDB, which rounds to them in another way than to wider ones."""
+"""Decimals of up to 18 digits take 64 bits or less in DuckDB, which rounds floats to them in another way than to wider ones."""
 _MICROSECONDS = {"ms": 1000, "s": 1_000_000}
 
 Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
-"""Arrays of a file's columns by their places in it."""
+"""Arrays of a file's columns by their indexes in it."""
 
 
 def readers_of(path: str) -> int:
-    """How many threads read files of a place at once: of a store so many that its answers overlap."""
+    """Return how many threads read files of one location at once; a remote store gets the maximum, because its requests overlap."""
     return min(pa.cpu_count(), _MAX_READERS) if protocol_of(path) == "file" else _MAX_READERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRows:
-    """Which rows of a file are read.
+    """The rows of a file to read, by position.
 
     Attributes:
         positions: Positions in the file, ascending and distinct.
@@ -97,7 +107,7 @@ class ChosenRows:
     wanted: bool
 
     def mask(self, start: int, count: int) -> np.ndarray | None:
-        """Whether each of ``count`` rows from position ``start`` on is read; None when all of them are."""
+        """Return for each of ``count`` rows from position ``start`` whether it is read; None when all of them are."""
         if not self.wanted and not len(self.positions):
             return None
         first, last = np.searchsorted(self.positions, [start, start + count])
@@ -134,17 +144,17 @@ class FileReader:
 
     @property
     def file(self) -> DataFile:
-        """What the catalog says of the file."""
+        """Return the catalog's record of the file."""
         return self._task.file
 
     @property
     def record_count(self) -> int:
-        """Rows by the file's own footer, visible or not."""
+        """Return the number of rows in the file's footer, visible or not."""
         return int(self._opened.metadata.num_rows)
 
     @property
     def stores_row_ids(self) -> bool:
-        """Whether each row has its row id in the file, so that the catalog says nothing of them."""
+        """Return whether the file stores a row id with each row, which replaces the ids that the catalog implies."""
         return self._layout.row_id_place is not None
 
     def _is_made_of_positions(self, virtual: str) -> bool:
@@ -168,12 +178,14 @@ class FileReader:
         return CorruptFileError(f"{where} of table {self._shape.table} {what}", path=where)
 
     def batches(self, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """The rows that are chosen and satisfy the predicate, in their order.
+        """Yield the rows that are chosen and satisfy the predicate, in their order.
 
         Args:
             chosen: Rows by their positions.
             threads: Whether several threads may read.
         """
+        # Row groups of usual size are read by one thread each; huge ones are decoded in batches, by one thread for each column, because
+        # several of them would not fit in memory at once.
         metadata = self._opened.metadata
         layout, only = self._layout, chosen.positions if chosen.wanted else None
         found = row_group_runs(
@@ -195,7 +207,7 @@ class FileReader:
             return list(self._rows(opened, start, [group], chosen, threads=False))
 
     def _rows(self, opened: OpenFile, start: int, run: list[int], chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Wanted rows of neighbouring row groups, of which the first begins at a position."""
+        """Yield wanted rows of neighbouring row groups, of which the first begins at a position."""
         if self._layout.passes.rest:
             for position, group in _starts(self._opened.metadata, start, run):
                 yield from self._late(opened, position, group, chosen, threads)
@@ -206,7 +218,12 @@ class FileReader:
                 yield self._output(found)
 
     def _late(self, opened: OpenFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Wanted rows of a row group: the columns that only the result needs are decoded when there are such rows."""
+        """Yield wanted rows of a row group; decode the columns that only the result needs when there are such rows."""
+        # The second pass follows the first one at a distance of at most _HELD_BYTES of found rows. Both decode the same row group, but
+        # their batches need not have the same size: rows are matched by position.
+        #
+        #   first pass   |--batch--|--batch--|--batch--|   rows found -> FoundAhead
+        #   second pass  |----batch----|----batch----|     takes the found rows before the end of its batch
         first = self._decode(opened, start, [group], self._layout.passes.first, threads)
         ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
         if not ahead.look(_HELD_BYTES):
@@ -225,7 +242,7 @@ class FileReader:
     def _decode(
         self, opened: OpenFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool, until: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
+        """Yield batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
         columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
         position = start
         for batch in decoded(opened, groups, columns, self._task.file, self._storage, threads=threads, until=until):
@@ -239,7 +256,8 @@ class FileReader:
             raise CorruptFileError(message, path=where, table=table)
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
-        """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        """Return the rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        # The deleted rows go first: a predicate must not fail on a value of a row that no reader sees.
         if not self._needs_positions:
             mask = chosen.mask(start, batch.num_rows)
             batch = batch if mask is None else batch.filter(pa.array(mask))
@@ -256,7 +274,7 @@ class FileReader:
         return FoundRows(positions, self._by_place(batch)) if len(positions) else None
 
     def _by_place(self, batch: pa.RecordBatch, places: tuple[int, ...] | None = None) -> Held:
-        """Return the columns of a pass by their place, those of the first pass if none is given."""
+        """Return the columns of a pass by their index in the file, those of the first pass if none is given."""
         return dict(zip(self._layout.passes.first if places is None else places, batch.columns, strict=True))
 
     def _visible(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], mask: np.ndarray | None) -> np.ndarray | None:
@@ -275,7 +293,7 @@ class FileReader:
         assert self._predicate is not None
         arrays = [self._column(column, rows) for column in self._layout.asked]
         arrays += [self._virtual(name, rows) for name in self._layout.asked_virtual]
-        # Arrow knows no number of rows without a column; a predicate without one is a constant.
+        # A predicate without columns is a constant, and an Arrow batch without columns has no row count.
         known = (
             pa.RecordBatch.from_arrays(arrays, schema=self._layout.asked_schema())
             if arrays
@@ -309,7 +327,7 @@ class FileReader:
 
     @contextmanager
     def _naming(self, column: Field) -> Iterator[None]:
-        """Whatever does not fit the column is told with the file and the table."""
+        """Add the file, the table and the column to errors of values that do not fit."""
         where, table = printable(self._task.file.path), self._shape.table
         details = {"path": where, "table": table, "column": column.name}
         try:
@@ -343,7 +361,7 @@ class FileReader:
 
 
 def _starts(metadata: pq.FileMetaData, start: int, run: list[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring row groups, each with the position of its first row."""
+    """Yield neighbouring row groups, each with the position of its first row."""
     for group in run:
         yield start, group
         start += metadata.row_group(group).num_rows
@@ -354,11 +372,11 @@ def _is_usual(group: pq.RowGroupMetaData) -> bool:
 
 
 def _rows_at(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Rows of a batch by their places in it, which ascend."""
+    """Return rows of a batch by their ascending indexes in it."""
     if len(places) == batch.num_rows:
         return batch
     if len(places) <= batch.num_rows // 2:
-        # Of few rows a fifth of the time that leaving out the others takes, of half of them 0.6; of nearly all 1.25.
+        # Compared with a filter, take() needs a fifth of the time for few rows, 0.6 for half of them, and 1.25 for nearly all.
         return batch.take(pa.array(places))
     mask = np.zeros(batch.num_rows, dtype=bool)
     mask[places] = True
@@ -366,7 +384,7 @@ def _rows_at(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> pa.RecordB
 
 
 def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
-    """The snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
+    """Return the snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
     snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
     found: np.ndarray = snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
     return found
@@ -374,12 +392,12 @@ def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DecodingPasses:
-    """Which columns of a file are decoded, by their places: first those that say which rows are wanted, then the others.
+    """The columns of a file to decode, by index: first those that decide which rows are wanted, then the others.
 
     Attributes:
         first: Columns of the first pass; all of them when there is no second.
         rest: Columns of the second pass.
-        named: Whether columns are asked for by name; else all are decoded.
+        named: Whether columns are requested by name; otherwise all are decoded.
     """
 
     first: tuple[int, ...]
@@ -393,16 +411,16 @@ class FileLayout:
 
     Attributes:
         schema: The files' Arrow schema.
-        is_filtered: Whether rows are left out by the scan's condition; not where the catalog says that all satisfy it.
+        is_filtered: Whether the scan's condition can exclude rows; False where the catalog proves that all rows satisfy it.
         filters_snapshots: Whether rows of some snapshots are hidden.
         read_schema: The columns to read.
         sources: By id, the columns to read and where they come from.
-        unchanged: By id, those whose values are passed on as they are: place in the file and type.
-        row_id_place: Place of the column of row ids, None where there is none.
-        snapshot_id_place: Place of the column of snapshot ids likewise.
+        unchanged: By id, those whose values are returned without a cast: index in the file and type.
+        row_id_place: Index of the column of row ids, None if the file has none.
+        snapshot_id_place: Index of the column of snapshot ids, None if the file has none.
         asked: Columns that the predicate reads.
         asked_virtual: Virtual columns that it reads.
-        passes: Which columns are decoded when.
+        passes: The columns of the first and of the second pass.
         output_schema: The batches to return.
         is_common: Whether it holds for every file of this Arrow schema: columns are found by their ids alone.
     """
@@ -423,15 +441,15 @@ class FileLayout:
 
     @property
     def places(self) -> list[int | None]:
-        """Place in the file of each column to read, None where its values are not in it."""
+        """Return the index in the file of each column to read, None where the file lacks its values."""
         return [_place(self.sources, column) for column in self.read_schema]
 
     def asked_schema(self) -> pa.Schema:
-        """The columns that the predicate reads, for its evaluation."""
+        """Return the columns that the predicate reads, for its evaluation."""
         return _asked_schema(self.asked, self.asked_virtual)
 
     def fits(self, schema: pa.Schema, task: FileTask, is_filtered: bool) -> bool:
-        """Whether it is that of a file of the same scan with this Arrow schema, too."""
+        """Return whether a file of the same scan with this Arrow schema has this layout."""
         return (
             self.is_common
             and task.file.mapping_id is None
@@ -444,13 +462,13 @@ class FileLayout:
 
 @dataclass(slots=True)
 class _Recent:
-    """The layouts that a scan met last; replaced as a whole, so that threads need no lock: one that gets lost is made again."""
+    """The most recent layouts of a scan. Threads replace the tuple as a whole and need no lock: a lost layout is computed again."""
 
     layouts: tuple[FileLayout, ...] = ()
 
 
 def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
-    """The layout of a file with this Arrow schema.
+    """Return the layout of a file with this Arrow schema.
 
     Raises:
         CatalogCorruptError: The file's name mapping did not come along.
@@ -479,6 +497,7 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
     first = {_place(sources, column) for column in asked} | {system.get(name) for name in asked_virtual}
     if task.snapshot_filter is not None:
         first.add(system["snapshot_id"])
+    # Without a predicate no row is found late, so that a second pass would only decode the same row group twice.
     if predicate is None:
         first |= out
     return FileLayout(
@@ -510,7 +529,7 @@ def _place(sources: Mapping[int, tuple[Field, Source]], column: Field) -> int | 
 
 
 def _passes(names: list[str], first: set[int | None], out: set[int | None]) -> DecodingPasses:
-    # With two columns of one name in the file, only reading all of them keeps the places right.
+    # pyarrow selects columns by name, and reads "a.b" as a field of a struct. Only reading all columns keeps the indexes right then.
     if len(set(names)) < len(names) or any("." in name for name in names):
         return DecodingPasses(tuple(range(len(names))), (), named=False)
     return DecodingPasses(_ascending(first), _ascending(out - first), named=True)
@@ -521,7 +540,7 @@ def _ascending(places: set[int | None]) -> tuple[int, ...]:
 
 
 def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Field]:
-    """Columns that the predicate reads, by any of their fields."""
+    """Return columns that the predicate reads, by any of their fields."""
     needed = frozenset() if predicate is None else pruning.columns(predicate)
     return [column for column in read_schema if any(node.id in needed for node in column.walk())]
 
@@ -533,7 +552,7 @@ def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """The column at a place of the file, described by a field with the table's ids."""
+    """The column at an index of the file, described by a field with the table's ids."""
 
     place: int
     field: ArrowField
@@ -555,7 +574,12 @@ Source: TypeAlias = InFile | InPath | Absent
 
 
 def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tuple[Source, ...]:
-    """The source of each column of ``shape.read_schema`` in a file with this Arrow schema.
+    """Return the source of each column of ``shape.read_schema`` in a file with this Arrow schema.
+
+    Args:
+        schema: The file's Arrow schema.
+        file: The file, whose name mapping and begin snapshot decide how columns are found.
+        shape: The columns to find, with name mappings and lifetimes of columns.
 
     Raises:
         CatalogCorruptError: The file's name mapping did not come along.
@@ -567,7 +591,7 @@ def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tu
     elif all(field_id(field) is not None for field in fields):
         found = _by_id(fields)
     else:
-        # One column without an id is enough for DuckDB to take all columns by their position in the table.
+        # One column without an id is enough for DuckDB to map all columns by their index in the table.
         found = _by_position(fields, shape.positions_at(file.begin_snapshot))
     return tuple(found.get(column.id, Absent()) for column in shape.read_schema)
 
@@ -590,7 +614,7 @@ def _by_id(fields: Sequence[ArrowField]) -> dict[int, Source]:
 
 
 def _by_position(fields: Sequence[ArrowField], positions: dict[int, int]) -> dict[int, Source]:
-    # Below a column nothing is known by position, so that nested values are NULL, as in DuckDB.
+    # DuckDB maps only top-level columns by index, so that fields of nested values are NULL there too.
     return {number: InFile(place, _known_as(fields[place], number, _bare)) for number, place in positions.items() if place < len(fields)}
 
 
@@ -616,7 +640,7 @@ def _places(fields: Sequence[ArrowField]) -> dict[str, int]:
 def _mapped(field: ArrowField, column: MappedColumn) -> ArrowField:
     def children(fields: Sequence[ArrowField]) -> list[ArrowField]:
         if len(fields) == 1 and len(column.children) == 1 and is_list(field.type):
-            # Writers call the element of a list by many names, and the mapping by that of the group around it.
+            # Writers name the element of a list differently ("element", "item", "array"); the mapping has the name of the outer group.
             return [_mapped(fields[0], column.children[0])]
         places = _places(fields)
         below = {places[folded(child.source_name)]: child for child in column.children if folded(child.source_name) in places}
@@ -626,7 +650,7 @@ def _mapped(field: ArrowField, column: MappedColumn) -> ArrowField:
 
 
 def _bare(field: ArrowField | Sequence[ArrowField]) -> Any:
-    """Fields without any id."""
+    """Return fields without any id."""
     if isinstance(field, pa.Field):
         return pa.field(field.name, _rebuilt(field.type, _bare), field.nullable)
     return [_bare(one) for one in field]
@@ -637,11 +661,11 @@ def _known_as(field: ArrowField, number: int, children: Callable[[Sequence[Arrow
 
 
 def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[ArrowField]]) -> Any:
-    """The nested type with other fields below it."""
+    """Return the nested type with other fields below it."""
     if pa.types.is_struct(arrow_type):
         return pa.struct(children([arrow_type.field(i) for i in range(arrow_type.num_fields)]))
     if pa.types.is_map(arrow_type):
-        # Files name the two as they like; mappings call them key and value.
+        # Files may name the two differently; mappings name them "key" and "value".
         key, value = arrow_type.key_field.with_name("key"), arrow_type.item_field.with_name("value")
         key, value = children([key, value])
         return pa.map_(key.with_nullable(False), value)
@@ -651,13 +675,13 @@ def _rebuilt(arrow_type: Any, children: Callable[[Sequence[ArrowField]], list[Ar
 
 
 def field_id(field: pa.Field[Any]) -> int | None:
-    """The field id of a file's node, None when it has none."""
+    """Return the field id of a file's node, None when it has none."""
     text = (field.metadata or {}).get(FIELD_ID_KEY)
     return int(text) if text is not None and int(text) >= 0 else None
 
 
 def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
-    """Values of a file's column as the logical Arrow type of the table's column.
+    """Return values of a file's column as the logical Arrow type of the table's column.
 
     Args:
         array: The values.
@@ -688,21 +712,22 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
 
 
 def same_shape(source: pa.Field[Any], target: Field) -> bool:
-    """Whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
+    """Return whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
     if any(node.type == VARIANT for node in target.walk()):
         return False
     wanted = to_arrow_field(target)
-    # Arrow's equality of types covers names and metadata of children, and so their field ids.
+    # With metadata, Arrow's equality of types covers the field ids of children.
     return bool(source.type.equals(wanted.type, check_metadata=True)) and not pa.types.is_dictionary(source.type)
 
 
 def constant(target: Field, length: int) -> pa.Array[Any]:
-    """The column of rows that are older than it: its initial default, or NULL."""
+    """Return the column of rows that are older than it: its initial default, or NULL."""
     return constant_array(target.initial_default, target, length)
 
 
 def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
-    # A node without an id below a file's column is no column of the table: DuckDB gives NULL for it as well.
+    # A node without an id below a file's column is no column of the table: DuckDB returns NULL for it too. Of two nodes with one id the
+    # first counts, which the reversed order keeps.
     by_id = {field_id(field): index for index, field in reversed(list(enumerate(fields)))}
     found = [(target, by_id.get(target.id)) for target in targets]
     return [constant(target, length) if index is None else conform(arrays[index], fields[index], target) for target, index in found]
@@ -743,10 +768,10 @@ def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
 
 
 def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
-    """Values of a leaf in the Arrow type of the column, rounded where the column is coarser.
+    """Return values of a leaf in the Arrow type of the column, rounded where the column is coarser.
 
-    Nanoseconds are cut to microseconds (towards zero), microseconds rounded to milliseconds and seconds, fractions and texts of them to
-    integers, as DuckDB does each of these.
+    Nanoseconds are truncated to microseconds, microseconds rounded to milliseconds and seconds, and fractions and strings of fractions
+    to integers, as DuckDB does each of these.
 
     >>> from ducklake_core.format.types.data_types import INT32, TIMESTAMP
     >>> from_file(pa.array([1001, -1999]).view(pa.timestamp("ns")), Field(name="c", type=TIMESTAMP)).cast(pa.int64()).to_pylist()
@@ -759,6 +784,7 @@ def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
     """
     if _loses_nanoseconds(array.type, column.type):
         array = _without_nanoseconds(array)
+    # promote() is the exact and fast cast for widened types; DuckDB's rounding casts are only tried for values that it rejects.
     if _needs_cast(array, column.type):
         return _cast(array, column)
     try:
@@ -775,7 +801,7 @@ def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
 
 
 def _needs_cast(array: pa.Array[Any], wanted: DataType) -> bool:
-    """Whether Arrow would cast without an error, but to other values: infinities for large numbers, escapes as they are, halves to even."""
+    """Return whether Arrow's cast would give other values without an error (infinities, unescaped backslashes, halves rounded to even)."""
     if wanted == BLOB and _is_text(array.type):
         return bool(pc.any(pc.match_substring(array, "\\")).as_py())
     narrow = isinstance(wanted, DecimalType) and wanted.precision <= _NARROW_DIGITS
@@ -794,7 +820,7 @@ def _cast(array: pa.Array[Any], column: Field) -> pa.Array[Any]:
 
 
 def _loses_nanoseconds(held: pa.DataType, wanted: DataType) -> bool:
-    """Whether DuckDB reads such values as microseconds first."""
+    """Return whether DuckDB reads such values as microseconds first."""
     if not (pa.types.is_timestamp(held) or pa.types.is_time64(held)) or held.unit != "ns" or wanted in (TIMESTAMP_NS, TIME_NS):
         return False
     return wanted not in (VARCHAR, JSON) or pa.types.is_time64(held) or held.tz is not None
@@ -811,12 +837,13 @@ def _without_nanoseconds(array: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _rounded(array: pa.Array[Any], unit: str) -> pa.Array[Any]:
-    """Whole milliseconds or seconds, as microseconds; halves are rounded away from zero."""
+    """Return whole milliseconds or seconds, as microseconds; halves are rounded away from zero."""
     if array.type.unit == "s" or unit not in _MICROSECONDS:
         return array
     array = cast_temporal(array, pa.timestamp("us", array.type.tz))
     step = pa.scalar(_MICROSECONDS[unit], pa.int64())
     numbers = array.view(pa.int64())
+    # DuckDB stores the infinities as the largest and smallest int64: they must not be rounded, and 0 in their place cannot overflow.
     half = pc.multiply(pc.sign(numbers), pa.scalar(_MICROSECONDS[unit] // 2, pa.int64()))
     infinite = pc.equal(pc.abs(numbers), pa.scalar(_INFINITE, pa.int64()))
     whole = pc.multiply(pc.divide(pc.add(pc.if_else(infinite, pa.scalar(0, pa.int64()), numbers), half), step), step)
@@ -836,17 +863,17 @@ class FoundRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes in memory."""
+        """Return the size in memory, in bytes."""
         found: int = self.positions.nbytes + sum(values.nbytes for values in self.held.values())
         return found
 
     def part(self, start: int, end: int) -> FoundRows:
-        """Some of the rows, by their numbers among them; not a copy."""
+        """Return the rows from index ``start`` up to, not including, ``end``, without a copy."""
         return FoundRows(self.positions[start:end], {place: values.slice(start, end - start) for place, values in self.held.items()})
 
 
 class FoundAhead:
-    """What a first pass over a file finds, taken by a second one that is behind it.
+    """The rows that the first pass over a row group found, for the second pass that follows it.
 
     Args:
         batches: For each batch of the first pass the position behind its last row, and what was found in it, None when nothing was.
@@ -861,22 +888,22 @@ class FoundAhead:
 
     @property
     def is_done(self) -> bool:
-        """Whether the first pass has ended, and all that it found was taken."""
+        """Return whether the first pass has ended, and all that it found was taken."""
         return self._has_ended and not self._waiting
 
     @property
     def last(self) -> int | None:
-        """The last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
+        """Return the last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
         return int(self._waiting[-1].positions[-1]) if self._has_ended and self._waiting else None
 
     def look(self, most: int) -> bool:
-        """Look for rows until so many bytes of them are held, or all is looked at; False when there are none."""
+        """Decode ahead until ``most`` bytes of rows are held, or the end is reached; return whether there are any rows."""
         while (not self._waiting or self._found_bytes < most) and self._advance():
             pass
         return bool(self._waiting)
 
     def until(self, position: int) -> FoundRows | None:
-        """The rows before a position that were not taken yet, None when there are none."""
+        """Return the rows before a position that were not taken yet, None when there are none."""
         while self._reached < position and self._advance():
             pass
         parts: list[FoundRows] = []
@@ -901,7 +928,7 @@ class FoundAhead:
 
 
 def _joined(parts: Sequence[FoundRows]) -> FoundRows:
-    """Several as one; not a copy where there is one."""
+    """Return several parts as one; a single part is not copied."""
     if len(parts) == 1:
         return parts[0]
     held = {place: pa.chunked_array([part.held[place] for part in parts]).combine_chunks() for place in parts[0].held}

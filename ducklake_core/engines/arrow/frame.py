@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 100_000
 _UNREAD: WeakKeyDictionary[Any, pa.RecordBatch] = WeakKeyDictionary()
-"""First batches of callers' streams that were read to decide on an error and not written; a write of the stream starts with them."""
+"""First batches of callers' streams that a check has read; they are written when the caller writes the stream again after an error."""
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 ACCEPTED = (
@@ -52,10 +52,10 @@ class ArrowFrame:
     Attributes:
         data: A table, or a reader that can be read once.
         schema: The columns, without ids.
-        kind: What messages call the data.
+        kind: Name of the data for messages.
         stream: The caller's stream, if it is one.
-        session: No Spark session does the work.
-        inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
+        session: None, because no Spark session does the work.
+        inlines_unasked: Whether few rows go into the catalog by default: counting them costs nothing.
     """
 
     data: ArrowData
@@ -67,12 +67,12 @@ class ArrowFrame:
 
     @property
     def is_seen(self) -> bool:
-        """Return whether :meth:`schema_for` looks at the values, so that a column whose type stays another does not fit."""
+        """Return whether :meth:`schema_for` reads the values; a column whose type then still differs does not fit."""
         return isinstance(self.data, pa.Table)
 
     @property
     def is_small(self) -> bool:
-        """Whether writing the rows once more costs next to nothing."""
+        """Return whether writing the rows a second time costs little."""
         return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS
 
     @property
@@ -88,7 +88,7 @@ class ArrowFrame:
     def checked_empty(self) -> tuple[bool, ArrowFrame]:
         """Return whether there are no rows, and a frame that still has them all.
 
-        Reads a stream up to its first row. These rows are kept until they are written: a caller may write the stream again after an error.
+        Reads a stream up to its first row, and keeps that batch until it is written: a caller may write the stream again after an error.
         """
         if isinstance(self.data, pa.Table):
             return not self.data.num_rows, self
@@ -100,14 +100,14 @@ class ArrowFrame:
         return False, replace(self, data=_starting_with(first, self.data, self.stream))
 
     def check_overwrites_all(self, _table: TableState) -> None:
-        """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
+        """Check nothing: only Spark sessions have a setting that restricts what an overwrite replaces."""
 
     def schema_for(self, table: Schema) -> Schema:
-        """The columns, where those whose values all are values of the table's column take its type.
+        """Return the columns; a column whose values all are values of the table's column takes its type.
 
-        The type of a frame says little about its values. Rows in memory are looked at: a column in which every value is missing has the
-        type of the table's column, and so has one of numbers or times of another type that the table's type holds exactly. What a
-        stream holds is known when it is written.
+        The type of a frame's column is often an accident (pandas has floats for integers with NULLs). Rows in memory are read: a column
+        without values takes the type of the table's column, and so does one of numbers or times that the table's type holds exactly.
+        The values of a stream are only known when it is written.
         """
 
         def adopted_type(column: Field, known: Field) -> DataType:
@@ -116,7 +116,7 @@ class ArrowFrame:
         return with_adopted_types(self.typed_like(table).schema, table, adopted_type)
 
     def typed_like(self, table: Schema) -> ArrowFrame:
-        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        """Return the frame; columns, elements and fields that hold only NULL take the table's types."""
         given = {field.name: field.type for field in self.data.schema}
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
@@ -140,11 +140,11 @@ class ArrowFrame:
         return True
 
     def replayable(self) -> ArrowFrame:
-        """The same rows as a frame that can be read more than once: a stream is read into memory."""
+        """Return the same rows as a frame that can be read more than once: a stream is read into memory."""
         return replace(self, data=self.data.read_all()) if isinstance(self.data, pa.RecordBatchReader) else self
 
     def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, ArrowFrame]:
-        """The rows as a table, None when there are more than so many, or too many bytes of them; and a frame that still has them all."""
+        """Return the rows as a table, None above the limit of rows or bytes; and a frame that still has all of them."""
         data = self.data
         if isinstance(data, pa.Table):
             return (data if data.num_rows <= limit and data.nbytes <= most_bytes else None), self
@@ -159,7 +159,7 @@ class ArrowFrame:
         return table, replace(self, data=table)
 
     def write(self, state: WriteState, _named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
-        """Write all rows to new files of a table. On failure the files are gone again."""
+        """Write all rows to new files of a table. On failure the files are deleted."""
         from ducklake_core.engines.arrow.writer import write_table
 
         return write_table(self.data, state)
@@ -189,7 +189,7 @@ class ArrowFrame:
         return find_positions(plan, target, storage, key_set(self._table(), on, plan.schema))
 
     def merge_source(self, _state: WriteState, _named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
-        """The rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""
+        """Return the rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
         from ducklake_core.format.values.arrow_cast import cast_to
 
@@ -197,7 +197,7 @@ class ArrowFrame:
         return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False, exact=True))
 
     def empty_source(self, columns: Schema, _state: WriteState) -> MergeSource:
-        """The source of a merge that has columns and no rows."""
+        """Return the source of a merge that has columns and no rows."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
         from ducklake_core.format.types.schema import to_arrow_schema
 
@@ -221,7 +221,7 @@ def _parts(given: pa.DataType) -> list[pa.DataType] | None:
 
 
 def _is_missing(values: ArrowArray) -> bool:
-    """Return whether every value is NULL, or NaN, which pandas has in the place of NULL.
+    """Return whether every value is NULL, or NaN, which pandas has instead of NULL.
 
     >>> _is_missing(pa.array([None, float("nan")])), _is_missing(pa.array([1.0])), _is_missing(pa.array([], pa.int8()))
     (True, False, True)
@@ -242,17 +242,17 @@ def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader, stream: pa
 
 
 def _given_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches that nobody holds any more once they are taken."""
+    """Yield the batches, and release each one once the caller has taken it."""
     while batches:
         yield batches.pop(0)
 
 
 def arrow_frame(data: object) -> ArrowFrame:
-    """The frame of whatever holds rows in this process.
+    """Return the frame of whatever holds rows in this process.
 
     Raises:
-        UsageError: The value is no such thing; the message names its kind.
-        UnsupportedFeatureError: A column of a type that DuckLake has not.
+        UsageError: The value holds no rows; the message names its kind.
+        UnsupportedFeatureError: A column of a type that DuckLake does not have.
     """
     rows = arrow_data(data)
     stream = rows if isinstance(rows, pa.RecordBatchReader) else None
@@ -262,12 +262,12 @@ def arrow_frame(data: object) -> ArrowFrame:
 
 
 def is_a(data: object, package: str, name: str) -> bool:
-    """Whether a value is of a class of a package that need not be installed, or of a subclass of it."""
+    """Return whether a value is of a class of a package that need not be installed, or of a subclass of it."""
     return any(cls.__name__ == name and cls.__module__.partition(".")[0] == package for cls in type(data).__mro__)
 
 
 def kind_of(data: object) -> str:
-    """What messages call a frame.
+    """Return the name of a frame's kind for messages.
 
     >>> kind_of(pa.table({"a": [1]})), kind_of([]), kind_of({})
     ('pyarrow Table', 'list', 'dict')
@@ -282,7 +282,7 @@ def kind_of(data: object) -> str:
 
 
 def arrow_data(data: Any) -> ArrowData:
-    """The rows of a frame; a stream is opened but not read. A frame without rows may have no columns.
+    """Return the rows of a frame; a stream is opened but not read. A frame without rows may have no columns.
 
     Raises:
         UsageError: The value holds no rows in columns, or rows without columns; the message names its kind.
@@ -319,7 +319,7 @@ def no_columns(kind: str) -> UsageError:
 
 
 def _of_pandas(data: Any) -> pa.Table:
-    """Labels of rows without a name are no column. Without rows pandas makes up types (float64, object), so the columns have none."""
+    """Convert a pandas frame; an unnamed index is no column. Types of an empty frame are dropped, because pandas makes them up."""
     if not len(data):
         names = pa.Table.from_pandas(data, preserve_index=False).column_names
         return pa.table([pa.nulls(0)] * len(names), names=names)
@@ -328,6 +328,7 @@ def _of_pandas(data: Any) -> pa.Table:
     except OverflowError:
         rows = _table([_pandas_column(str(name), data.iloc[:, place]) for place, name in enumerate(data.columns)])
     for place, name in enumerate(rows.column_names):
+        # Only a column of Python objects goes through Arrow's inference, which drops nanoseconds.
         if _has_times(rows.schema.types[place]) and str(data.dtypes.iloc[place]) == "object":
             values = data.iloc[:, place].tolist()
             array = _without_loss("pandas DataFrame", name, rows.column(place), values, from_pandas=True)
@@ -345,13 +346,14 @@ def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
 
 
 def _of_polars(data: Any) -> pa.Table:
-    """Polars gives Arrow the addresses of Python objects in place of the objects, and integers of 128 bits in a form of its own."""
+    """Convert a Polars frame; Polars exports Python objects as addresses, and 128-bit integers in a form of its own."""
     import polars as pl
 
     objects = [name for name, kind in data.schema.items() if kind == pl.Object]
     if objects:
         message = f"cannot write a polars DataFrame: column {objects[0]!r} has type Object. Convert its values to a type of Polars"
         raise UsageError(message, column=objects[0])
+    # Polars exports 128-bit integers under a private type that other libraries reject: they travel as strings.
     huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
     if not huge:
         return pa.table(data)
@@ -386,7 +388,7 @@ def _reason(error: Exception) -> str:
 
 
 def check_index(data: Any, kind: str) -> None:
-    """Refuse a frame in the manner of pandas whose rows are labelled by what has a name: it was a column, and must not get lost.
+    """Reject a pandas-like frame with a named index: a name means that it was a column, which must not be lost.
 
     Raises:
         UsageError: The index is named.
@@ -401,7 +403,7 @@ def check_index(data: Any, kind: str) -> None:
 
 
 def _of_mappings(rows: Sequence[object]) -> pa.Table:
-    """Rows as dicts: columns in the order in which rows first name them, NULL where a row lacks one."""
+    """Return rows as dicts: columns in the order in which rows first name them, NULL where a row lacks one."""
     values: dict[str, list[object]] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -423,9 +425,9 @@ def _table(columns: Sequence[tuple[Any, Any]]) -> pa.Table:
 
 
 def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
-    """One column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
+    """Return one column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
     if any(kind.__name__ == "NaTType" for kind in {type(value) for value in values}):
-        # What a missing time is in records that pandas made.
+        # Records that pandas made have NaT for a missing time.
         values = [None if type(value).__name__ == "NaTType" else value for value in values]
     try:
         try:
@@ -462,7 +464,7 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
     if pa.types.is_struct(arrow):
         rows = [value for value in values if isinstance(value, Mapping)]
         return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
-    # NaT is unequal to itself, a datetime, and has nanoseconds.
+    # NaT is an instance of datetime with a nanosecond attribute; only its inequality to itself gives it away.
     known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
     if pa.types.is_date(arrow) and any(isinstance(value, datetime) for value in known):
         raise UsageError(f"{failed} mixes dates and timestamps. Convert them to one type")
@@ -488,7 +490,8 @@ def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
 
 
 def _where(values: list[Any]) -> str:
-    """The first row at which the values are no column any more."""
+    """Return the index of the first row from which on the values form no column."""
+    # pyarrow's error does not name the row: a binary search for the longest prefix that is still a column finds it.
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,13 @@
-"""A MERGE or UPDATE request: bound expressions, keys, the source's rows with an index over them, and the outcome for a batch."""
+"""A MERGE or UPDATE request: bound expressions, keys, the source's rows with an index over them, and the outcome for a batch.
+
+Expressions are bound to flat columns, because target and source may have columns of the same names::
+
+    | t0 | t1 | ... | s0 | s1 | ... | x0 | ... |
+      target          source          computed by a SQL engine where Arrow cannot evaluate an expression
+
+A request becomes a change in two steps: ``Binder`` parses the user's SQL to a :class:`ChangeRequest`, and :meth:`ChangeRequest.change`
+makes the picklable :class:`RowChange` that executors carry out.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +58,13 @@ TARGET_NAMES = ("t", "target")
 SOURCE_NAMES = ("s", "source")
 
 _LISTED = 100
-"""Up to so many different keys are looked for one by one; more only as a range."""
+"""Up to this many distinct keys prune files one by one; more keys prune only by their range."""
 
 SOUGHT = 250_000
-"""Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
+"""Readers filter by the keys of a source of at most this many rows; a larger source is joined with all rows in its range."""
 _POSITION = ("file_row_number",)
 _WHOLE_BYTES = 4 << 20
-"""Files up to this size are read in one go; of larger ones first the keys, then the parts with rows that may match."""
+"""Files up to this size are read once; of larger ones the keys are read first, then only the rows that may match."""
 
 _ORDER: tuple[tuple[When, tuple[Action, ...]], ...] = (
     ("matched", ("update", "delete")),
@@ -79,11 +88,11 @@ class RequestedClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """A change of rows as it was asked for.
+    """A change of rows as the caller requested it.
 
     Attributes:
-        where: Which rows of the table an update is about; None for all.
-        residual: What must hold for a match besides the keys.
+        where: Rows of the table that an update changes; None for all.
+        residual: Condition for a match in addition to the keys; None for none.
         by_row_id: See :class:`~ducklake_core.engines.arrow.merge.RowChange`.
     """
 
@@ -98,7 +107,7 @@ class ChangeRequest:
 
     @property
     def for_engine(self) -> tuple[Expression, ...]:
-        """The expressions that only a SQL engine can evaluate, each once."""
+        """Return the expressions that only a SQL engine can evaluate, each once."""
         found: list[Expression] = [] if self.residual is None else [self.residual]
         for clause in self.clauses:
             found += [] if clause.condition is None else [clause.condition]
@@ -106,7 +115,7 @@ class ChangeRequest:
         return tuple(dict.fromkeys(expression for expression in found if expression.scalar is None))
 
     def change(self, types: Sequence[DataType] | None = None) -> RowChange:
-        """The change as it is carried out.
+        """Return the change as it is carried out.
 
         Args:
             types: Types of the columns ``x0`` ... that an engine makes of :attr:`for_engine`; None when there is none.
@@ -169,22 +178,22 @@ class Binder:
 
     @property
     def flat(self) -> Schema:
-        """The flat columns."""
+        """Return the flat columns."""
         return Schema(columns=(*flat_columns(self.target, "t"), *flat_columns(self.source, "s")))
 
     def expression(self, given: object) -> Expression:
-        """SQL text, or a Python value as a constant.
+        """Parse SQL text, or make a constant of a Python value.
 
         Raises:
             NotFoundError: A column that neither side has.
-            UsageError: A name that both sides have, or something that is no expression over one row.
+            UsageError: A name that both sides have, or a string that is not an expression over one row.
         """
         if isinstance(given, str):
             return parse_expression(given, self.flat, self._resolve)
         return constant_expression(literal_of(given))
 
     def values(self, given: Mapping[str, object]) -> tuple[tuple[int, Expression], ...]:
-        """Values for columns of the target by name.
+        """Return values for columns of the target by name.
 
         Raises:
             UsageError: No column, or one of them twice.
@@ -201,7 +210,7 @@ class Binder:
         return tuple(found.items())
 
     def same_names(self, *, whole: bool) -> tuple[tuple[int, Expression], ...]:
-        """For ``"all"``: every column of the source goes to the column of the target that has its name.
+        """Assign every column of the source to the target's column of the same name, for ``"all"``.
 
         Args:
             whole: Whether the source has to have all columns of the target.
@@ -249,9 +258,15 @@ class Binder:
 def update_request(
     table: str, schema: Schema, values: Mapping[str, object], where: str | Predicate | Condition | Column | None
 ) -> ChangeRequest:
-    """The change that ``UPDATE table SET ... WHERE ...`` asks for.
+    """Return the change that corresponds to ``UPDATE table SET ... WHERE ...``.
 
-    Files are narrowed by those parts of the condition that predicates know; the whole of it is looked at for each row.
+    Predicates prune files by the parts of the condition that they support; the whole condition is evaluated for each row.
+
+    Args:
+        table: ``schema.table`` for messages.
+        schema: The table's columns.
+        values: New values by column name: SQL text, or Python values as constants.
+        where: Rows to change: SQL text or a predicate; all rows when None.
     """
     binder = Binder(table, schema)
     predicate = None if where is None else bind(where, with_virtual(schema))
@@ -267,7 +282,7 @@ def update_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSource:
-    """A source: rows in memory, or files that a Spark session has written beside the table and that nothing names.
+    """A source: rows in memory, or files that a Spark session wrote next to the table's and that no catalog names.
 
     Attributes:
         schema: Its columns.
@@ -285,7 +300,7 @@ class MergeSource:
     storage: Storage = field(default_factory=Storage)
 
     def narrowing(self, request: ChangeRequest) -> Predicate | None:
-        """A predicate that holds for every row of the target that a row of the source can match; None when all rows matter."""
+        """Return a predicate that holds for every row of the target that a row of the source can match; None when all rows matter."""
         if any(clause.when == "not matched by source" for clause in request.clauses):
             return None
         if (self.rows is not None and not self.rows.num_rows) or (self.rows is None and not self.files):
@@ -298,7 +313,7 @@ class MergeSource:
         return found if any(part is not None for part in parts) else None
 
     def keys(self, request: ChangeRequest) -> SourceKeys | None:
-        """By which readers leave out rows of the target that match nothing; None when all rows matter, or the source is large."""
+        """Return the keys by which readers skip target rows that match nothing; None when all rows matter, or the source is large."""
         if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > SOUGHT:
             return None
         parts = tuple((request.target.columns[ours], self.schema.columns[theirs]) for ours, theirs in request.keys)
@@ -313,7 +328,7 @@ class MergeSource:
         return self.rows.num_rows if self.rows is not None else sum(file.record_count for file in self.files)
 
     def _known_keys(self, request: ChangeRequest) -> dict[int, Any]:
-        """The key columns by their place, as far as they are few enough to be held."""
+        """Return the key columns by their index, as far as they are few enough to be held."""
         places = dict.fromkeys(theirs for _, theirs in request.keys)
         if self.rows is not None:
             return {place: self.rows.column(place).combine_chunks() for place in places}
@@ -324,13 +339,13 @@ class MergeSource:
         return {place: table.column(number).combine_chunks() for number, place in enumerate(places)}
 
     def scan(self, names: Sequence[str]) -> ScanPlan:
-        """A scan of some columns of a source in files."""
+        """Return a scan of some columns of a source in files."""
         return written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files)
 
     def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:
         column = self.schema.columns[place]
         if column.type in FLOATS or target.type in FLOATS:
-            # NaN equals NaN here, and no bounds say so.
+            # NaN equals NaN as a key, but bounds of floats leave NaN out.
             return None
         reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
         if known is not None:
@@ -373,12 +388,12 @@ def _ends(distinct: Any, column: Field) -> Sequence[object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKeys:
-    """Where the keys are; small enough to travel with every task.
+    """The keys of a source, or the location of files with them; small enough to travel with every task.
 
     Attributes:
         parts: Column of the target and column of the source of each part of the key.
         plan: A scan of the source's files; None when ``rows`` has them.
-        rows: The source's key columns, distinct values in no particular rows.
+        rows: The source's key columns; each column by itself, its rows do not belong together.
     """
 
     parts: tuple[tuple[Field, Field], ...]
@@ -399,7 +414,9 @@ class SourceKeys:
 
 
 class KeyFilter:
-    """Tells which rows may match: those each part of whose key occurs in the source, as SQL compares. NULL never does.
+    """Keeps the rows that may match: every part of their key occurs in the source, as SQL compares. NULL never does.
+
+    Parts are checked separately, so that a row may pass whose combination of parts does not occur. The join decides later.
 
     Args:
         parts: Column of the target and column of the source of each part of the key.
@@ -413,7 +430,7 @@ class KeyFilter:
         ]
 
     def rows(self, task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that may match; else as :func:`ducklake_core.engines.arrow.read.read_task`."""
+        """Yield the rows of a file that may match, in the way of :func:`ducklake_core.engines.arrow.read.read_task`."""
         if task.file.file_size_bytes <= _WHOLE_BYTES:
             yield from self._of(read_task(task, shape, storage, threads=threads), shape)
             return
@@ -426,11 +443,11 @@ class KeyFilter:
             yield from read_chosen(task, shape, chosen, storage, threads=threads)
 
     def inlined(self, rows: pa.Table, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-        """Likewise of inlined rows."""
+        """Yield the inlined rows that may match."""
         return self._of(read_inlined(rows, shape), shape)
 
     def _shape(self, shape: ScanProjection) -> ScanProjection:
-        """Key columns and positions, and what the predicate needs."""
+        """Return the projection of key columns and positions, and what the predicate needs."""
         ids = {target.id for target, *_ in self._parts}
         read = ids | (pruning.columns(shape.predicate) if shape.predicate is not None else frozenset())
         return replace(
@@ -455,7 +472,7 @@ class KeyFilter:
 def merge_request(
     table: str, target: Schema, source: Schema, on: str | Sequence[str], clauses: Sequence[tuple[When, Action, Any, str | None]]
 ) -> ChangeRequest:
-    """The change that a MERGE asks for.
+    """Return the change that corresponds to a MERGE.
 
     Args:
         table: ``schema.table`` for messages.
@@ -465,7 +482,7 @@ def merge_request(
         clauses: Kind of rows, action, values (a mapping, ``"all"``, None for deletes) and condition of each branch.
 
     Raises:
-        UsageError: No branch, one that can never be reached, or columns that are said wrongly.
+        UsageError: No branch, a branch that can never be reached, or invalid columns.
         NotFoundError: A column that does not exist.
         UnsupportedFeatureError: A condition without an equality of one column of each side.
     """
@@ -557,7 +574,7 @@ def _matching(binder: Binder, on: str | Sequence[str]) -> tuple[tuple[tuple[int,
 
 
 def _as_names(binder: Binder, on: str | Sequence[str]) -> str | Sequence[str]:
-    """A text that is a column's name, and no more, is a list of one name."""
+    """Return a list of one name if the string is the name of a column, and the string itself otherwise."""
     if not isinstance(on, str):
         return on
     if binder.target.find(on) is not None and binder.source.find(on) is not None:
@@ -592,7 +609,7 @@ class SourceIndex:
         self._keys = [(target, column, key_domain(target, column)) for target, column in keys]
 
     def pairs(self, rows: pa.RecordBatch, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Places of target and source rows whose keys are equal.
+        """Return the indexes of target and source rows whose keys are equal.
 
         Args:
             rows: Rows of the target.
@@ -600,6 +617,11 @@ class SourceIndex:
         """
         if not rows.num_rows or not self._source.num_rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        # Each key becomes one integer on both sides, -1 where a part is NULL or does not occur in the source:
+        #
+        #   part 1 -> code in its distinct values;  combined = code 1;  for each further part: combined * size + code, made dense
+        #
+        # The sources are then sorted by that integer, and every target finds its run of equal ones by a binary search.
         targets, sources = np.zeros(rows.num_rows, np.int64), np.zeros(self._source.num_rows, np.int64)
         for (target, column, domain), name in zip(self._keys, names, strict=True):
             ours, theirs = unified(rows.column(name), target.type, self._source.column(column.name), column.type, domain)
@@ -609,7 +631,7 @@ class SourceIndex:
             size = len(distinct) + 1
             targets = np.where((targets < 0) | (target_codes < 0), -1, targets * size + target_codes)
             sources = np.where((sources < 0) | (source_codes < 0), -1, sources * size + source_codes)
-            # Numbers of combinations stay small, however many parts a key has.
+            # Dense numbers are below the number of rows, so that the product with the next part cannot overflow 64 bits.
             _, dense = np.unique(np.concatenate([targets, sources]), return_inverse=True)
             dense = dense.reshape(-1)
             targets, sources = (
@@ -620,13 +642,14 @@ class SourceIndex:
         ordered = sources[order]
         first, last = np.searchsorted(ordered, targets, "left"), np.searchsorted(ordered, targets, "right")
         counts = np.where(targets < 0, 0, last - first)
+        # One pair for each source row in a target's run: the target repeated, and first, first + 1, ... of the sorted sources.
         matched = np.repeat(np.arange(len(targets)), counts)
         offsets = np.arange(len(matched)) - np.repeat(np.cumsum(counts) - counts, counts)
         return matched, order[np.repeat(first, counts) + offsets]
 
 
 def key_domain(target: Field, source: Field) -> Domain:
-    """The domain in which two columns are compared.
+    """Return the domain in which two columns are compared.
 
     Raises:
         UnsupportedFeatureError: They cannot be compared without a cast, or not at all.
@@ -647,7 +670,7 @@ def _codes(array: Any, distinct: Any) -> np.ndarray:
 
 
 def distinct_values(array: Any) -> Any:
-    """The different values of a column, NULL left out."""
+    """Return the different values of a column, NULL left out."""
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(array.type, array.storage.unique().drop_null())
     return array.unique().drop_null()
@@ -658,11 +681,10 @@ class Clause:
     """One branch of a MERGE; the first that holds for a row is carried out.
 
     Attributes:
-        when: Which rows it is about.
-        action: What is done with them.
+        when: The kind of rows.
+        action: The action for them.
         condition: Further condition over the flat columns, None for none.
-        values: Place of a target column and the value that it gets; columns that are not named keep their value, or get
-            their default when a row is inserted.
+        values: Index of a target column and its new value; other columns keep their value, or get their default in an inserted row.
     """
 
     when: When
@@ -673,15 +695,15 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """A change of rows. It travels to executors, so it knows nothing of the catalog.
+    """A change of rows. It travels to executors and contains nothing of the catalog.
 
     Attributes:
         target: The table's columns.
         source: The source's columns, with ids of their own; empty for an update.
         computed: Flat columns that an engine computes before, empty when there are none.
-        keys: Places of a target and a source column that must be equal for a match; NULL equals nothing.
-        residual: What else must hold for a match, None for nothing.
-        by_row_id: Whether there are no keys, and the source's first column names the row that each of its rows is for; NULL for none.
+        keys: Indexes of a target and a source column that must be equal for a match; NULL equals nothing.
+        residual: Further condition for a match, None for none.
+        by_row_id: Whether there are no keys, and the source's first column has the row id of the row to change; NULL for a new row.
         clauses: The branches in order.
     """
 
@@ -695,22 +717,22 @@ class RowChange:
 
     @property
     def flat(self) -> Schema:
-        """The flat columns."""
+        """Return the flat columns."""
         return Schema(columns=(*flat_columns(self.target, "t"), *flat_columns(self.source, "s"), *self.computed))
 
     def about(self, when: When) -> tuple[Clause, ...]:
-        """The branches for one kind of rows."""
+        """Return the branches for one kind of rows."""
         return tuple(clause for clause in self.clauses if clause.when == when)
 
     def check(self) -> None:
-        """Refuse before any row is read what Arrow cannot evaluate.
+        """Reject expressions that Arrow cannot evaluate, before any row is read.
 
         Raises:
             UnsupportedFeatureError: An expression or a cast that only a SQL engine can do.
             SchemaError: A constant that does not fit its column.
         """
         schema = nullable_schema(self.flat)
-        # pyarrow makes no empty array of a list of an extension type from Python values.
+        # pyarrow cannot make an empty array of a list of an extension type from Python values.
         nothing = pa.RecordBatch.from_arrays([null_array(0, field.type) for field in schema], schema=schema)
         if self.residual is not None:
             check_scalar(self.residual, nothing)
@@ -721,7 +743,7 @@ class RowChange:
                 check_scalar(value, nothing, self.target.columns[place])
 
     def chosen(self, when: When, rows: pa.RecordBatch) -> Iterator[tuple[Clause, np.ndarray, pa.RecordBatch]]:
-        """For every branch the places of the rows that it is carried out for, and these rows."""
+        """Yield for every branch the indexes of its rows, and these rows."""
         places = np.arange(rows.num_rows)
         for clause in self.about(when):
             if not rows.num_rows:
@@ -730,13 +752,14 @@ class RowChange:
                 yield clause, places, rows
                 return
             holds = holds_for(clause.condition, rows)
+            # The first branch that holds takes the row, as in SQL: later branches see only the rest.
             mask = np.asarray(holds)
             if mask.any():
                 yield clause, places[mask], rows.filter(holds)
             places, rows = places[~mask], rows.filter(pa.array(~mask))
 
     def new_rows(self, clause: Clause, rows: pa.RecordBatch) -> tuple[list[str], list[Any]]:
-        """Names and values of the target's columns after a branch was carried out; absent columns get their default."""
+        """Return names and values of the target's columns after a branch; absent columns get their default."""
         values = dict(clause.values)
         names: list[str] = []
         arrays: list[Any] = []
@@ -752,17 +775,17 @@ class RowChange:
 
 
 def flat_columns(schema: Schema, letter: str) -> tuple[Field, ...]:
-    """Columns under their flat names."""
+    """Return columns under their flat names."""
     return tuple(replace(column, name=f"{letter}{place}", nullable=True) for place, column in enumerate(schema))
 
 
 def source_ids(schema: Schema) -> Schema:
-    """A source's columns with ids that no table has."""
+    """Return a source's columns with ids that no table has."""
     from ducklake_core.format.types.schema import with_ids
 
     return with_ids(schema, SOURCE_IDS)
 
 
 def nullable_schema(schema: Schema) -> pa.Schema:
-    """The logical Arrow schema of columns, all of them nullable."""
+    """Return the logical Arrow schema of columns, all of them nullable."""
     return pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema)])

@@ -39,20 +39,20 @@ _POSITION = "file_row_number"
 
 _FOUND = "found"
 _MAX_PLACES = 1 << 22
-"""So far apart may the integers of a batch be for a table of all between them, a byte for each."""
+"""Maximum distance between the integers of a batch for a lookup table, which takes a byte for each integer in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTarget:
-    """Where and as what delete files are written: small and picklable, without any catalog address.
+    """The location and form of delete files: small and picklable, without any catalog address.
 
     Attributes:
         directory: Full directory of the table, with a trailing slash; delete files go there, never below.
         data_path: Full data path of the lake, with a trailing slash.
         write_id: Mark of this write (see format/files/paths.py), by which its files can be swept.
-        assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
+        assumed_snapshot: Snapshot id stored with new positions of cumulative files: the one after the base.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
-        inlined_rows: So many rows of one data file need no delete file: the catalog hides them.
+        inlined_rows: Up to this many rows of one data file need no delete file, because the catalog hides them; 0 by default.
         vectors: Whether deletes are written as deletion vectors.
     """
 
@@ -87,8 +87,8 @@ class Deletions:
 
     Attributes:
         delete_files: Files in place, one for each data file that keeps some rows.
-        inlined_deletes: Data files of which so few rows go that the catalog hides them.
-        ended: Data files of which all rows are gone.
+        inlined_deletes: Data files that lose so few rows that the catalog hides them.
+        ended: Data files that lose all rows.
         inlined: Physical tables of inlined rows with the ids of the rows to end.
     """
 
@@ -99,12 +99,12 @@ class Deletions:
 
     @property
     def row_count(self) -> int:
-        """Rows that are visible before and gone after."""
+        """Return the number of rows that are visible before and deleted after."""
         files: tuple[FileDeletion, ...] = (*self.delete_files, *self.inlined_deletes, *self.ended)
         return sum(file.new_count for file in files) + sum(len(row_ids) for _, row_ids in self.inlined)
 
     def then(self, later: Deletions) -> Deletions:
-        """Both, where the later one was found among the rows that this one leaves, and its delete files hold this one's too."""
+        """Return both as one; the later one was found among the rows that this one leaves, and its delete files include this one's."""
         by_file: dict[int, list[FileDeletion]] = {}
         for deletions in (self, later):
             files: tuple[FileDeletion, ...] = (*deletions.delete_files, *deletions.inlined_deletes, *deletions.ended)
@@ -118,6 +118,11 @@ class Deletions:
 
 def _one_of_each_file(of_file: Sequence[FileDeletion]) -> Iterator[FileDeletion]:
     """Combine successive deletions of one data file."""
+    # Of one data file, each deletion hides rows that the earlier ones leave visible:
+    #
+    #   ... then EndedFile                the file ends; the counts of all add up
+    #   StagedDeleteFile, then another    the last one contains all positions, and replaces what the first one replaces
+    #   InlinedDeletion, next to either   positions in the catalog; one entry with all of them
     ended = next((one for one in of_file if isinstance(one, EndedFile)), None)
     if ended is not None:
         yield replace(ended, new_count=sum(one.new_count for one in of_file))
@@ -131,7 +136,7 @@ def _one_of_each_file(of_file: Sequence[FileDeletion]) -> Iterator[FileDeletion]
 
 
 def _grown(earlier: StagedDeleteFile, later: StagedDeleteFile) -> StagedDeleteFile:
-    """The later of two delete files that a transaction has written for one data file, in the place of what the first one replaces."""
+    """Return the later of two delete files of one data file in a transaction, which replaces what the first one replaces."""
     return replace(
         later,
         new_count=earlier.new_count + later.new_count,
@@ -164,12 +169,12 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys:
 
 
 def position_shape(plan: ScanPlan, keys: KeySet | None = None) -> ScanProjection:
-    """The shape of reads that find positions: key columns, if any, and the position."""
+    """Return the shape of reads that find positions: key columns, if any, and the position."""
     return replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=(_POSITION,))
 
 
 def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tuple[int, ...]], ...]) -> Deletions:
-    """The results of all files as one value, in the order of data files."""
+    """Return the results of all files as one value, in the order of data files."""
     every = sorted((one for one in found if one is not None), key=lambda one: one.data_file_id)
     return Deletions(
         delete_files=tuple(one for one in every if isinstance(one, StagedDeleteFile)),
@@ -182,7 +187,15 @@ def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tupl
 def delete_in_file(
     task: FileTask, shape: ScanProjection, target: DeleteTarget, storage: Storage, keys: KeySet | None = None, *, threads: bool = True
 ) -> FileDeletion | None:
-    """The work unit: find the matching positions of one data file and write its delete file.
+    """Find the matching positions of one data file and write its delete file; this is the work unit of a delete.
+
+    Args:
+        task: The file with everything that hides rows of it.
+        shape: The projection of :func:`position_shape`.
+        target: Where to write the delete file.
+        storage: How to reach files.
+        keys: When given, only rows whose key is among these match; None (the default) for no condition on keys.
+        threads: Whether to decode columns in parallel; True by default, False on executors, which have one core for a task.
 
     Returns:
         None when no visible row matches.
@@ -199,7 +212,7 @@ def delete_in_file(
 
 
 def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> None:
-    """With a wrong count in the catalog, rows that nobody asked to delete would end together with their file."""
+    """Check the row count against the file's footer: with a wrong count, rows that no caller deletes would end with their file."""
     with open_parquet(storage, file.path, file.encryption_key) as source, storage.reporting("read the footer of", file.path):
         held = pq.read_metadata(source).num_rows
     if held != file.record_count:
@@ -214,11 +227,18 @@ def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> Non
 def write_position_deletes(
     file: DataFile, positions: np.ndarray, shape: ScanProjection, target: DeleteTarget, storage: Storage
 ) -> FileDeletion:
-    """Write the delete file of one data file, or say that the catalog hides so few rows, or that nothing of it is left.
+    """Write the delete file of one data file; return an inlined deletion for few rows, or the end of the file if no row is left.
+
+    A data file has at most one live delete file. The outcomes::
+
+        hidden + new = all rows of the file      EndedFile             no delete file at all
+        new <= target.inlined_rows               InlinedDeletion       positions in the catalog
+        no delete file before                    StagedDeleteFile      positions only
+        a delete file before                     StagedDeleteFile      earlier positions + new ones, each with its snapshot
 
     Args:
         file: The data file with what hides rows of it at the base snapshot.
-        positions: Visible positions that go, ascending and distinct.
+        positions: Visible positions to delete, ascending and distinct.
         shape: Names table and base snapshot.
         target: Where to write.
         storage: How to reach the files.
@@ -227,7 +247,7 @@ def write_position_deletes(
     if len(hidden) + len(positions) >= file.record_count:
         _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
-    # The catalog knows no position of a file that it does not have yet.
+    # A file of this transaction (a negative id) has no row in the catalog yet that an inlined delete could name.
     if len(positions) <= target.inlined_rows and file.id >= 0:
         return InlinedDeletion(data_file_id=file.id, positions=tuple(positions.tolist()))
     old = _only_delete_file(file, shape.table)
@@ -262,11 +282,12 @@ def _cumulative(
     """Add positions to those of a committed delete file, each with its snapshot.
 
     Returns:
-        All positions, how many of them are new, and what the catalog has to know of the delete file that they replace.
+        All positions, the number of new ones, and the facts about the replaced delete file that the commit needs.
     """
-    # A position that only the catalog hides stays out of the file, as with DuckDB: flushing moves it here.
+    # Inlined deletes stay in the catalog, as in DuckDB; a flush moves them into a delete file.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
-    # What a later snapshot than the base has deleted already is in the file as well: that snapshot makes the commit plan again.
+    # The earlier file may also contain positions that a later snapshot than the base deleted: that snapshot is a conflict, and the commit
+    # plans again.
     added = np.setdiff1d(positions, earlier.positions, assume_unique=True)
     combined = np.concatenate([earlier.positions, added])
     order = np.argsort(combined, kind="stable")
@@ -294,10 +315,16 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 
 
 def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
-    """The same delete file for another snapshot id, under a new name; for a commit that lands later than assumed.
+    """Return the same delete file for another snapshot id, under a new name, for a commit that lands later than assumed.
 
-    The old file is left for the caller's sweep. Without this the snapshots between would miss rows that they have: the
-    reference does not rewrite, and its history is wrong after a retry.
+    The old file is left for the caller's sweep. Each position has the snapshot that deletes it. If the commit lands later than assumed,
+    the snapshots in between would lose rows that they have. DuckDB does not rewrite the file, so that its history is wrong after a retry.
+
+    Args:
+        staged: The delete file that was written for an assumed snapshot.
+        new_snapshot: Id of the snapshot that the commit will make.
+        target: Where to write the new file.
+        storage: How to reach files.
 
     Raises:
         UsageError: The file carries no snapshot ids, so there is nothing to rewrite.
@@ -330,7 +357,7 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows that match, by physical table, with their row ids ascending."""
+    """Return inlined rows that match, by physical table, with their row ids ascending."""
     if plan.inlined is None or not plan.inlined.num_rows:
         return ()
     shape = replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=("rowid", "filename"))
@@ -344,7 +371,7 @@ def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[
 
 
 def physical_rows(found: Mapping[str, Iterable[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows by physical table, in the order that a commit takes them."""
+    """Return inlined rows by physical table, in the order that a commit takes them."""
     return tuple((name, tuple(sorted(row_ids))) for name, row_ids in sorted(found.items()))
 
 
@@ -361,19 +388,19 @@ class KeySet:
     keys: pa.Table
 
     def contains(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """For each row of a batch that begins with the key columns, whether its key is in the set; a NULL key never is."""
+        """Return for each row of a batch that begins with the key columns whether its key is in the set; a NULL key never is."""
         columns = [_comparable(column) for column in batch.columns[: len(self.schema)]]
         if len(columns) == 1:
             return _among(columns[0], self.keys.column(0).combine_chunks())
         names = self.keys.column_names
         rows = pa.table([*columns, pa.array(range(batch.num_rows), pa.int64())], names=[*names, _FOUND])
-        # Joins of Arrow do not match NULLs with each other, which is what SQL means too.
+        # Arrow's joins do not match NULL with NULL, as in SQL.
         matched = rows.join(self.keys, keys=names, join_type="left semi").column(_FOUND)
         return pc.is_in(rows.column(_FOUND).combine_chunks(), value_set=matched.combine_chunks())
 
 
 def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
-    """The keys of a source.
+    """Return the keys of a source.
 
     Args:
         source: Rows with at least the key columns.
@@ -381,7 +408,7 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
         table: The table's columns; keys are compared in their types.
 
     Raises:
-        SchemaError: NULL in a key, or two rows with the same key: which one should win is not said.
+        SchemaError: NULL in a key, or two rows with the same key, because it is unclear which of them counts.
         UnsupportedFeatureError: A key column of a nested type.
         NotFoundError: No such column in the table.
     """
@@ -409,18 +436,22 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
 
 
 def _is_small_integer(data_type: pa.DataType) -> bool:
-    """Whether 64 bits with a sign hold its values."""
+    """Return whether 64 bits with a sign hold its values."""
     return bool(pa.types.is_integer(data_type) and data_type != pa.uint64())
 
 
 def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
-    """Whether each value is a key; NULL never is. Integers that lie close together are looked up in a table instead of hashed.
+    """Return whether each value is a key; NULL never is. Integers that lie close together use a lookup table instead of a hash.
 
     >>> _among(pa.array([5, None, 7]), pa.array([1, 5])).to_pylist()
     [True, False, False]
     """
     if not _is_small_integer(values.type) or values.null_count == len(values):
         return pc.is_in(values, value_set=keys)
+    # The keys ascend, so that only those between the smallest and the largest value of the batch matter:
+    #
+    #   low=5                high=12            is_key[value - low]
+    #   | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12 |    keys {6, 9}: F T F F T F F F
     bounds = pc.min_max(values).as_py()
     low, high = bounds["min"], bounds["max"]
     numbers = keys.to_numpy().astype(np.int64, copy=False)
@@ -436,7 +467,7 @@ def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
-    """The same values in a type that Arrow's set operations know."""
+    """Return the same values in a type that Arrow's set operations support."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
@@ -472,8 +503,8 @@ def write_deletes(
 def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) -> GatheredDeletes:
     """Write one delete file with all that ever deleted rows of a data file.
 
-    A row that is deleted stays deleted, so that each position needs its first snapshot alone; the delete files that are replaced
-    were of the same data file, whatever snapshots they were live at.
+    A deleted row stays deleted, so that each position needs only its first snapshot. All replaced delete files belong to the same data
+    file, whatever snapshots they were live at.
 
     Args:
         history: What deleted rows of it.
@@ -490,6 +521,7 @@ def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) ->
         begun = np.full(len(held.positions), delete_file.begin_snapshot, np.int64)
         parts.append((held.positions, begun if held.snapshots is None else held.snapshots))
     positions, snapshots = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    # Sorted by position and then by snapshot, the first entry of each position has the earliest snapshot.
     order = np.lexsort((snapshots, positions))
     positions, snapshots = positions[order], snapshots[order]
     first = np.concatenate([[True], np.diff(positions) != 0])

@@ -1,7 +1,7 @@
-"""Reading data files with Arrow: the work unit of a scan, for this process and for executors.
+"""Read data files with Arrow: the work unit of a scan, for this process and for executors.
 
-Follows the reading rules of the specification: columns by field id, what an old file lacks is filled in, and positions
-are physical positions in the file, whatever else hides rows of it.
+Follows the reading rules of the specification: columns are found by field id, columns that an old file lacks are filled with their
+initial default, and positions are physical positions in the file, deleted rows included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TINY_ROWS = 2048
 _TINY_BYTES = 32 * 1024
 """Files of no more rows and bytes take as long with two threads as with one, and up to 1.4 times the processor time."""
 
-# As in DuckDB, the physical table of an inlined row stands for the file, and its row id for the position in it.
+# As in DuckDB, an inlined row has the name of its physical table as its file, and its row id as its position.
 _STANDS_FOR: dict[str, InlinedColumn] = {
     "rowid": "rowid",
     "file_row_number": "rowid",
@@ -47,17 +47,17 @@ _STANDS_FOR: dict[str, InlinedColumn] = {
 
 
 def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """All rows of a plan, file by file and then the inlined ones; memory is bounded by batches and small files, not by the files.
+    """Yield all rows of a plan, file by file and then the inlined ones; memory is bounded by batches and small files.
 
     Args:
         plan: What to read.
         storage: How to open files.
-        ahead: Whether threads read files before their rows are asked for; not where few rows may be enough.
+        ahead: Whether threads read files before their rows are requested (the default); pass False where few rows may be enough.
 
     Raises:
-        NotFoundError: A file of the plan is gone (expired and cleaned up since it was planned).
-        CorruptFileError: A file is not what the catalog says it is.
-        UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
+        NotFoundError: A file of the plan is missing (expired and cleaned up since it was planned).
+        CorruptFileError: A file does not match its record in the catalog.
+        UnsupportedFeatureError: The predicate or a file needs a feature that only Spark has, or that is not supported at all.
     """
     yield from read_tasks(plan.tasks, plan.shape, storage, ahead=ahead)
     if plan.inlined is not None:
@@ -67,15 +67,17 @@ def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterat
 def read_tasks(
     tasks: Iterable[FileTask], shape: ScanProjection, storage: Storage, *, ahead: bool = True, opened: Opened | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of data files, as :func:`read_task` gives them, file by file; small files are read ahead by threads if ``ahead``.
+    """Yield the rows of data files, file by file, as :func:`read_task` does; threads read small files ahead if ``ahead``.
 
     Args:
         tasks: The files.
         shape: What to return.
         storage: How to open them.
         ahead: Whether threads may read.
-        opened: Told of each file once it is open, by threads; what it raises ends the reading.
+        opened: Called with each file once it is open, on the reading thread; an exception from it ends the reading.
     """
+    # Runs of small files share a pool of threads, file by file. A large file uses threads itself, and several of them at once would not
+    # fit in memory. groupby() keeps the order of the files, which is the order of the rows.
     for is_small, group in groupby(tasks, key=_is_small):
         if ahead and is_small:
             some = list(group)
@@ -91,7 +93,7 @@ def _is_small(task: FileTask) -> bool:
 
 
 def _readers(tasks: Sequence[FileTask]) -> int:
-    """How many threads read small files: one where all are tiny files of a disk, as Python works for one thread at a time."""
+    """Return how many threads read small files: one if all are tiny local files, because Python runs one thread at a time."""
     return 1 if all(map(_is_tiny, tasks)) else max(readers_of(task.file.path) for task in tasks)
 
 
@@ -100,12 +102,12 @@ def _is_tiny(task: FileTask) -> bool:
 
 
 def _is_waited_for(task: FileTask) -> bool:
-    """Whether fetching bytes of a file takes time of others than the thread that asks for them: of stores, and of what is decrypted."""
+    """Return whether fetching bytes waits for something other than this thread: a remote store, or decryption of a large file."""
     return protocol_of(task.file.path) != "file" or (task.file.encryption_key is not None and not _is_small(task))
 
 
 def _parts(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """Small files as threads take them: several of a disk, as handing out a piece of work takes time, and one of a store, which is slow.
+    """Yield groups of small files for threads: several local files, since each handover costs time, or one remote file, which is slow.
 
     The first one comes alone: its rows may be enough.
     """
@@ -130,18 +132,18 @@ def _whole_files(tasks: Sequence[FileTask], shape: ScanProjection, storage: Stor
 def read_task(
     task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = True, opened: Opened | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
+    """Yield the visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
 
     Args:
         task: The file and what hides rows of it.
         shape: What to return.
         storage: How to open files.
         threads: Whether several threads may read; executors have one core for a task.
-        opened: Told of the file once it is open; what it raises ends the reading.
+        opened: Called with the file once it is open; an exception from it ends the reading.
 
     Raises:
-        NotFoundError: The file, or a delete file, is gone.
-        CorruptFileError: The file is not what the catalog says it is.
+        NotFoundError: The file, or a delete file, is missing.
+        CorruptFileError: The file does not match its record in the catalog.
         SchemaError: It holds values that cannot be cast to the table's types.
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
@@ -159,7 +161,7 @@ def read_chosen(
     threads: bool = True,
     opened: Opened | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
+    """Yield rows of one data file by their positions, without regard to its delete files; else like :func:`read_task`."""
     try:
         with ExitStack() as stack:
             reader = read_twice(lambda: _open_file(stack, task, shape, storage))
@@ -185,7 +187,7 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
 
 @contextmanager
 def naming_table(shape: ScanProjection) -> Iterator[None]:
-    """A missing file is told with the table, and why it may be missing."""
+    """Add the table, and the possible reasons, to the error of a missing file."""
     try:
         yield
     except NotFoundError as error:
@@ -197,7 +199,7 @@ def naming_table(shape: ScanProjection) -> Iterator[None]:
 
 
 def read_inlined(inlined: pa.Table, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
-    """The inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
+    """Yield the inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
     own = inlined.columns[: len(shape.read_schema)]
     fields = [*own, *(inlined_column(inlined, shape.read_schema, _STANDS_FOR[name]) for name in shape.read_virtual)]
     names = [*shape.read_schema.names, *shape.read_virtual]
@@ -208,7 +210,7 @@ def read_inlined(inlined: pa.Table, shape: ScanProjection) -> Iterator[pa.Record
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Places as names, because a table may have a column called like a virtual one."""
+    """Return positions as names, because a table may have a column with the name of a virtual one."""
     return [f"{index}" for index, _ in enumerate(names)]
 
 
@@ -219,10 +221,10 @@ def _keep_matching(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBat
 
     width, made = len(shape.read_schema), shape.read_virtual
     needed = needed_virtual(shape.predicate)
-    # Only what the predicate means: a virtual column may also be there next to a table's column of the same name.
+    # Only the virtual columns that the predicate reads: another one may have the name of a table's column, and evaluate() finds by name.
     arrays = [*batch.columns[:width], *(batch.column(width + made.index(name)) for name in needed)]
     schema = [*_read_schema(shape), *to_arrow_schema(VIRTUAL_SCHEMA.select(needed))]
-    # A predicate without columns is a constant, and Arrow knows no number of rows without a column.
+    # A predicate without columns is a constant, and an Arrow batch without columns has no row count.
     known = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema)) if arrays else batch
     return batch.filter(evaluate(shape.predicate, known))
 
@@ -239,9 +241,14 @@ def _output(batch: pa.RecordBatch, shape: ScanProjection) -> pa.RecordBatch:
 
 
 def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int:
-    """Number of rows of a plan; for files that match as a whole, the catalog and the delete files answer.
+    """Return the number of rows of a plan; for files that match as a whole, the catalog and the delete files have the answer.
 
-    With ``most``, no more files are asked once there are so many.
+    With ``most``, counting stops at that number, and the remaining files are not opened.
+
+    Args:
+        plan: What to count.
+        storage: How to open files.
+        most: Number of rows at which counting stops; None (the default) to count all.
     """
     total, shape = 0, plan.shape
     for task in plan.tasks:
@@ -258,4 +265,5 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
 
 def _visible_count(file: DataFile, snapshot_id: int, storage: Storage) -> int:
     deleted = deleted_positions(storage, file, snapshot_id, read=process_memory.read)
+    # Positions beyond the end of the file hide nothing; a faulty delete file may contain them.
     return file.record_count - int(np.searchsorted(deleted, file.record_count))

@@ -34,52 +34,52 @@ _LARGEST_EXACT = 2**53
 
 
 class Readable(ABC):
-    """What can be read: a table, a scan, a change feed, a view, a table within a transaction.
+    """An object with rows: a table, a scan, a change feed, a view, or a table within a transaction.
 
-    It is also an Arrow stream for every library that takes one (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
-    ``pd.DataFrame.from_arrow(x)``): it streams, so that memory is bounded by a few batches until that library collects them, and it can
-    be read as often as one likes.
+    It is also an Arrow stream for every library that accepts one (``pa.table(x)``, ``pl.DataFrame(x)``, ``duckdb.sql("FROM x")``,
+    ``pd.DataFrame.from_arrow(x)``). Memory is bounded by a few batches until that library collects them, and the object can be read any
+    number of times.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema, for writers and engines that take one."""
+        """Return the rows as a stream with a known schema, for writers and engines that take one."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the rows in Arrow's PyCapsule protocol; it may ask for another schema that the values can be cast to."""
+        """Return a new stream of the rows in Arrow's PyCapsule protocol, cast to the requested schema if there is one."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is asked for."""
+        """Yield the rows in Arrow batches; memory is bounded by a few batches. The scan is planned when the first batch is requested."""
         yield from self.to_reader()
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table, in no particular order."""
+        """Return all rows as one Arrow table, in no particular order."""
         return self.to_reader().read_all()
 
     def head(self, n: int = 5) -> pa.Table:
-        """Any ``n`` rows as an Arrow table; reading ends with the batch that has the last of them."""
+        """Return any ``n`` rows (5 by default) as an Arrow table; reading ends with the batch that has the last of them."""
         reader = self.to_reader()
         return pa.Table.from_batches(first_rows(iter(reader), n), schema=reader.schema)
 
     def to_pandas(self, *, dtype_backend: DtypeBackend = "numpy") -> pd.DataFrame:
-        """All rows as a pandas frame.
+        """Return all rows as a pandas frame.
 
         Args:
-            dtype_backend: ``"numpy"`` for the types that pyarrow chooses, where whole numbers with NULLs become floats;
-                ``"numpy_nullable"`` or ``"pyarrow"`` for types that hold NULL, as pandas' own readers have them.
+            dtype_backend: ``"numpy"`` (the default) for the types that pyarrow chooses, where whole numbers with NULLs become floats;
+                ``"numpy_nullable"`` or ``"pyarrow"`` for types that hold NULL, as in pandas' own readers.
 
         Raises:
-            UsageError: A column of whole numbers has NULLs and a number that no float holds; take one of the other two.
-            UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which ``"pyarrow"`` alone holds.
+            UsageError: A column of whole numbers has NULLs and a number that no float holds; pass one of the other two.
+            UnsupportedFeatureError: Dates before the year 1 or after 9999, or 24:00:00, which only ``"pyarrow"`` holds.
         """
 
         return pandas_frame(self.to_arrow(), dtype_backend)
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame.
+        """Return all rows as a Polars frame.
 
         Integers of 128 bits come as decimals of 38 digits.
 
@@ -89,23 +89,23 @@ class Readable(ABC):
 
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
         if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
-            # Earlier ones make columns of Python objects of a stream, or texts of nested JSON.
+            # Earlier versions turn a stream into columns of Python objects, or nested JSON into strings.
             message = f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
             raise UnsupportedFeatureError(message, package="polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")
         narrow = with_narrow_decimals(reader)
-        # Errors of a stream that Polars reads are its own.
+        # Polars replaces errors of a stream that it reads by its own; a narrowed stream, which may raise, is read here.
         frame: pl.DataFrame = polars.DataFrame(reader if narrow is reader else narrow.read_all())
         return frame
 
     def to_duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyRelation:
-        """The rows as a DuckDB relation, which reads them, as a stream, each time it is run.
+        """Return the rows as a DuckDB relation, which reads them, as a stream, each time it is run.
 
         Integers of 128 bits come as decimals of 38 digits.
 
         Args:
-            connection: Where it can be queried; DuckDB's default connection when None.
+            connection: The connection that can query it; DuckDB's default connection when None.
 
         Raises:
             UnsupportedFeatureError: DuckDB is not installed.
@@ -117,9 +117,9 @@ class Readable(ABC):
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first rows of batches; what comes after them is neither asked for nor left open."""
+    """Yield the first rows of batches, and close the source without reading further."""
     left = count
-    # Generators of files close the file they are at when they are closed; readers of other libraries have nothing to close.
+    # Closing a generator of this library closes its open file; readers of other libraries have nothing to close.
     with closing(_Closable(batches)) as rows:
         while left > 0:
             batch = next(rows.batches, None)
@@ -142,7 +142,7 @@ class _Closable:
 
 
 def _optional(package: str, method: str, install: str) -> ModuleType:
-    """A library that is no dependency, refused by its name where it is missing."""
+    """Import an optional library; raise an error that names it if it is missing."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -150,7 +150,7 @@ def _optional(package: str, method: str, install: str) -> ModuleType:
 
 
 def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The rows with integers of 128 bits as decimals of 38 digits, which are the widest ones of DuckDB and Polars.
+    """Return the rows with integers of 128 bits as decimals of 38 digits, which are the widest ones of DuckDB and Polars.
 
     Raises:
         UnsupportedFeatureError: While it is read, a value of 39 digits.
@@ -178,10 +178,10 @@ def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBat
 
 
 def check_intervals(schema: pa.Schema, library: str) -> None:
-    """Refuse columns of intervals, also inside others.
+    """Reject columns of intervals, also inside other types.
 
     Raises:
-        UnsupportedFeatureError: There is one.
+        UnsupportedFeatureError: There is such a column.
     """
     for field in schema:
         if _has_interval(field.type):
@@ -224,18 +224,18 @@ def _replaced_field(field: pa.Field, wanted: ArrowType) -> pa.Field:
 
 
 class NarrowStream:
-    """What can be streamed again and again, with decimals of at most 38 digits."""
+    """A stream that can be read any number of times, with decimals of at most 38 digits."""
 
     def __init__(self, rows: Readable) -> None:
         self._rows = rows
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the rows."""
+        """Return a new stream of the rows."""
         return with_narrow_decimals(self._rows.to_reader()).__arrow_c_stream__(requested_schema)
 
 
 def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
-    """The rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
+    """Return the rows of a table as a pandas frame; see :meth:`~ducklake_core.engines.arrow.readable.Readable.to_pandas`."""
     if dtype_backend not in _BACKENDS:
         raise UsageError(f"dtype_backend must be one of {', '.join(_BACKENDS)}, not {shown(dtype_backend)}", parameter="dtype_backend")
     if dtype_backend == "numpy":
@@ -244,7 +244,7 @@ def pandas_frame(table: pa.Table, dtype_backend: DtypeBackend) -> pd.DataFrame:
     import pandas as pd
 
     if dtype_backend == "pyarrow":
-        # The storage of extension types: pandas knows no arithmetic of theirs.
+        # ArrowDtype of an extension type has no arithmetic in pandas: columns get the type of its storage.
         return table.to_pandas(types_mapper=pd.ArrowDtype)
     nullable = {pa.from_numpy_dtype(kind.type): kind for kind in _nullable_numbers()}
     nullable |= {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
@@ -279,7 +279,7 @@ def _nullable_numbers() -> Iterator[Any]:
 
 
 def _check_exact(table: pa.Table) -> None:
-    """Whole numbers beside NULLs become floats, which must not change them."""
+    """Check that whole numbers in a column with NULL survive the conversion to float."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         for chunk in column.chunks:
             for numbers in _numbers_as_floats(chunk, has_nulls=bool(column.null_count)):
@@ -293,7 +293,7 @@ def _check_exact(table: pa.Table) -> None:
 
 
 def _numbers_as_floats(values: pa.Array[Any], *, has_nulls: bool) -> Iterator[pa.Array[Any]]:
-    """Whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
+    """Yield whole numbers of 64 bits that pandas holds as floats: of a column with NULLs, and of lists with them; structs become dicts."""
     if values.type in (pa.int64(), pa.uint64()):
         if has_nulls:
             yield values

@@ -68,14 +68,14 @@ from ducklake_core.format.values.value_text import BLANKS, from_cast_text, json_
 
 _SMALL_DECIMAL = 18
 _NEVER_LENIENT = (JSON, TIMESTAMPTZ)
-"""Types whose texts only DuckDB's own rules parse, so that nobody else knows which of them become NULL."""
+"""Types whose strings only DuckDB's own rules parse, so that this library cannot decide which of them become NULL."""
 _OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
-"""Types whose texts are understood here in one form only."""
+"""Types whose strings this library parses in one form only."""
 _DAY = 86_400_000_000
 TIMESTAMP_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
 """Units per second."""
 _NO_CASTS = ((TIMESTAMP_MS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_MS))
-"""Those that DuckDB has not."""
+"""Casts that DuckDB does not have."""
 
 _LONG_DIGITS = 18
 """Digits that an int64 holds in any case."""
@@ -83,7 +83,7 @@ _WORD = 2**64
 
 _WIDE = (INT128, UINT64, UINT128)
 _DAYS = (INT8, INT16, INT32, UINT8, UINT16)
-"""Types of numbers of days; others are never turned into an int32 by themselves."""
+"""Types of numbers of days; DuckDB casts no others implicitly to int32."""
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _FIRST_DAY = -(2**31)
@@ -91,7 +91,7 @@ _WIDEST = 76
 """Digits that Arrow calculates with."""
 
 _LONGEST = 2**31
-"""More letters than a text has."""
+"""More characters than any string has."""
 
 FUNCTIONS = frozenset({"uuid", "uuidv7", "random"})
 
@@ -100,14 +100,14 @@ _INFINITE_DATE, _INFINITE_TIMESTAMP = 2**31 - 1, 2**63 - 1
 
 
 def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool = False) -> Any:
-    """Values of one type as another.
+    """Cast values of one type to another.
 
     Args:
         array: The values in the logical Arrow form of ``held``.
         held: Their type.
-        wanted: The type to give.
-        lenient: Whether values that do not fit become NULL, as with TRY_CAST. Only for casts from text, and from variants where DuckDB
-            is installed.
+        wanted: The target type.
+        lenient: Whether values that do not fit become NULL, as with TRY_CAST; False by default. Supported for casts from strings, and
+            from variants where DuckDB is installed.
 
     Raises:
         SchemaError: A value that does not fit.
@@ -119,7 +119,7 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
         return cast_array(array, Field(id=0, name="value", type=wanted))
     if held == VARIANT and variant_sql.is_available():
         return variant_sql.cast_variants(array, wanted, lenient=lenient)
-    # Before any value is looked at: an empty batch has to find out too what cannot be done.
+    # Before any value is read: an empty batch must reject an unsupported cast too (check_scalar).
     _check(held, wanted, lenient=lenient)
     if array.null_count == len(array):
         return pa.nulls(len(array), to_arrow_type(wanted))
@@ -132,16 +132,16 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
 
 
 def text_value(text: str, wanted: DataType) -> Any:
-    """A quoted string as an array of one value of a type.
+    """Return a quoted string as an array of one value of a type.
 
     Raises:
-        UsageError: The text is not a value of that type.
+        UsageError: The string is not a value of that type.
     """
     return from_values([_read(text, wanted)], wanted)
 
 
 def _same_values(held: DataType, wanted: DataType) -> bool:
-    """Whether two nested types hold the same values: only ids, or the case and order of a struct's fields, tell them apart."""
+    """Return whether two nested types hold the same values and differ only in ids, or in the case or order of a struct's fields."""
     ours, theirs = (
         sorted(children_of(one), key=lambda field: folded(field.name)) if isinstance(one, StructType) else children_of(one)
         for one in (held, wanted)
@@ -170,7 +170,7 @@ def _is_known(held: DataType, wanted: DataType) -> bool:
     if held in TIMESTAMP_UNITS and wanted in TIMESTAMP_UNITS:
         return (held, wanted) not in _NO_CASTS
     if wanted == VARCHAR:
-        # DuckDB's shortest text of a float32 is not always the shortest.
+        # DuckDB's string of a float32 is not always the shortest one, which Python would give.
         return not children_of(held) and held not in (FLOAT32, VARIANT, GEOMETRY)
     if held == VARCHAR:
         return not children_of(wanted) and wanted not in (TIME, TIME_NS, TIMETZ, INTERVAL, VARIANT, GEOMETRY)
@@ -178,7 +178,7 @@ def _is_known(held: DataType, wanted: DataType) -> bool:
         huge = wanted in (INT128, UINT128) or (isinstance(wanted, DecimalType) and wanted.precision > _SMALL_DECIMAL)
         return _is_number(wanted) and not huge
     if held == BOOLEAN and isinstance(wanted, DecimalType):
-        # Without a digit before the point DuckDB takes TRUE for the last digit behind it.
+        # In a decimal without digits before the point, DuckDB casts TRUE to the smallest step (0.01 in decimal(2, 2)).
         return wanted.scale < wanted.precision
     return _is_number(held) and _is_number(wanted)
 
@@ -234,7 +234,7 @@ def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
 
 
 def _with_signs(texts: Any, array: Any) -> Any:
-    """NaN has a sign too, and the texts of DuckDB show it."""
+    """Add the sign to NaN, because DuckDB's strings show it."""
     numbers = np.asarray(array.fill_null(0.0))
     negative = np.isnan(numbers) & np.signbit(numbers)
     return pc.if_else(pa.array(negative), "-nan", texts) if negative.any() else texts
@@ -245,7 +245,7 @@ def _wide(array: Any) -> Any:
 
 
 def _whole(array: Any, wanted: DataType) -> Any:
-    """Decimals without a fraction as integers: Arrow's own cast refuses wide ones."""
+    """Return decimals without a fraction as integers; Arrow's own cast rejects wide ones."""
     return array.cast(pa.decimal256(76 - array.type.scale, 0)).cast(pa.string()).cast(to_arrow_type(wanted))
 
 
@@ -259,7 +259,7 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
     if wanted in INTEGERS:
         low, high = integer_range(wanted)
         numbers = array.cast(pa.float64())
-        # What is looked at is the number before it is rounded.
+        # DuckDB checks the range before it rounds: -128.5 does not fit an int8, although it would round to -128.
         _refuse(pc.or_(pc.less(numbers, float(low)), pc.greater_equal(numbers, float(high + 1))), array, wanted)
         rounded: Any = pc.round(numbers, 0, round_mode="half_to_even")
         _refuse(pc.greater_equal(rounded, float(high + 1)), array, wanted)
@@ -267,7 +267,7 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
     assert isinstance(wanted, DecimalType)
     with np.errstate(over="ignore"):
         steps = np.asarray(array.cast(pa.float64()).fill_null(0.0)) * 10.0**wanted.scale
-    # Half away from zero, other than to integers; then in the precision of the float.
+    # To decimals DuckDB rounds half away from zero, to integers half to even. A float32 is rounded back to its precision afterwards.
     steps = np.trunc(steps + 0.5 * np.sign(steps))
     _refuse(pa.array(np.abs(steps) >= 10.0**wanted.precision), array, wanted)
     steps = steps.astype(np.float32).astype(np.float64) if held == FLOAT32 else steps
@@ -276,7 +276,9 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
 
 
 def _shifted(whole: Any, wanted: DecimalType) -> Any:
-    """Integers as the unscaled digits of decimals."""
+    """Return integers as the unscaled digits of decimals."""
+    # Arrow has no cast that takes integers for unscaled digits. The buffer of a decimal128 is two little-endian words per value: the
+    # number, and its sign extension.
     values: Any = np.asarray(whole.fill_null(0))
     parts = np.empty((len(values), 2), dtype=np.int64)
     parts[:, 0], parts[:, 1] = values, values >> 63
@@ -299,7 +301,7 @@ def _over_distinct(array: Any, convert: Callable[[Any], list[object]], wanted: D
     plain = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_interval(plain.type) or pa.types.is_decimal256(plain.type):
         return from_values(convert(array), wanted)
-    # Python sees each distinct value once.
+    # Conversions run in Python, so that each distinct value is converted only once.
     encoded = plain.dictionary_encode()
     return pc.take(from_values(convert(encoded.dictionary), wanted), encoded.indices)
 
@@ -328,7 +330,7 @@ def _lenient(text: str, wanted: DataType) -> object:
 
 
 def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
-    """Microseconds of instants as those that clocks of the effective time zone show, or the other way round, as timestamps without zone."""
+    """Shift microseconds of instants to the clock of the effective time zone, or back, as timestamps without a zone."""
     encoded = array.view(pa.int64()).dictionary_encode()
     moments = [None if moment is None else shift(moment) for moment in encoded.dictionary.to_pylist()]
     if any(moment is not None and abs(moment) > _INFINITE_TIMESTAMP for moment in moments):
@@ -338,6 +340,7 @@ def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
 
 def _date_to_timestamp(array: Any) -> Any:
     days = np.asarray(array.view(pa.int32()).fill_null(0)).astype(np.int64)
+    # Infinite dates become infinite timestamps: the extreme integers, not a multiple of a day.
     infinite = np.abs(days) >= _INFINITE_DATE
     if np.any(~infinite & (np.abs(days) > _INFINITE_TIMESTAMP // _DAY)):
         raise SchemaError("a date is out of the range of timestamp")
@@ -346,7 +349,7 @@ def _date_to_timestamp(array: Any) -> Any:
 
 
 def _in_other_units(array: Any, held: DataType, wanted: DataType) -> Any:
-    """Nanoseconds are cut off, microseconds rounded half away from zero; infinite timestamps stay so."""
+    """Convert timestamps to another unit: truncate nanoseconds, round microseconds half away from zero, keep infinities."""
     moments: Any = np.asarray(array.view(pa.int64()).fill_null(0))
     infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
     if TIMESTAMP_UNITS[wanted] > TIMESTAMP_UNITS[held]:
@@ -369,13 +372,15 @@ def _timestamp_to_date(array: Any) -> Any:
 
 
 def decimals_as_floats(array: Any, scale: int, wanted: DataType) -> Any:
-    """Decimals as values of ``wanted``, float32 or float64: the whole part and the fraction are converted by themselves and added.
+    """Return decimals as float32 or float64; the whole part and the fraction are converted separately and added.
 
     >>> from decimal import Decimal
     >>> decimals_as_floats(pa.array([Decimal("-0.1000000050"), None]), 10, FLOAT32).to_pylist()
     [-0.10000000894069672, None]
     """
     kind: Any = np.float32 if wanted == FLOAT32 else np.float64
+    # DuckDB divides the unscaled integer by the power of ten if both are exact in the float, and adds whole and fraction otherwise. The
+    # last digit of the result depends on that order, so that Arrow's cast would differ.
     numbers = array.cast(pa.decimal128(38, scale)).fill_null(0)
     words = np.frombuffer(numbers.buffers()[1], dtype=np.int64)[2 * numbers.offset : 2 * (numbers.offset + len(numbers))].reshape(-1, 2)
     low, high = words[:, 0], words[:, 1]
@@ -407,7 +412,7 @@ def _of_integer(number: int, scale: int, kind: Any) -> Any:
 
 
 def _as_float(number: int, kind: Any) -> Any:
-    """An integer of 128 bits, by its two words as float64."""
+    """Return an integer of 128 bits as float64, computed from its two words."""
     upper, lower = divmod(number, _WORD)
     return kind(-float(_WORD - 1 - lower) - 1.0 if upper == -1 else float(upper) * float(_WORD) + float(lower))
 
@@ -417,7 +422,7 @@ def _exact_up_to(kind: Any) -> int:
 
 
 def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """``+ - * / // %``.
+    """Compute ``+ - * / // %``.
 
     Raises:
         SchemaError: A result that leaves the range of its type.
@@ -441,7 +446,7 @@ def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
 
 
 def number_function(function: str, value: TypedArray) -> TypedArray:
-    """``negate``, ``abs``, ``floor`` or ``ceil``.
+    """Compute ``negate``, ``abs``, ``floor`` or ``ceil``.
 
     Raises:
         SchemaError: A result that leaves the range of its type.
@@ -454,7 +459,7 @@ def number_function(function: str, value: TypedArray) -> TypedArray:
         wide = value.array.cast(pa.int64())
         if rounds:
             return TypedArray(wide.cast(pa.float64(), safe=False), FLOAT64)
-        # DuckDB turns unsigned numbers around their range.
+        # Negation of unsigned numbers wraps around in DuckDB, which is left to a SQL engine.
         if function == "abs" or kind not in UNSIGNED_INTEGERS:
             return _in_range(_checked(pc.negate_checked if function == "negate" else pc.abs_checked, wide), kind)
     if kind in FLOATS or (isinstance(kind, DecimalType) and not rounds):
@@ -472,7 +477,7 @@ def _is_numeric(data_type: DataType) -> bool:
 
 
 def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """All values are NULL; the type is that of the other side, but beside a decimal there is none."""
+    """Return NULL for all rows, in the type of the other side; NULL with a decimal is not supported."""
     other = right if left.is_null else left
     if isinstance(other.type, DecimalType) and operator in ("+", "-", "*"):
         return nulls(rows)
@@ -486,7 +491,7 @@ def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
 
 
 def _with_days(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """Infinite dates stay where they are, others never become infinite; there is one finite date before ``-infinity``."""
+    """Add days; infinite dates stay, others never become infinite. One finite date precedes ``-infinity``."""
     date, days = (left, right) if left.type == DATE else (right, left)
     if operator not in ("+", "-") or (operator == "-" and left.type != DATE) or not (days.is_null or days.type in _DAYS):
         raise _refusal(operator, left, right)
@@ -507,6 +512,7 @@ def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedA
     one, two = left.array.cast(pa.int64()), right.array.cast(pa.int64())
     if operator in _CHECKED:
         return _in_range(_checked(_CHECKED[operator], one, two), kind)
+    # In DuckDB, division by zero is NULL, and the remainder has the sign of the dividend, as with Arrow's truncating division.
     two = pc.if_else(pc.equal(two, 0), pa.scalar(None, pa.int64()), two)
     quotient = _checked(pc.divide_checked, one, two)
     whole = _in_range(quotient, kind)
@@ -514,7 +520,7 @@ def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedA
 
 
 def _integer_type(left: TypedArray, right: TypedArray) -> DataType:
-    """The type of arithmetic on two integers, whose range DuckDB does not leave."""
+    """Return the type of arithmetic on two integers, whose range DuckDB does not leave."""
     for value, other in ((left, right), (right, left)):
         if value.constant is not None and other.constant is None:
             low, high = integer_range(other.type)
@@ -548,7 +554,7 @@ def _with_decimals(operator: str, left: TypedArray, right: TypedArray) -> TypedA
     if kind.scale > kind.precision or (operator == "*" and first.precision + second.precision >= _WIDEST):
         raise _refusal(operator, left, right)
     if operator != "*":
-        # Each side has to fit the result by itself.
+        # DuckDB casts both sides to the type of the result first, and a side that does not fit it is an error.
         first = second = kind
     wide = [
         cast_scalar(value.array, value.type, own).cast(pa.decimal256(own.precision, own.scale))
@@ -568,7 +574,7 @@ def _checked(operation: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray:
-    """``||``, which is NULL with a NULL, and ``concat``, which leaves NULLs out."""
+    """Compute ``||``, which is NULL with a NULL, or ``concat``, which skips NULLs."""
     if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
         blobs = [value.array.cast(pa.binary()) for value in values]
         return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
@@ -582,7 +588,7 @@ def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray
 
 
 def of_text(function: str, value: TypedArray) -> TypedArray:
-    """A function of one text."""
+    """Compute a function of one string."""
     array = _only_text(value, function)
     match function:
         case "length":
@@ -595,7 +601,7 @@ def of_text(function: str, value: TypedArray) -> TypedArray:
 
 
 def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
-    """``replace`` and ``substring``, whose further arguments are constants."""
+    """Compute ``replace`` or ``substring``, whose further arguments are constants."""
     subject = _only_text(values[0], function)
     if function == "replace":
         if values[1].text is None or values[2].text is None:
@@ -610,7 +616,7 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
 
 
 def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArray:
-    """``LIKE`` without an escape character, and ``starts_with``; what is looked for is a constant."""
+    """Compute ``LIKE`` without an escape character, or ``starts_with``; the pattern is a constant."""
     subject = _only_text(value, function)
     if pattern.is_null:
         return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
@@ -618,7 +624,7 @@ def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArra
         raise UnsupportedFeatureError(f"{function}() with a text that is no constant")
     if function == "starts_with":
         return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
-    # Arrow takes a backslash for an escape character.
+    # In Arrow's LIKE a backslash escapes; in DuckDB it is an ordinary character without an ESCAPE clause.
     return TypedArray(pc.match_like(subject, pattern.text.replace("\\", "\\\\")), BOOLEAN)
 
 
@@ -629,7 +635,7 @@ def _only_text(value: TypedArray, function: str) -> Any:
 
 
 def random_values(function: str, rows: int) -> TypedArray:
-    """Values of ``uuid()`` (version 4), ``uuidv7()`` or ``random()`` (from 0 to below 1).
+    """Return values of ``uuid()`` (version 4), ``uuidv7()`` or ``random()`` (from 0 to below 1).
 
     >>> values = random_values("uuid", 3).array
     >>> len(set(values.to_pylist()))
@@ -638,6 +644,8 @@ def random_values(function: str, rows: int) -> TypedArray:
     if function == "random":
         whole = np.frombuffer(os.urandom(8 * rows), np.uint64) >> np.uint64(11)
         return TypedArray(pa.array(whole * 2.0**-53), FLOAT64)
+    # RFC 9562: the version in the upper half of byte 6, the variant in the two highest bits of byte 8, and for version 7 the milliseconds
+    # since 1970 in the first 48 bits.
     ids = np.frombuffer(bytearray(os.urandom(16 * rows)), np.uint8).reshape(rows, 16)
     if function == "uuidv7":
         ids[:, :6] = np.frombuffer((time.time_ns() // 1_000_000).to_bytes(6, "big"), np.uint8)
@@ -651,8 +659,8 @@ def random_values(function: str, rows: int) -> TypedArray:
 class TypedArray:
     """Values and their type.
 
-    ``text`` is set for a quoted string, which takes the type of what stands beside it, ``constant`` for a whole number as
-    written, which does so where it fits, ``is_null`` for NULL without a type.
+    ``text`` is set for a quoted string, which takes the type of the other operand. ``constant`` is set for a literal whole number, which
+    takes that type if it fits. ``is_null`` is set for NULL without a type.
     """
 
     array: Any
@@ -663,12 +671,12 @@ class TypedArray:
 
 
 def nulls(length: int, data_type: DataType = BOOLEAN) -> TypedArray:
-    """NULL without a type, kept as ``data_type``."""
+    """Return NULL without a type, kept as ``data_type``."""
     return TypedArray(pa.nulls(length, to_arrow_type(data_type)), data_type, is_null=True)
 
 
 def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
-    """The values in another type.
+    """Return the values in another type.
 
     Raises:
         SchemaError: A value that does not fit.
@@ -680,7 +688,7 @@ def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
         try:
             return repeated(text_value(value.text, wanted), length)
         except UsageError:
-            # Where no row comes, a text that cannot be read is none's error.
+            # DuckDB casts the string only when a row needs it, so that without rows there is no error.
             if length:
                 raise
             return pa.nulls(0, to_arrow_type(wanted))
@@ -688,19 +696,19 @@ def as_type(value: TypedArray, wanted: DataType, length: int) -> Any:
 
 
 def repeated(one: Any, length: int) -> Any:
-    """An array of one value, as often as there are rows."""
+    """Return an array of one value, as often as there are rows."""
     return pc.take(one, pa.nulls(length, pa.int32()).fill_null(0))
 
 
 def without(array: Any, rows: Any) -> Any:
-    """The values with NULL in the rows for which ``rows`` is true."""
+    """Return the values with NULL in the rows for which ``rows`` is true."""
     return pc.take(array, pc.if_else(rows, pa.scalar(None, pa.int64()), pa.array(range(len(array)), pa.int64())))
 
 
 def unified_type(values: Sequence[TypedArray]) -> DataType | None:
-    """The type that several values have in common: that of a quoted string comes from the value before or after it.
+    """Return the type that several values have in common: that of a quoted string comes from the value before or after it.
 
-    Two quoted strings are VARCHAR for what follows, and so is one beside NULL; a whole number as written beside NULL has its own type.
+    Two quoted strings become VARCHAR for the following values, and so does a string with NULL; a literal number with NULL has its own type.
     """
     found = reduce(_wider, values)
     return None if found.is_null else found.type

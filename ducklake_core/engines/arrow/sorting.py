@@ -20,7 +20,7 @@ from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.storage.spill import SORTED_ROWS, ExternalSort, Places
 
 SAMPLED_ROWS = 100_000
-"""So many rows, about, say where the ranges of a column begin."""
+"""Approximate number of sampled rows that determine where the ranges of a column begin."""
 CURVE_COLUMN = "_ducklake_internal_curve"
 _MAX_BITS = 10
 _WORD_BITS = 64
@@ -28,13 +28,13 @@ Codes = npt.NDArray[np.uint64]
 
 
 def sorted_rows(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.RecordBatch:
-    """The rows in order; equal ones stay as they are. Arguments and errors are those of :func:`sorted_places`."""
+    """Return the rows in order; equal ones stay as they are. Arguments and errors are those of :func:`sorted_places`."""
     places = sorted_places(rows, orders, schema, table)
     return rows if places is None else rows.take(places)
 
 
 def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Schema, table: str) -> pa.Array | None:
-    """Where the rows stand that come first, second and so on; None when they stay as they are. Equal ones keep their order.
+    """Return the row indexes in sorted order, or None when the order does not change. Equal rows keep their order.
 
     Args:
         rows: With some of the table's columns, by name. A column that is missing is the same in all rows.
@@ -44,7 +44,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
 
     Raises:
         SchemaError: A value does not fit its column.
-        UnsupportedFeatureError: A key is no plain column, or a column of a type that Arrow cannot sort.
+        UnsupportedFeatureError: A key is not a plain column, or a column of a type that Arrow cannot sort.
     """
     keys: dict[str, pa.Array] = {}
     sort_keys: list[tuple[str, str]] = []
@@ -74,7 +74,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
 
 
 def comparable_values(values: pa.Array, column: Field) -> pa.Array:
-    """Values of a column in the form in which Arrow compares them.
+    """Return values of a column in the form in which Arrow compares them.
 
     Raises:
         SchemaError: A value does not fit the column.
@@ -85,7 +85,7 @@ def comparable_values(values: pa.Array, column: Field) -> pa.Array:
 
 
 def is_sortable(column: Field) -> bool:
-    """Whether Arrow can sort by a column of this type.
+    """Return whether Arrow can sort by a column of this type.
 
     >>> from ducklake_core.format.types.data_types import INT64, INTERVAL
     >>> is_sortable(Field(id=1, name="a", type=INT64)), is_sortable(Field(id=1, name="a", type=INTERVAL))
@@ -102,7 +102,7 @@ def is_sortable(column: Field) -> bool:
 
 
 def _parts(values: pa.Array, column: Field, order: SortOrder) -> list[tuple[str, pa.Array, bool]]:
-    """The columns that order by one key: where NULL goes, where NaN goes, then the values."""
+    """Return the columns that order by one key: where NULL goes, where NaN goes, then the values."""
     parts = [("null", pc.is_null(values), order.nulls_first)] if values.null_count else []
     if column.type in FLOATS:
         nan = pc.fill_null(pc.is_nan(values), False)
@@ -116,20 +116,26 @@ def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureErr
 
 
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
-    """The rows in a sort order; equal ones keep theirs.
+    """Yield the rows in a sort order; equal ones keep theirs.
+
+    Args:
+        rows: The rows, with the table's columns by name.
+        orders: The sort keys, the most significant first.
+        columns: The table's columns.
+        state: The write, for messages and encryption of spilled rows.
 
     Raises:
         UnsupportedFeatureError: Arrow cannot sort by one of the columns.
-        StorageError: The local disk has no room for them.
+        StorageError: The local disk has no space for them.
     """
     yield from _sorted(rows, lambda batch: sorted_places(batch, orders, columns, state.table), encrypted=state.encrypted)
 
 
 def sorted_along(rows: Iterable[pa.RecordBatch], curve: HilbertCurve, *, encrypted: bool) -> Iterator[pa.RecordBatch]:
-    """The rows as a curve meets them.
+    """Yield the rows in the order of the curve.
 
     Raises:
-        StorageError: The local disk has no room for them.
+        StorageError: The local disk has no space for them.
     """
     numbered = (curve.numbered(batch) for batch in rows)
     for batch in _sorted(numbered, lambda batch: pc.sort_indices(batch.column(CURVE_COLUMN)), encrypted=encrypted):
@@ -161,7 +167,7 @@ class HilbertCurve:
     bits: int
 
     def numbered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their place on the curve in a column behind the others, :data:`CURVE_COLUMN`."""
+        """Return the rows with their position on the curve as the last column, :data:`CURVE_COLUMN`."""
         codes = [
             _codes(comparable_values(rows.column(column.name), column), bounds)
             for column, bounds in zip(self.schema, self.bounds, strict=True)
@@ -170,15 +176,15 @@ class HilbertCurve:
 
 
 def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) -> HilbertCurve:
-    """The curve that suits some rows.
+    """Return a curve whose ranges hold about equally many of the rows.
 
     Args:
-        batches: The rows; of one in so many is kept what it has in the columns.
-        schema: The columns, two at least.
-        rows: How many rows there are, about.
+        batches: The rows; a sample of about :data:`SAMPLED_ROWS` is kept in memory.
+        schema: The columns, at least two.
+        rows: Approximate number of rows.
     """
     bits = min(_MAX_BITS, _WORD_BITS // len(schema))
-    # The same rows every time, and no pattern of the data that a fixed step could fall in with.
+    # A fixed seed makes the layout reproducible. A random sample does not fall in step with a pattern of the data, as every n-th row could.
     chance, random = min(1.0, SAMPLED_ROWS / max(1, rows)), np.random.default_rng(0)
     kept: list[list[pa.Array]] = [[] for _ in schema]
     for batch in batches:
@@ -189,20 +195,20 @@ def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) 
 
 
 def _bounds(parts: Sequence[pa.Array], ranges: int) -> pa.Array:
-    # No part at all where every row is deleted.
+    # There is no part if every row is deleted.
     values = pa.concat_arrays(parts).drop_null() if parts else pa.nulls(0)
     if not len(values):
         return values
     ascending = values.take(pc.sort_indices(values))
     places = np.unique(np.arange(1, ranges) * len(ascending) // ranges)
-    # The same value may begin several ranges of about as many rows; then they are one. It stays sorted.
+    # A frequent value may begin several ranges, which become one. unique() keeps the order.
     return pc.unique(ascending.take(pa.array(places)))
 
 
 def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
-    """For each value how many bounds are not above it; NULL comes last, as NaN does among numbers."""
+    """Return for each value the number of bounds that are not above it; NULL comes last, as NaN does among numbers."""
     both = pa.concat_arrays([bounds, values])
-    # Stable: of equal ones the bound comes first.
+    # sort_indices() is stable, and the bounds come first: of equal values, the bound precedes.
     places = pc.sort_indices(both).to_numpy()
     is_bound = places < len(bounds)
     passed = np.cumsum(is_bound, dtype=np.uint64)
@@ -212,7 +218,7 @@ def _codes(values: pa.Array, bounds: pa.Array) -> Codes:
 
 
 def hilbert_index(codes: Sequence[Codes], bits: int) -> Codes:
-    """Where points lie on a Hilbert curve that goes through all of space.
+    """Return the positions of points on a Hilbert curve that fills the whole space.
 
     >>> square = [np.array([0, 0, 1, 1], np.uint64), np.array([0, 1, 1, 0], np.uint64)]
     >>> hilbert_index(square, 1).tolist()
@@ -222,6 +228,8 @@ def hilbert_index(codes: Sequence[Codes], bits: int) -> Codes:
         codes: One array for each dimension, of numbers below 2 to the power of ``bits``.
         bits: Times the number of dimensions at most 64.
     """
+    # J. Skilling, "Programming the Hilbert curve" (2004), for whole arrays at once: undo the excess rotations of each bit plane, from the
+    # highest plane down; Gray-encode the axes; then interleave their bits, the first axis first.
     axes = [axis.astype(np.uint64) for axis in codes]
     one, none = np.uint64(1), np.uint64(0)
     for bit in range(bits - 1, 0, -1):

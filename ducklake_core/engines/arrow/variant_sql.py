@@ -60,11 +60,12 @@ def cast_variants(array: Any, wanted: DataType, *, lenient: bool) -> Any:
 def _computed(sql: str, array: Any) -> Any:
     duckdb = require_duckdb()
     rows = pa.table({"c0": array.storage if isinstance(array, pa.ExtensionArray) else array})
+    # The conversion rejects NULL binaries, so that a NULL variant must not reach it.
     value = f"CASE WHEN c0 IS NULL THEN NULL ELSE {variant_of('c0')} END AS v"
     with shared_connection() as connection:
         connection.register("__ducklake_variants", rows)
         try:
-            # A scan of Arrow keeps the order of its rows.
+            # DuckDB keeps the row order of a scan of Arrow data, so that the results line up with the input.
             found = connection.execute(f"SELECT {sql} AS found FROM (SELECT {value} FROM __ducklake_variants)").to_arrow_table()  # noqa: S608
         except duckdb.NotImplementedException as problem:
             raise UnsupportedFeatureError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem

@@ -13,21 +13,21 @@ import pyarrow as pa
 Task_contra = TypeVar("Task_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 Stopped: TypeAlias = Callable[[], bool]
-"""Tells a thread whether to give up."""
+"""Returns whether the thread should stop."""
 
 Result = TypeVar("Result")
 
 
 class Work(Protocol[Task_contra, Result_co]):
-    """Carries out tasks of one kind. What it writes is in place but not committed; when it fails it has deleted its files."""
+    """Carries out tasks of one kind. Its files are in place but not committed; if it fails, it deletes them first."""
 
     def __call__(self, task: Task_contra, /, *, threads: bool = True, stopped: Stopped | None = None) -> Result_co:
         """Carry out a task.
 
         Args:
-            task: What to do. It travels to executors, so it knows nothing of the catalog.
+            task: The task. It travels to executors and contains nothing of the catalog.
             threads: Whether to decode columns in parallel; executors have one core for a task.
-            stopped: Asked for every batch of rows.
+            stopped: Called before every batch of rows; True ends the task. None means that nothing stops it.
 
         Raises:
             DuckLakeError: Why the task could not be carried out.
@@ -36,7 +36,7 @@ class Work(Protocol[Task_contra, Result_co]):
 
 
 def until_stopped(batches: Iterable[pa.RecordBatch], stopped: Stopped | None) -> Iterator[pa.RecordBatch]:
-    """The batches, as long as nobody stops the thread, which is then interrupted as Ctrl-C interrupts the main one."""
+    """Yield the batches until the thread is stopped, and raise ``KeyboardInterrupt`` then, as Ctrl-C does in the main thread."""
     for batch in batches:
         if stopped is not None and stopped():
             raise KeyboardInterrupt
@@ -44,17 +44,17 @@ def until_stopped(batches: Iterable[pa.RecordBatch], stopped: Stopped | None) ->
 
 
 def in_order(pieces: Iterable[Callable[[], Sequence[Result]]], workers: int) -> Iterator[Result]:
-    """The results of all pieces, one piece after the other; threads do the next ones when the results of the first were taken.
+    """Yield the results of all pieces in order; threads begin the next pieces once the caller has taken the results of the first.
 
-    One piece more than there are threads may be done and wait: so much is held in memory. What a piece raises is raised when its
-    turn comes. Closing the generator ends the work; pieces that run already are waited for, the others are not begun.
+    At most one finished piece more than there are threads waits in memory. The error of a piece is raised at its index in the order.
+    Closing the generator ends the work: it waits for running pieces, and begins no others.
 
     Args:
-        pieces: The work; a piece is taken when there is room for it.
-        workers: How many threads; with fewer than two, each piece is done here when its results are asked for.
+        pieces: The work; a piece is taken from the iterable when a thread can run it next.
+        workers: Number of threads; with fewer than two, each piece runs here when its results are requested.
     """
     waiting = iter(pieces)
-    # Whoever wants no more than the first rows shall not cause more work than that.
+    # The first piece runs without threads: a caller that needs only its rows, such as head(), causes no further work.
     for piece in islice(waiting, None if workers < 2 else 1):
         yield from piece()
     ahead = list(islice(waiting, 2))

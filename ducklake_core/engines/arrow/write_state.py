@@ -38,7 +38,7 @@ Data = TypeVar("Data", pa.RecordBatch, pa.Table)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteState:
-    """One write into one table. It travels to executors, so it knows nothing of the catalog.
+    """One write into one table. It travels to executors and contains nothing of the catalog.
 
     Attributes:
         table: ``schema.table`` for messages.
@@ -48,14 +48,14 @@ class WriteState:
         write_id: Mark in the names of all files of this write (``format.paths.write_id``).
         storage: Where the directory is.
         options: The table's options: encoding, target size, hive directories.
-        defaults: What columns that the rows lack get instead of a constant, by column id.
-        row_constraint: When given, every row must satisfy it, else the write fails.
+        defaults: Computed defaults of columns that the rows lack, by column id.
+        row_constraint: Predicate that every row must satisfy, or the write fails; None for none.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
-        sort: What the rows of each file are sorted by.
-        flush: What inlined rows must be like for DuckDB to flush them; None for no rule.
+        sort: The sort order of the rows of each file.
+        flush: Rule that inlined rows must satisfy so that DuckDB can flush them; None for no rule.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
         format_version: Version of the lake.
-        version: Form of this value; an executor with another version of the library refuses it.
+        version: Version of this value's form; an executor with another version of the library rejects it.
     """
 
     table: str
@@ -75,7 +75,7 @@ class WriteState:
     version: int = STATE_VERSION
 
     def check_version(self) -> None:
-        """Refuse a value made by another version of the library.
+        """Reject a value made by another version of the library.
 
         Raises:
             UnsupportedFeatureError: The driver and this process do not have the same version.
@@ -88,36 +88,36 @@ class WriteState:
 
     @property
     def vectors(self) -> DeletionVectors:
-        """Whether deletes are written as deletion vectors."""
+        """Return whether deletes are written as deletion vectors."""
         return DeletionVectors.by(self.options, self.format_version, encrypted=self.encrypted)
 
     @property
     def has_directories(self) -> bool:
-        """Whether files of partitions lie in directories that name their values, which an encrypted lake does not show."""
+        """Return whether files of partitions lie in directories that name their values; an encrypted lake does not reveal them."""
         return self.partition_spec is not None and self.options.hive_file_pattern and not self.encrypted
 
     def file_path(self, values: tuple[str | None, ...]) -> str:
-        """Path of a new file below the table's directory, for rows with these partition values."""
+        """Return path of a new file below the table's directory, for rows with these partition values."""
         name = paths.new_file_name(self.write_id)
         if self.partition_spec is None or not self.has_directories:
             return name
         return paths.partition_directory(self.partition_spec, values) + name
 
     def without_columns(self) -> SchemaError:
-        """The error for rows that have no columns: as rows of NULLs they would hide a mistake in the frame."""
+        """Return the error for rows that have no columns: stored as rows of NULLs they would hide a mistake in the frame."""
         return SchemaError(
             f"cannot write to {self.table}: the data has rows but no columns; give at least one column of the table", table=self.table
         )
 
 
 def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: int | None = 0) -> Data:
-    """The rows in the table's columns; see :func:`~ducklake_core.format.values.arrow_cast.cast_to`.
+    """Return the rows in the table's columns; see :func:`~ducklake_core.format.values.arrow_cast.cast_to`.
 
     Args:
         data: The rows.
         state: The write.
         physical: As for ``cast_to``.
-        first_row: Number of the first of the rows within all that is written, None where rows have no order that a user knows.
+        first_row: Number of the first row within the whole write, 0 by default; None where the caller does not know the rows' order.
 
     Raises:
         SchemaError: The rows do not fit the table; the message names the first row that does not, counted from 0.
@@ -172,7 +172,7 @@ def _first_invalid_json(strings: Any) -> str | None:
             try:
                 row = connection.execute("SELECT c FROM __ducklake_json WHERE NOT json_valid(c) LIMIT 1").fetchone()
             except duckdb.CatalogException:
-                # A build without the extension.
+                # This build of DuckDB lacks the json extension.
                 pass
             else:
                 return None if row is None else str(row[0])
@@ -180,7 +180,7 @@ def _first_invalid_json(strings: Any) -> str | None:
 
 
 def with_computed_defaults(data: Data, state: WriteState) -> Data:
-    """The rows with the columns that they lack and whose defaults are computed.
+    """Return the rows with the columns that they lack and whose defaults are computed.
 
     Raises:
         SchemaError: A default does not fit its column.
@@ -198,7 +198,8 @@ def with_computed_defaults(data: Data, state: WriteState) -> Data:
 
 
 def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
-    """The first row that does not fit; None when it is the columns that do not."""
+    """Return the index of the first row that does not fit; None when the columns do not fit."""
+    # Errors of Arrow do not name the row. A binary search over slices finds it in about log2(rows) more casts, only after a failure.
     low, high = 0, data.num_rows
     if not _fit(data.slice(0, 0), state, physical=physical):
         return None
@@ -220,7 +221,7 @@ def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) 
 
 
 def _check_text(data: pa.RecordBatch | pa.Table, state: WriteState) -> None:
-    """Refuse texts that are no UTF-8: Arrow carries them, and no reader opens the file that holds one."""
+    """Reject strings that are not UTF-8: Arrow accepts them, but no reader opens a file with one."""
     for source, column in zip(data.schema, data.columns, strict=True):
         if not _has_text(source.type) or _is_ascii(column):
             continue
@@ -244,7 +245,7 @@ def _has_text(data_type: pa.DataType) -> bool:
 
 
 def _is_ascii(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
-    """Whether these are texts of sound offsets and seven bits, which takes a fifth of the time of looking at each; False may mean neither.
+    """Return whether all strings are ASCII with valid offsets, in a fifth of the time of full validation; False may mean either.
 
     >>> _is_ascii(pa.array(["a", None, "b"])), _is_ascii(pa.array(["a", "é"]).slice(0, 1)), _is_ascii(pa.array(["é"]))
     (True, True, False)
@@ -255,6 +256,7 @@ def _is_ascii(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
 def _has_seven_bits(array: pa.Array[Any]) -> bool:
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return False
+    # Checks the buffers of the array directly: the offsets ascend and stay inside of the data, and no byte has its highest bit set.
     _, ends, held = array.buffers()
     if not len(array) or ends is None or held is None:
         return not len(array)
@@ -269,15 +271,15 @@ def _has_seven_bits(array: pa.Array[Any]) -> bool:
 
 
 def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row_constraint: Predicate) -> None:
-    """Refuse rows outside of what a write promised.
+    """Reject rows that do not satisfy the constraint of a write.
 
     Args:
         data: Fitted rows.
         state: The write.
-        row_constraint: What every row must satisfy.
+        row_constraint: Predicate that every row must satisfy.
 
     Raises:
-        UsageError: A row does not.
+        UsageError: A row does not satisfy it.
     """
     from ducklake_core.engines.arrow.evaluate import evaluate
 

@@ -32,16 +32,16 @@ from ducklake_core.storage.spill import PARTITIONED_ROWS, Numbers, PartitionBuff
 MAX_OPEN_FILES = 100
 """Files of different partitions that one writer keeps open; rows of further partitions are gathered."""
 IDLE_STEPS = 16
-"""A file that got no rows for so many steps makes room for other partitions, when all are open."""
+"""A file without rows for this many steps is released for another partition when the maximum of files is open."""
 GATHERED_BYTES = 256 * 1024 * 1024
 """Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
 SORTED_BYTES = 256 * 1024 * 1024
 """Arrow bytes of rows that are sorted at once, in tables with a sort order; each such run makes files of its own."""
 _GATHERED_ROWS = 65_536
 _GATHERED_INPUT_BYTES = 32 * 1024 * 1024
-"""Rows are cast, checked and split by so many at once, as each step has a cost of its own for a batch; wide rows sooner."""
+"""Rows are cast, checked and split in steps of this size, because every step has a fixed cost; wide rows fill a step by bytes."""
 _LARGE = 8
-"""A file of this part of the target size is large enough to be closed although more rows of its partition may come."""
+"""A file of at least an eighth of the target size may be closed although more rows of its partition may come."""
 
 _MARK = "ducklake-error:"
 _CARRIED = re.compile(_MARK + r'(\{"code".*?\})(?=\s*(?:$|\n))', re.MULTILINE)
@@ -53,9 +53,17 @@ PartitionValues = tuple[str | None, ...]
 class DatasetWriter:
     """Writes rows of one write in this process; several may run at the same time in other processes.
 
+    The path of a row::
+
+        write()      gathered until a step is full (_GATHERED_ROWS, or SORTED_BYTES where the table is sorted)
+          fitted     cast to the table's types, constraints checked
+          _split     rows of partitions with an open file go to it; up to MAX_OPEN_FILES are open
+          _gather    all others wait in the spilling buffer, and get a file at close()
+        FileWriter   rolls at the target size; encodes on one background thread
+
     Args:
         state: The write.
-        first_row: Number of the first row that comes, so that errors name rows; None where rows have no order that a user knows.
+        first_row: Number of the first row, so that errors name rows; None (the default) where the caller does not know their order.
     """
 
     def __init__(self, state: WriteState, *, first_row: int | None = None) -> None:
@@ -72,7 +80,7 @@ class DatasetWriter:
         self._incoming: list[pa.RecordBatch] = []
         self._incoming_rows = 0
         self._incoming_bytes = 0
-        # Files roll between the steps, so a step holds no more than a small file does. Rows to be sorted make files of one step.
+        # Files roll only between steps, so that a step must not exceed the target size. Sorted rows make files of exactly one step.
         self._sorts_input = bool(state.sort) and state.partition_spec is None
         self._step_bytes = SORTED_BYTES if self._sorts_input else min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
         self._step_rows = sys.maxsize if self._sorts_input else _GATHERED_ROWS
@@ -96,7 +104,7 @@ class DatasetWriter:
             batch = with_computed_defaults(batch, self._state)
         if self._incoming and self._incoming[0].schema != batch.schema:
             self._take_incoming()
-        # However large a batch is, it must not become one step: files would grow beyond the target.
+        # A large batch must not become one step, because files would grow beyond the target size.
         bytes_per_row = batch.nbytes / batch.num_rows
         most = max(1, min(self._step_rows, int(self._step_bytes / max(bytes_per_row, 1))))
         for start in range(0, batch.num_rows, most):
@@ -150,7 +158,7 @@ class DatasetWriter:
                 self._next_row += batch.num_rows
 
     def _write_sorted(self, batch: pa.RecordBatch) -> None:
-        """Rows in their order, as files of their own: another step begins with smaller values again."""
+        """Write rows in their sort order to files of their own, because another step begins with smaller values again."""
         with self._naming_rows(batch):
             rows = sorted_rows(batch, self._state.sort, self._state.schema, self._state.table)
         for start in range(0, rows.num_rows, _GATHERED_ROWS):
@@ -161,7 +169,7 @@ class DatasetWriter:
 
     @contextmanager
     def _naming_rows(self, batch: pa.RecordBatch) -> Iterator[None]:
-        """Errors about rows that are sorted name the first row in the order in which they came."""
+        """Make errors about sorted rows name the first row in the order in which the rows came."""
         try:
             yield
         except SchemaError:
@@ -190,9 +198,9 @@ class DatasetWriter:
         self._gather(batch if len(waiting) == batch.num_rows else batch.take(pa.array(waiting)), numbers[codes[waiting]])
 
     def _has_file(self, values: PartitionValues) -> bool:
-        """Whether rows of a partition go to its file at once; a file is opened while there is room."""
+        """Return whether rows of a partition go to its file at once; open a file while fewer than the maximum are open."""
         if values not in self._open:
-            # Rows that are to be sorted have to be together first.
+            # In a sorted table, all rows of a partition have to be together before any of them is written.
             if self._state.sort or values in self._numbers or len(self._open) >= MAX_OPEN_FILES:
                 return False
             self._open[values] = self._new_file(values)
@@ -200,13 +208,13 @@ class DatasetWriter:
         return True
 
     def _make_room(self) -> None:
-        """When all files are open, give those up that seem to get no more rows, as where rows come in the order of partitions."""
+        """Release files of partitions that seem to get no more rows when all are open, as with rows in the order of partitions."""
         if len(self._open) < MAX_OPEN_FILES:
             return
         for values in [values for values in self._open if self._steps - self._last_used[values] > IDLE_STEPS]:
             writer = self._open[values]
             if not writer.has_begun:
-                # Should more rows come after all, they share a file with these.
+                # Nothing is written yet, so that the rows can wait in the buffer and share a file with later ones.
                 del self._open[values]
                 for rows in writer.take_back():
                     self._gather(rows, np.full(rows.num_rows, self._number(values), np.int64))
@@ -220,7 +228,7 @@ class DatasetWriter:
         try:
             self._buffer.add(rows, numbers)
         except StorageError:
-            # More files are better than a write that fails for want of room on the local disk.
+            # The local disk is full. Small files are better than a failed write.
             self._write_buffered()
 
     def _write_buffered(self) -> None:
@@ -239,7 +247,7 @@ class DatasetWriter:
                 self._close_file(values)
 
     def _in_order(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition as they go to its files: sorted, so many at once as may be, where the table is."""
+        """Yield rows of one partition in the order of its files; sort them in runs of limited size if the table has a sort order."""
         if not self._state.sort:
             yield from pieces
             return
@@ -286,7 +294,7 @@ class DatasetWriter:
             self._close_file(next(iter(self._open)))
 
     def _close_file(self, values: PartitionValues) -> None:
-        # Listed before it leaves the open ones, so that abort() always finds it.
+        # An interrupt may come between any two lines: the path is listed before the file leaves _open, so that abort() always finds it.
         self._closing.append(self._state.directory + self._open[values].path)
         file = self._open.pop(values).close()
         self._last_used.pop(values, None)
@@ -297,7 +305,7 @@ class DatasetWriter:
 def _parts(
     batch: pa.RecordBatch, codes: Numbers, partitions: list[PartitionValues], wanted: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
-    """Rows of some partitions, in their order within each partition."""
+    """Yield rows of some partitions, in their order within each partition."""
     if not wanted.any():
         return
     if len(partitions) == 1:
@@ -312,19 +320,19 @@ def _parts(
 
 
 def _pieces(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Rows cut so that files can roll between them."""
+    """Yield rows cut so that files can roll between them."""
     count = max(1, int(rows.num_rows * most_bytes / max(rows.nbytes, 1)))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)
 
 
 def file_to_json(file: WrittenFile) -> str:
-    """One file as JSON; :func:`file_from_json` gives it back."""
+    """Return one file as JSON; :func:`file_from_json` gives it back."""
     return json.dumps(asdict(file), separators=(",", ":"))
 
 
 def file_from_json(text: str) -> WrittenFile:
-    """The file that :func:`file_to_json` was given.
+    """Return the file that :func:`file_to_json` was given.
 
     >>> file = WrittenFile(path="a.parquet", record_count=1, file_size_bytes=9, footer_size=5, statistics=(), partition_values=("1", None))
     >>> file_from_json(file_to_json(file)) == file
@@ -339,13 +347,13 @@ def file_from_json(text: str) -> WrittenFile:
 
 
 def error_to_text(error: errors.DuckLakeError) -> str:
-    """An error as one line that survives inside another program's error text."""
+    """Return an error as one line that survives inside another program's error text."""
     return _MARK + json.dumps({"code": error.code, "message": error.message[:_MESSAGE_CHARACTERS]})
 
 
 @contextmanager
 def serialize_errors() -> Iterator[None]:
-    """On executors: errors of this library leave the block as errors whose text the driver can turn back into them."""
+    """Convert errors of this library, on executors, to errors whose text the driver can convert back."""
     try:
         yield
     except errors.DuckLakeError as error:
@@ -354,7 +362,7 @@ def serialize_errors() -> Iterator[None]:
 
 @contextmanager
 def reraise_remote_errors() -> Iterator[None]:
-    """On the driver: errors of executors that :func:`serialize_errors` has sent leave the block as what they were."""
+    """Convert errors that :func:`serialize_errors` sent back to the originals, on the driver."""
     try:
         yield
     except errors.DuckLakeError:
@@ -367,7 +375,7 @@ def reraise_remote_errors() -> Iterator[None]:
 
 
 def error_from_text(text: str) -> errors.DuckLakeError | None:
-    """The error that :func:`error_to_text` put into a text, None when there is none.
+    """Return the error that :func:`error_to_text` put into a string, None when there is none.
 
     >>> carried = error_to_text(errors.SchemaError("column 'a' is NOT NULL"))
     >>> str(error_from_text(f"Job aborted: RuntimeError: {carried}"))
@@ -408,10 +416,18 @@ def write_table(data: pa.Table | pa.RecordBatchReader, state: WriteState) -> tup
 
 
 def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) -> tuple[Numbers, list[PartitionValues]]:
-    """For each row which partition it is in, and the values of these partitions."""
+    """Return for each row the index of its partition, and the values of these partitions.
+
+    Args:
+        spec: The partition keys.
+        schema: The table's columns.
+        batch: Rows in the table's columns.
+    """
     codes = np.zeros(batch.num_rows, np.int64)
     firsts = np.zeros(1, np.int64)
     keys = partition_arrays(spec, schema, batch)
+    # The keys are combined one by one to a number per row. unique() makes the numbers dense after each key, so that the product with the
+    # next dictionary stays small. NULL is a value of its own.
     for key in keys:
         encoded = key.dictionary_encode(null_encoding="encode")
         _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)

@@ -31,7 +31,7 @@ _CALL = re.compile(r"\bst_[a-z]+(?=\s*\()", re.IGNORECASE)
 
 
 def taken_in(text: str, data_type: DataType) -> str:
-    """SQL of a value of a type, in which the binaries of variants stand, with variants in their place."""
+    """Return SQL that replaces the variant binaries inside a value of a type with variants."""
     return _mapped(text, data_type, variant_of)
 
 
@@ -77,10 +77,12 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
     try:
         described = [(row[0], str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.ParserException:
-        # DESCRIBE and SUMMARIZE themselves, which give texts; or no query at all, and the error is that of the next line.
+        # The text is DESCRIBE or SUMMARIZE itself, whose results need no conversion, or no query at all: the next line raises its error.
         described = []
     if not any(_type_needs_conversion(kind) for _, kind in described):
         return connection.execute(sql).to_arrow_reader()
+    # DuckDB's export to Arrow does not keep variants and unsigned 128-bit integers. The query is wrapped in one that converts them to
+    # binaries and strings at any depth, and _marked() gives the result its Arrow types.
     fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
     columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
     names = ", ".join(f"c{place}" for place in range(len(fields)))
@@ -161,11 +163,11 @@ def _marked_child(own: pa.Field, field: Field) -> pa.Field:
 
 
 def make_functions(connection: DuckDBPyConnection, texts: Collection[str], known: Collection[str]) -> None:
-    """Make the functions that texts call and DuckDB lacks.
+    """Create the functions that SQL text calls and DuckDB lacks.
 
     Args:
         connection: The instance.
-        texts: A query, with the texts of the views and macros that it may name.
+        texts: A query, with the SQL text of the views and macros that it may name.
         known: Names of macros of the lake, which take precedence.
 
     Raises:
@@ -178,14 +180,14 @@ def make_functions(connection: DuckDBPyConnection, texts: Collection[str], known
         shapely = require_shapely(name)
         own = f"__ducklake_{name}"
         function: Callable[..., Any] = partial(_outcomes, getattr(shapely, RELATIONS[name]), shapely.from_wkb)
-        # The stubs know functions of Python values alone.
+        # DuckDB's type stubs lack functions over Arrow arrays.
         untyped: Any = connection
         untyped.create_function(own, function, ["BLOB", "BLOB"], "BOOLEAN", type="arrow", null_handling="special")
         connection.execute(f"CREATE MACRO main.{name}(a, b) AS {own}(st_aswkb(a), st_aswkb(b))")
 
 
 def _outcomes(relation: Callable[..., Any], shapes: Callable[..., Any], left: Any, right: Any) -> pa.Array:
-    """The outcome for each pair; NULL where one of them is."""
+    """Return the outcome for each pair; NULL where one of them is."""
     first, second = (side.to_numpy(zero_copy_only=False) if isinstance(side, pa.Array) else side.to_numpy() for side in (left, right))
     missing = [a is None or b is None for a, b in zip(first, second, strict=True)]
     return pa.array(relation(shapes(first), shapes(second)), mask=pa.array(missing).to_numpy(zero_copy_only=False))

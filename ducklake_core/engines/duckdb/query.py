@@ -1,4 +1,15 @@
-"""Run queries with DuckDB in this process over scans of this library."""
+"""Run queries with DuckDB in this process over scans of this library.
+
+Each query gets an in-memory instance of its own, in which the names that it uses exist::
+
+    "sales"."orders"    view -> temp.main.__ducklake_scan_0 (TableDataset) -> a scan of this library, with DuckDB's filters pushed down
+    "sales"."recent"    view with the catalog's SQL text
+    "main"."half"       macro with the catalog's SQL text
+
+DuckDB may push down filters that no Arrow scan accepts, such as Bloom filters of joins. It then fails, possibly after the query has
+begun. So a query has several ways to run (:class:`Way`), from the fastest to the one that surely works. The next way is tried only as
+long as the caller has no rows yet: a stream cannot take rows back.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +39,13 @@ if TYPE_CHECKING:
 
 _CATALOG = "memory"
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
-"""Columns that rows are for, by their names."""
+"""The columns that the rows are inserted into, with the names to give them."""
 
 _SAMPLES = ("'1'", "'2020-01-01'", "'01:02:03'", "'00000000-0000-0000-0000-000000000001'", "'[]'", "'{}'", "'POINT (0 0)'")
 """Strings such that every type has a value for one of them."""
 
 _MAX_PLANNED_ROWS = 20_000_000
-"""DuckDB makes five numbers for each of these rows, in two nanoseconds each; only proportions matter to the order of joins."""
+"""Largest row count to plan with. DuckDB generates five numbers for each row, and the order of joins depends only on proportions."""
 Planned: TypeAlias = tuple[int | None, ...]
 
 Found = TypeVar("Found")
@@ -42,7 +53,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSource:
-    """A view that queries may name; ``sql`` is as the catalog has it."""
+    """A view that queries may name; ``sql`` is the catalog's text."""
 
     schema_name: str
     name: str
@@ -61,7 +72,7 @@ class MacroSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What a query may name."""
+    """The tables, views and macros that a query may name."""
 
     tables: tuple[TableSource, ...] = ()
     views: tuple[ViewSource, ...] = ()
@@ -69,22 +80,22 @@ class Sources:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of views and macros."""
+        """Return the SQL text of views and macros."""
         return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
 
 
 def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False) -> pa.RecordBatchReader:
-    """The rows of a query, as a stream.
+    """Return the rows of a query, as a stream.
 
     Args:
         sql: The query.
-        sources: What it may name.
-        target: Columns that the rows are for, in their order: they get the names and, where those have no children, the types of these.
-        by_name: Whether the query's own names say which of the columns they are for.
+        sources: The tables, views and macros that it may name.
+        target: Columns that the rows are inserted into, in order: the result gets their names and types. None for a plain query.
+        by_name: Whether the query's columns are matched with the target by name; by default by their order.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses the query, or fails while it runs; the message is its own.
+        UsageError: DuckDB rejects the query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
     asked = _Asked(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone())
@@ -130,7 +141,7 @@ class _Running:
         return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, described=described)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, once."""
+        """Yield the rows; they can be read once."""
         try:
             while (batch := run_interruptibly(self._connection, lambda: next(self.reader, None))) is not None:
                 yield batch
@@ -148,7 +159,7 @@ class _Running:
 
 
 def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
-    """The query, begun in the first way that DuckDB can go, and what other ways there are."""
+    """Begin the query in the first way that DuckDB accepts; return it with the remaining ways."""
     for place, way in enumerate(ways):
         try:
             return _Running(asked, way), ways[place + 1 :]
@@ -166,6 +177,7 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
                 given = True
                 yield batch
         except FilterNotTakenError as problem:
+            # Another way may give the rows in another order, so that it cannot continue after the first batch.
             if given or not others:
                 raise problem.told from problem
             running, others = _started(running.asked, others)
@@ -182,7 +194,7 @@ def _reader(
         text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
         return read_query(connection, text) if described or query_needs_conversion(text) else connection.execute(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
-        # The instance has those schemas alone of which the query names something.
+        # The instance has only the schemas that the query uses, so that DuckDB's remark about a missing schema would mislead.
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
         raise NotFoundError("; ".join([missing, *refused])) from problem
 
@@ -194,7 +206,7 @@ def sources_need_conversion(sources: Sources) -> bool:
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
-    """The query with its columns cast to those that they are for, as DuckDB casts what is inserted."""
+    """Return the query with its columns cast to the target columns, as DuckDB casts inserted values."""
     own = [row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     if by_name:
         known = {folded(name): (name, column) for name, column in target}
@@ -210,7 +222,7 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
 
 
 def cast_text(text: str, column: Field) -> str:
-    """An expression cast to what a column holds."""
+    """Return an expression cast to the type of a column."""
     wanted, given = duckdb_type(column.type), duckdb_type(_exact(column.type))
     cast = f"CAST({text} AS {wanted})"
     return cast if given == wanted else f"CAST({cast} AS {given})"
@@ -234,18 +246,18 @@ def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseExcepti
 
 
 def line_of(problem: BaseException) -> str:
-    """DuckDB's words, without the place in the text."""
+    """Return DuckDB's message without the position in the SQL text."""
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
 def prepare(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources, failures: Failures, way: Way) -> list[str]:
-    """Make what queries may name; what cannot be made is told.
+    """Create the tables, views and macros that queries may name; return the reasons for those that cannot be created.
 
     Args:
         connection: A new instance.
-        texts: The queries, and the texts of views and macros.
-        sources: What they may name.
-        failures: Where errors of scans are noted.
+        texts: The queries, and the SQL text of views and macros.
+        sources: The tables, views and macros.
+        failures: Collects the first error of a scan.
         way: How queries are run.
     """
     if not way.joins_filter:
@@ -264,13 +276,13 @@ def prepare(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sourc
 
 
 def make_own_functions(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources) -> None:
-    """Make the functions that texts call and DuckDB lacks."""
+    """Create the functions that the SQL text calls and DuckDB lacks."""
     macros = [one.name for one in sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA]
     make_functions(connection, texts, macros)
 
 
 def make_views(connection: DuckDBPyConnection, sources: Sources) -> list[str]:
-    """Make the views and macros, once their tables are there; what cannot be made is told."""
+    """Create the views and macros, once their tables exist; return the reasons for those that cannot be created."""
     waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
     waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
     return _made(connection, waiting)
@@ -278,6 +290,8 @@ def make_views(connection: DuckDBPyConnection, sources: Sources) -> list[str]:
 
 def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> list[str]:
     """Run statements that may need each other, in whichever order they can run."""
+    # The catalog does not order views and macros by their dependencies, so that all failed statements run again until a round has no
+    # success.
     import duckdb
 
     while waiting:
@@ -340,12 +354,12 @@ def _parameter(parameter: object) -> str:
 
 
 def name_in_instance(schema: str, name: str) -> str:
-    """The name that a query has for a table, view or macro, of its schema's path and its own name."""
+    """Return the name of a table, view or macro in a query, from its schema's path and its own name."""
     return quoted_path((schema_in_instance(schema), name))
 
 
 def schema_in_instance(path: str) -> str:
-    """The one name that the instance has for a schema's path: DuckDB 1.5 knows no schemas in schemas.
+    """Return the single name in the instance for a schema's path: DuckDB 1.5 has no nested schemas.
 
     >>> schema_in_instance("Sales"), schema_in_instance('"sales.europe"'), schema_in_instance("sales.europe")
     ('sales', 'sales.europe', '"sales"."europe"')
@@ -355,38 +369,38 @@ def schema_in_instance(path: str) -> str:
 
 
 class Session:
-    """An instance with what queries may name; its temporary tables live as long as it does."""
+    """An instance with the tables, views and macros of its queries; its temporary tables live as long as it does."""
 
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection = connection
 
     def make(self, name: str, query: str) -> list[str]:
-        """Keep the rows of a query under a name; names of their columns."""
+        """Keep the rows of a query as a temporary table; return the names of its columns."""
         self._connection.execute(f"CREATE TEMP TABLE {quoted_path((name,))} AS {query}")
         return [row[0] for row in self._connection.execute(f"DESCRIBE {quoted_path((name,))}").fetchall()]
 
     def rows(self, query: str) -> pa.Table:
-        """The rows of a query, all of them in memory."""
+        """Return the rows of a query, all of them in memory."""
         return read_query(self._connection, query).read_all()
 
     def number(self, query: str) -> int:
-        """The one number that a query gives."""
+        """Return the single number that a query gives."""
         row = self._connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])
 
 
 def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found]) -> Found:
-    """Do work with an instance; from its beginning again where DuckDB has made a filter that no scan takes (see join_order.py).
+    """Do work with an instance; repeat it in the next way if DuckDB makes a filter that no scan accepts.
 
     Args:
-        texts: What the work runs.
-        sources: What it may name.
-        work: It gives back rows that it holds, and no streams.
+        texts: SQL text that the work runs.
+        sources: The tables, views and macros that it may name.
+        work: Function that may run twice; it returns rows in memory, not streams.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses a query, or fails while it runs; the message is its own.
+        UsageError: DuckDB rejects a query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
     found = ways([*texts, *sources.texts], sources.tables)
@@ -407,7 +421,7 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
 
         def whole() -> Found:
             prepare(connection, [*texts, *sources.texts], sources, failures, way)
-            # One time for all of them is that of now().
+            # One transaction for all queries, so that now() is the same in each.
             connection.begin()
             return work(Session(connection))
 
@@ -479,11 +493,11 @@ def _check_sort_key(connection: DuckDBPyConnection, text: str, columns: Schema) 
 
 
 def check_statement(sql: str, sources: Sources) -> None:
-    """Let DuckDB look at a statement over empty tables of the same columns: it finds what it would refuse, such as an unknown column.
+    """Let DuckDB plan a statement over empty tables with the same columns, to find errors such as an unknown column.
 
     Raises:
         NotFoundError: It names something that does not exist.
-        UsageError: DuckDB refuses it; the message is its own.
+        UsageError: DuckDB rejects it; the message is its own.
     """
     import duckdb
 
@@ -505,7 +519,7 @@ def check_statement(sql: str, sources: Sources) -> None:
 
 
 class FilterNotTakenError(Exception):
-    """DuckDB has made a filter that no scan of Arrow data takes; ``told`` is what the user is told where there is no other way."""
+    """DuckDB made a filter that no scan of Arrow data accepts; ``told`` is the error to raise if there is no other way."""
 
     def __init__(self, told: BaseException) -> None:
         super().__init__(str(told))
@@ -517,8 +531,8 @@ class Way:
     """A way to run a query.
 
     Attributes:
-        planned: How many rows DuckDB is told that each table has, None for nothing.
-        joins_filter: Whether joins make filters.
+        planned: Row count of each table for DuckDB's optimizer; None for no information.
+        joins_filter: Whether joins may push filters into scans; True by default.
     """
 
     planned: Planned
@@ -526,25 +540,26 @@ class Way:
 
 
 def not_taken(problem: BaseException) -> bool:
-    """Whether DuckDB says that a scan takes no such filter."""
+    """Return whether DuckDB's error states that a scan does not accept the filter."""
     return "Pushdown Filter Type" in str(problem)
 
 
 def ways(texts: Sequence[str], tables: Sequence[TableSource]) -> list[Way]:
-    """The ways in which to try a query, in this order.
+    """Return the ways in which to run a query, in the order to try them.
 
-    Of two tables it is enough to know which is the larger one: Bloom filters are rare then, and other filters of joins are kept.
+    Without row counts, DuckDB does not know the larger side of a join. Large row counts make Bloom filters more likely, which no scan
+    accepts. For two tables their ranks suffice: Bloom filters are rare then, and other filters of joins are kept.
 
     Args:
-        texts: The query, and the texts of views and macros.
-        tables: What they may name.
+        texts: The query, and the SQL text of views and macros.
+        tables: The tables that they may name.
     """
     return list(dict.fromkeys(_ways(texts, tables)))
 
 
 def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
     nothing: Planned = (None,) * len(tables)
-    # What is behind UNION ALL may be begun after the first rows were given.
+    # A later part of a UNION ALL may begin, and fail, after the caller has the rows of the first part: only safe ways remain.
     begins_at_once = not any("UNION" in text.upper() for text in texts)
     if sum(table.row_count is not None for table in tables) > 2:
         counts = _in_proportion(tables)
@@ -559,13 +574,13 @@ def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
 
 
 def _in_proportion(tables: Sequence[TableSource]) -> Planned:
-    """Row counts, in proportion where the largest is beyond what is worth it."""
+    """Return row counts, scaled down if the largest exceeds the limit."""
     largest = max(table.row_count or 0 for table in tables)
     shrunk = max(largest / _MAX_PLANNED_ROWS, 1)
     return tuple(None if table.row_count is None else max(int(table.row_count / shrunk), 1) for table in tables)
 
 
 def _ranks(tables: Sequence[TableSource]) -> Planned:
-    """1 for the smallest table, 2 for the next larger one."""
+    """Return the rank of each table by size, 1 for the smallest."""
     sizes = sorted({table.row_count for table in tables if table.row_count is not None})
     return tuple(None if table.row_count is None else sizes.index(table.row_count) + 1 for table in tables)

@@ -1,4 +1,9 @@
-"""Expose tables to DuckDB as Arrow streams, and translate the filters that it pushes down."""
+"""Expose tables to DuckDB as Arrow streams, and translate the filters that it pushes down.
+
+DuckDB pushes a filter down as a pyarrow expression, whose structure pyarrow does not expose. Its printed form is therefore parsed:
+parts that are understood prune files, and every batch is filtered with the original expression afterwards. A part that is not
+understood costs time, but never a row.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +40,9 @@ from ducklake_core.format.types.schema import Schema, duckdb_type, to_arrow_sche
 from ducklake_core.format.values.temporal import in_zone
 
 _ONE_IN = 5
-"""DuckDB's guess of how many rows a condition lets through."""
+"""DuckDB expects one in this many rows to satisfy a condition that it knows nothing about."""
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
-"""Reads columns of a table, in this order; rows for which the predicate is not true may be left out."""
+"""Reads columns of a table, in this order; it may skip rows for which the predicate is not true."""
 
 _OPERATORS: dict[str, Operator] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _VALUE = r'"(?P<text>[^"\\]*)"|(?P<plain>[-+.:0-9A-Za-z]+(?: [-+.:0-9Z]+)?)'
@@ -52,7 +57,7 @@ class TableSource:
     """A table that queries may name.
 
     Attributes:
-        row_count: About how many rows it has, for the order of joins; None where nothing is joined.
+        row_count: Approximate number of rows, for the order of joins; None if nothing is joined.
     """
 
     schema_name: str
@@ -64,12 +69,12 @@ class TableSource:
 
 @dataclass(slots=True)
 class Failures:
-    """Errors of scans, which DuckDB turns into texts."""
+    """The first error of a scan: DuckDB reports errors only as text, and the caller needs the original exception."""
 
     first: BaseException | None = None
 
     def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; an error on the way is noted."""
+        """Yield the batches; note an error on the way."""
         try:
             yield from batches
         except Exception as error:
@@ -78,7 +83,10 @@ class Failures:
 
 
 class TableDataset(pds.Dataset):  # type: ignore[misc]
-    """A table as DuckDB knows datasets of Arrow: its schema, and scans with columns and a filter."""
+    """A table in the form of an Arrow dataset, which DuckDB scans with columns and a filter.
+
+    Columns have their indexes as names (c0, c1, ...), so that no name of a table needs quoting in the printed filters.
+    """
 
     def __init__(self, source: TableSource, failures: Failures) -> None:
         self._source = source
@@ -88,16 +96,16 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns by their places."""
+        """Return the columns under their indexes as names."""
         return self._schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> TableScanner:  # noqa: A002 - Arrow's name
-        """A scan of some columns."""
+        """Return a scan of some columns."""
         names = list(self._schema.names if columns is None else columns)
         return TableScanner(dataset=self, columns=names, filter=filter)
 
     def read(self, columns: Sequence[str], filter: Any) -> pa.RecordBatchReader:  # noqa: A002
-        """The rows that a scan gives."""
+        """Return the rows that a scan gives."""
         try:
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
             reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
@@ -111,7 +119,7 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScanner:
-    """One scan, as DuckDB asks for it."""
+    """One scan that DuckDB requests."""
 
     dataset: TableDataset
     columns: Sequence[str]
@@ -119,21 +127,21 @@ class TableScanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The columns of the scan."""
+        """Return the columns of the scan."""
         return pa.schema([self.dataset.schema.field(name) for name in self.columns])
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows."""
+        """Return the rows."""
         return self.dataset.read(self.columns, self.filter)
 
 
 def view_of(source: TableSource, key: str, planned_rows: int | None = None) -> str:
-    """The query that gives a dataset the table's own names.
+    """Return the query that gives a dataset the table's own names.
 
     Args:
         source: The table.
         key: The dataset's name.
-        planned_rows: How many rows DuckDB is to plan with, None when that does not matter.
+        planned_rows: Row count for DuckDB's optimizer; None (the default) for no information.
     """
     columns = [f"{_output(column, place)} AS {quoted_path((column.name,))}" for place, column in enumerate(source.columns)]
     rows = key if planned_rows is None else f"({_counted(len(columns), key, planned_rows)})"
@@ -141,10 +149,11 @@ def view_of(source: TableSource, key: str, planned_rows: int | None = None) -> s
 
 
 def _counted(column_count: int, key: str, planned_rows: int) -> str:
-    """The dataset after no rows of a function of which DuckDB knows how many it gives.
+    """Return the dataset after an empty result of a function whose row count DuckDB knows.
 
-    They come first, as DuckDB takes numbers of distinct values from the first part; and they depend on ``n``, as conditions on constants
-    would be evaluated before the plan is made, and leave the dataset alone. Of any condition DuckDB expects a fifth of the rows.
+    DuckDB has no way to state the row count of an Arrow scan, but it adds the counts of a UNION ALL. The empty part comes first, because
+    DuckDB takes the number of distinct values from the first part. Its columns and its condition depend on ``n``, because DuckDB evaluates
+    constant ones before it plans, and would drop the part. DuckDB expects a fifth of the rows of any condition.
     """
     names = [f"c{place}" for place in range(column_count)]
     nothing = ", ".join(f"CASE WHEN n < 0 THEN NULL END AS {name}" for name in names)
@@ -160,7 +169,7 @@ def _output(column: Field, place: int) -> str:
         return f"CAST({own} AS {duckdb_type(column.type)})"
     if holds_variants(column.type):
         return own
-    # Arrow orders NaN in another way, and knows no filters of its extension types: such filters stay with DuckDB.
+    # Arrow orders NaN differently, and cannot filter extension types. The CASE keeps DuckDB from pushing down filters of such columns.
     return own if _is_comparable(column) else f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END"
 
 
@@ -176,7 +185,7 @@ def _shared_schema(columns: Schema) -> pa.Schema:
 
 
 def pruning_predicate(filter_text: str, columns: Sequence[Field]) -> Predicate | None:
-    """The parts of a filter that are understood, None when there are none.
+    """Return the supported parts of a filter, None when there are none.
 
     >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
     >>> fields = [Field(id=1, name="n", type=INT64), Field(id=2, name="s", type=VARCHAR)]
@@ -190,12 +199,12 @@ def pruning_predicate(filter_text: str, columns: Sequence[Field]) -> Predicate |
 
 @dataclass(slots=True)
 class _Reader:
-    """Splits nested brackets, outside of quoted texts."""
+    """Splits nested brackets outside of quoted strings."""
 
     text: str
 
     def operands(self) -> list[str] | None:
-        """What an AND in brackets joins, None when it is something else."""
+        """Return the operands of an AND in brackets, None when it is something else."""
         if not (self.text.startswith("(") and self.text.endswith(")")):
             return None
         parts, depth, start, quoted = [], 0, 1, False
@@ -259,7 +268,7 @@ def _literal(quoted: str | None, plain: str | None, column: Field) -> Literal | 
     text = quoted if quoted is not None else plain
     if text is None or text == "null" or column.type == BLOB:
         return None
-    # Arrow writes instants in UTC.
+    # Arrow prints instants in UTC, whatever the effective time zone is.
     with in_zone("UTC"):
         return text_literal(text, column.type)
 

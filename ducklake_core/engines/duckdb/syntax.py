@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def syntax_errors(queries: Sequence[str]) -> list[str | None]:
-    """What DuckDB says of each query that it cannot parse, with its version; None for all others, and where DuckDB is not installed.
+    """Return DuckDB's message and version for each query that it cannot parse, and None for all others and where DuckDB is not installed.
 
-    Nothing is looked up: tables and functions need not be there. What fails for another reason than its syntax, as being too deep, counts
-    as parsed.
+    DuckDB binds no names, so that tables and functions need not exist. A query that fails for another reason than its syntax, such as its
+    depth, counts as parsed.
     """
     nothing: list[str | None] = [None] * len(queries)
     if not queries:
@@ -36,7 +36,7 @@ def syntax_errors(queries: Sequence[str]) -> list[str | None]:
     try:
         return [_syntax_error(connection.execute("SELECT json_serialize_sql($1)", [query]).fetchall()[0][0]) for query in queries]
     except duckdb.Error:
-        # It has been built without JSON.
+        # This build of DuckDB lacks the json extension, which has json_serialize_sql().
         return nothing
     finally:
         connection.close()
@@ -53,11 +53,11 @@ def _syntax_error(answer: str) -> str | None:
 
 
 def constant(tree: exp.Expression, data_type: DataType) -> Literal:
-    """The value of an expression, in a type.
+    """Return the value of an expression, in a type.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed, or its value changes from row to row or with the session.
-        UsageError: DuckDB refuses to compute it.
+        UsageError: DuckDB rejects or fails to compute it.
     """
     sql = tree.sql(dialect="duckdb")
     with new_instance() as connection:
@@ -66,11 +66,11 @@ def constant(tree: exp.Expression, data_type: DataType) -> Literal:
 
 
 def query_constant(sql: str, data_type: DataType) -> object:
-    """The value that an expression without columns has in a query that begins now, in a type; None for NULL.
+    """Return the value that an expression without columns has in a query that begins now, in a type; None for NULL.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses to compute it.
+        UsageError: DuckDB rejects or fails to compute it.
     """
     with new_instance() as connection:
         return _value(sql, data_type, connection)
@@ -88,6 +88,8 @@ def _value(sql: str, data_type: DataType, connection: DuckDBPyConnection) -> obj
 
 
 def _check_constant(sql: str, tree: exp.Expression, connection: DuckDBPyConnection) -> None:
+    # Compared by token, so that functions without parentheses (current_date) are found too. A string that equals the name of such a
+    # function is rejected unnecessarily, which is the safe side.
     tokens = [token.text.lower() for token in DuckDB().tokenize(sql)]
     rows = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'").fetchall()
     changing = {name for (name,) in rows} | {"uuid", "getvariable", "current_setting", "getenv"}

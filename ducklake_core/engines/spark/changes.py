@@ -1,4 +1,14 @@
-"""Update, merge and restore rows on Spark executors."""
+"""Update, merge and restore rows on Spark executors.
+
+An update whose expressions Arrow can evaluate is one job over groups of files. Everything else is a join in two jobs::
+
+    job 1   target rows | t0 ... | row id | file | position |   join   source rows | s0 ... | mark |
+            each task writes its updated and inserted rows, and notes the matched positions in files of its own:
+            | file | position | gone |
+    job 2   the noted positions, grouped by file: check that no row was matched twice, write one delete file per data file
+
+The positions go through files instead of the driver, because a merge may touch every row of a table.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +84,15 @@ def change_rows(
     """Carry out a change on executors; see :func:`ducklake_core.engines.arrow.changes.change_rows`.
 
     Expressions that Arrow does not evaluate are evaluated by Spark.
+
+    Args:
+        plan: A scan of all columns of the table; its predicate selects the rows that may change.
+        request: The change.
+        target: Where to write delete files.
+        state: How to write data files; it has the same write id.
+        session: The session whose executors do the work.
+        source: The source of a merge; None for an update.
+        named: Reports the files that the catalog names; a sweep after lost tasks keeps them.
     """
     with reraise_remote_errors(), awaiting_tasks(session):
         simple = source is None and not request.for_engine and (plan.predicate is None or not needs_sql(plan.predicate))
@@ -152,7 +171,7 @@ class _Join:
         return changed
 
     def _joined(self) -> DataFrame:
-        """Flat rows: those of the target with their place, those of the source with their mark."""
+        """Return flat rows: those of the target with their position, those of the source with their mark."""
         places = (ROW_ID, FILE, POSITION)
         keys = None if self.source is None else self.source.keys(self.request)
         columns, used = flat_columns(self.request.target, "t"), self._evaluated("t")
@@ -177,13 +196,13 @@ class _Join:
             frame = self._rows_in_memory(self.source.schema, self.source.rows)
         else:
             plan = written_plan(empty_plan("source", 0, schema), schema.names, self.source.directory, self.source.files)
-            # A frame of Spark's has no values but those that its own types hold.
+            # The files hold the rows of a Spark frame, so that Spark's own types hold all their values.
             frame = read_plan(plan, self.state.storage, self.session, exact=False)
             frame = frame.toDF(*(f"s{place}" for place in range(len(schema))))
         return frame.withColumn(FROM_SOURCE, sf.lit(True))
 
     def _rows_in_memory(self, schema: Schema, rows: pa.Table) -> DataFrame:
-        """The source's rows, as :func:`~ducklake_core.engines.spark.positions.target_rows` gives those of the target."""
+        """Return the source's rows, as :func:`~ducklake_core.engines.spark.positions.target_rows` gives those of the target."""
         columns, used = flat_columns(schema, "s"), self._evaluated("s")
         every = frozenset(column.id for column in columns)
         given = every - {columns[place].id for place in used}
@@ -196,11 +215,11 @@ class _Join:
         return local_frame(self.session, pa.Table.from_batches(parts, form), wanted)
 
     def _evaluated(self, letter: str) -> list[int]:
-        """Places of the flat columns of one side that Spark evaluates something on."""
+        """Return the indexes of the flat columns of one side that Spark evaluates an expression on."""
         request, side = self.request, 0 if letter == "t" else 1
         found = {key[side] for key in request.keys}
         for expression in (*request.for_engine, *(() if request.residual is None else (request.residual,))):
-            # Any word of that form: a column taken for one too many costs a copy of it.
+            # Matches every word of that form, also inside a string: a column too many only costs a copy of it.
             found |= {int(place) for place in re.findall(rf"\b{letter}(\d+)\b", expression.sql)}
         if letter == "t" and self.plan.predicate is not None and needs_sql(self.plan.predicate):
             ids = pruning.columns(self.plan.predicate)
@@ -212,7 +231,7 @@ class _Join:
         for ours, theirs in self.request.keys:
             left, right = sf.col(f"t{ours}"), sf.col(f"s{theirs}")
             if self.request.target.columns[ours].type == UUID:
-                # The text of a uuid has many forms, and Spark compares letters.
+                # A UUID has several spellings as a string, and Spark compares characters.
                 left, right = sf.lower(left), sf.lower(right)
             parts.append(left == right)
         if self.request.residual is not None:
@@ -223,7 +242,7 @@ class _Join:
         return condition
 
     def _computed(self, joined: DataFrame) -> tuple[DataFrame, RowChange]:
-        """Add the expressions that only Spark evaluates as further columns; the frame, and the change that reads them."""
+        """Add the expressions that only Spark evaluates as columns; return the frame, and the change that reads them."""
         expressions = self.request.for_engine
         columns = {f"x{n}": sf.expr(expression_sql(expression.sql, "spark")) for n, expression in enumerate(expressions)}
         frame = joined.withColumns(columns) if columns else joined
@@ -232,11 +251,11 @@ class _Join:
         names = [*change.flat.names, ROW_ID, FILE, POSITION, FROM_SOURCE]
         there = set(frame.columns)
         exact = [sf.col(exact_name(name)).alias(name) if exact_name(name) in there else sf.col(name) for name in names]
-        # The residual was part of the join.
+        # The join has applied the residual already.
         return frame.select(*exact), replace(change, residual=None)
 
     def _hidden(self, files: Sequence[WrittenFile]) -> tuple[Deletions, list[Any]]:
-        """The delete files of the positions that the tasks of the join have noted."""
+        """Return the delete files of the positions that the tasks of the join recorded."""
         if not files:
             return Deletions(), []
         plan = written_plan(empty_plan("positions", 0, _POSITIONS), _POSITIONS.names, self.state.directory, files)
@@ -281,7 +300,7 @@ def _writer(change: RowChange, state: WriteState, merging: bool) -> Callable[[It
                         continue
                     flags = np.zeros(len(chosen), dtype=bool)
                     flags[gone] = True
-                    # All matched rows are noted, as none may be matched twice, whatever is done with it.
+                    # Matched rows are noted even if no branch changes them: job 2 has to find rows that are matched twice.
                     kept = np.ones(len(chosen), dtype=bool) if merging and when == "matched" else flags
                     places = chosen.filter(pa.array(kept))
                     arrays = [files.take(places), positions.take(places), pa.array(flags[kept])]

@@ -1,4 +1,4 @@
-"""A Spark DataFrame that a verb was given: its columns, and what its session does with its rows."""
+"""A caller's Spark DataFrame: its columns, and the operations that its session carries out on its rows."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-"""The setting by which overwrites of Spark's own sources replace all partitions (static) or those of the data (dynamic)."""
+"""The setting that decides whether overwrites of Spark's own sources replace all partitions (static) or those of the data (dynamic)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkFrame:
-    """A DataFrame, classic or Connect; made by :func:`spark_frame`. It is computed each time that its rows are needed.
+    """A DataFrame, classic or Connect; made by :func:`spark_frame`. Spark computes it each time that its rows are needed.
 
     Attributes:
         data: The DataFrame.
         schema: The columns, without ids.
-        is_seen: Its values are not known before they are written.
-        is_small: Nobody knows without computing it; nor whether it ``is_surely_empty``.
-        kind: What messages call the data.
-        inlines_unasked: Whether few rows go into the catalog without being asked for: to count them first may compute it twice.
+        is_seen: False, because its values are not known before they are written.
+        is_small: False, because its size is unknown before it is computed; the same holds for ``is_surely_empty``.
+        kind: Name of the data for messages.
+        inlines_unasked: Whether few rows go into the catalog by default: False, because counting them may compute the frame twice.
     """
 
     data: DataFrame
@@ -54,7 +54,7 @@ class SparkFrame:
 
     @property
     def session(self) -> SparkSession:
-        """The session that does the work."""
+        """Return the session that does the work."""
         return self.data.sparkSession
 
     @property
@@ -86,28 +86,28 @@ class SparkFrame:
             )
 
     def schema_for(self, table: Schema) -> Schema:
-        """The columns, where those of Spark's type void take the type of the table's column."""
+        """Return the columns, where those of Spark's type void take the type of the table's column."""
         return with_adopted_types(self.typed_like(table).schema, table, lambda column, _: column.type)
 
     def typed_like(self, table: Schema) -> SparkFrame:
-        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        """Return the frame; columns, elements and fields of Spark's type void take the table's types."""
         given = {field.name: field.dataType for field in self.data.schema}
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, type_parts))
 
     def replayable(self) -> SparkFrame:
-        """The frame itself."""
+        """Return the frame itself."""
         return self
 
     def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, SparkFrame]:
-        """The rows in this process, None when there are more than so many, or too many bytes of them; and the frame."""
+        """Return the rows as a table in this process, None above the limit of rows or bytes; and the frame."""
         from ducklake_core.engines.spark.write import few_rows
 
         return few_rows(self.data, limit, most_bytes), self
 
     def write(self, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
-        """Write all rows to new files of a table, by executors. On failure the files are gone again.
+        """Write all rows to new files of a table on executors. On failure the files are deleted.
 
-        Here and below, ``named`` tells which files the catalog names: they are never swept.
+        Here and below, ``named`` reports the files that the catalog names: they are never swept.
         """
         from ducklake_core.engines.spark.write import write_frame
 
@@ -130,7 +130,7 @@ class SparkFrame:
             written: The files that the frame was written to, below the target's directory.
             target: Where to write delete files.
             storage: How to reach files.
-            named: Tells which files the catalog names.
+            named: Reports the files that the catalog names.
 
         Raises:
             SchemaError: NULL or repeated keys in the frame.
@@ -138,12 +138,12 @@ class SparkFrame:
         from ducklake_core.engines.spark.positions import find_key_positions
         from ducklake_core.engines.spark.read import read_plan
 
-        # A frame may give other rows each time that it is computed: its keys are those of the rows that it did give.
+        # A frame may return different rows each time that it is computed. The keys must be those of the rows that were written.
         keys = read_plan(written_plan(plan, on, target.directory, written), storage, self.session, exact=False)
         return find_key_positions(plan, target, storage, keys, on, named=named)
 
     def merge_source(self, state: WriteState, named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
-        """The rows as the source of a merge: computed once, in files next to the table's.
+        """Return the rows as the source of a merge: computed once, in files next to the table's.
 
         They have the frame's own columns, or ``columns``, which the frame has by name.
         """
@@ -155,14 +155,14 @@ class SparkFrame:
         return MergeSource(schema=schema, files=files, directory=state.directory, session=self.session, storage=state.storage)
 
     def empty_source(self, columns: Schema, state: WriteState) -> MergeSource:
-        """The source of a merge that has columns and no rows."""
+        """Return the source of a merge that has columns and no rows."""
         from ducklake_core.engines.arrow.merge import MergeSource, source_ids
 
         return MergeSource(schema=source_ids(columns), directory=state.directory, session=self.session, storage=state.storage)
 
 
 def spark_frame(data: DataFrame) -> SparkFrame:
-    """The frame of a DataFrame.
+    """Return the frame of a DataFrame.
 
     Raises:
         UnsupportedFeatureError: A column of a type that cannot be carried.
@@ -171,10 +171,10 @@ def spark_frame(data: DataFrame) -> SparkFrame:
 
 
 def of_pandas_on_spark(data: Any) -> DataFrame:
-    """The DataFrame of a pandas-on-Spark frame.
+    """Return the DataFrame of a pandas-on-Spark frame.
 
     Raises:
-        UsageError: Its index is named, and so was a column, which would get lost.
+        UsageError: Its index is named: it was a column, which would be lost.
     """
     check_index(data, "pandas-on-Spark DataFrame")
     found: DataFrame = data.spark.frame()

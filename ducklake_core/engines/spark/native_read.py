@@ -1,4 +1,16 @@
-"""Read a plan with Spark's own Parquet reader, leaving out deleted rows and adding virtual columns."""
+"""Read a plan with Spark's own Parquet reader, leaving out deleted rows and adding virtual columns.
+
+Spark has neither delete files nor virtual columns. Both follow from a row's file and its position in it, which Spark's reader reports.
+Deleted positions become bits in 64-bit words, and there are two ways to combine them with the rows::
+
+    filter   (_filtered)  few files or few deletes; no join
+        anywhere   | word | word | ...    bit set: the position is deleted in at least one of the files
+        own[file]  | word | word | ...    bit set: it is deleted in this file; read only where ``anywhere`` has the bit
+    join     (joined)     many deletes, or virtual columns
+        rows | name | position |  join on hash(name)  facts | name | first | last | deleted words in pieces | row id start | ...
+
+A row whose file is unknown stops the query, because the deletes of that file would be missed.
+"""
 
 from __future__ import annotations
 
@@ -44,46 +56,52 @@ _HASH = "_ducklake_hash"
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _FEW = 4
-"""Files without deletes that have no more than one row for so many of those with deletes are read together with them."""
+"""Files without deletes join the group of files with deletes if they have at most one row for this many rows of that group."""
 SPARK_LISTS = 32
-"""So many paths the driver looks up in a session that has no other number set."""
-# Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
+"""Spark's default number of paths that the driver lists without a job."""
+# Everything by which the Parquet reader skips row groups, pages or rows with a filter that Spark pushed down.
 _ALL_ROWS = {f"parquet.filter.{name}.enabled": "false" for name in ("stats", "columnindex", "dictionary", "bloom", "record-level")}
 
 MAX_WORDS = 1 << 20
-"""Words at most, 8 MB, as they travel with each stage that reads the files."""
+"""Maximum number of words, 8 MB, because they travel with each stage that reads the files."""
 MAX_NAMES = 4096
 SHARE = 0.2
-"""Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
+"""Maximum share of rows for which the filter has to compare file names; for more rows, the join is faster."""
 _MAX_ROWS = 1 << 37
-"""The numbers of the words of so many rows are integers of 32 bits."""
+"""Maximum number of rows, so that word numbers (64 rows per word) fit Spark's 32-bit array indexes."""
 _MAX_COMPARED = 8
-"""Among so many files the only one with deletes is told by its name: a third of the words, and a subquery less."""
+"""Among up to this many files, a single one with deletes is recognized by name: a third of the words, and one subquery less."""
 
 READER_CONF = "spark.ducklake.read.files"
-"""Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
+"""Session setting: "native" (the default) uses Spark's own Parquet reader for files that it reads exactly, "arrow" never does."""
 _FILES_PER_PARTITION = 4096
 _AT_ONCE = 16
 FILES_LOOKED_AT_HERE = 64
-"""As many footers take some milliseconds here, once, where a task of executors takes fifty in each action."""
+"""Maximum number of footers to check on the driver: some milliseconds once, where a Spark task would take fifty in each action."""
 _MAX_REMEMBERED = 1 << 16
 _looked_at = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MAX_REMEMBERED)
-"""Files that were looked at here, with what :func:`check_ids` found: none is written again under its name."""
+"""Results of :func:`check_ids` on the driver; they stay valid because no file is ever rewritten under its name."""
 
 MAX_FILES = 4096
-"""Data files, and delete files, that the driver looks at for one plan at most: 0.4 ms of processor time for each delete file."""
+"""Maximum number of data files, and of delete files, that the driver reads for one plan; a delete file takes 0.4 ms of processor time."""
 MAX_POSITIONS = 2_000_000
-"""Deleted positions that it holds meanwhile, of eight bytes each."""
+"""Maximum number of deleted positions that the driver holds meanwhile, of eight bytes each."""
 
 
 def read_natively(
     plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]
 ) -> list[DataFrame]:
-    """Frames that together hold the rows of the given files of a plan; of their files, one or a few are looked into.
+    """Return frames that together hold the rows of the given files of a plan; one or a few of the files are opened.
 
-    Files without deletes make a frame of their own unless virtual columns are wanted or they are few: there is nothing to look up for
-    them. So do files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says
-    how Hadoop calls the stores of files that are not local.
+    Files without deletes make a frame of their own unless virtual columns are wanted or they are few: they need no lookup. Files with
+    misleading bounds make a frame of their own too, because Spark pushes any filter on the frame down to its reader.
+
+    Args:
+        plan: The plan that is read.
+        tasks: The files of the plan that Spark's own reader reads exactly.
+        storage: How to open delete files and footers.
+        session: The session to read with.
+        schemes: Hadoop's scheme by protocol, for files on object stores.
     """
     session.conf.set(FIELD_ID_CONF, "true")
     columns = spark_schema(plan.schema, plan.virtual)
@@ -94,16 +112,16 @@ def read_natively(
         else:
             frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session, schemes), plan, alike))
     check = refusal(tasks, plan.read_schema, plan.table, columns, storage, session)
-    # Whoever takes only the first rows runs the first partition first.
+    # head() runs the first partition first, so that the check comes before any rows.
     return frames if check is None else [check, *frames]
 
 
 def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """Files that are read alike; if the first of a group needs the places of its rows, the places of all are looked at."""
+    """Yield groups of files that are read alike; if the first file of a group needs row positions, all files are checked."""
     for trusted in (True, False):
         placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
         plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
-        # Spark repeats semi and anti joins for each side of a union, and it costs every row of both; places of few rows cost little.
+        # Spark repeats semi and anti joins for each side of a union, which costs every row of both; the positions of few rows cost little.
         if placed and _rows(plain) * _FEW <= _rows(placed):
             placed, plain = [*placed, *plain], []
         yield from (group for group in (plain, placed) if group)
@@ -114,14 +132,14 @@ def _rows(tasks: Sequence[FileTask]) -> int:
 
 
 def needs_places(plan: ScanPlan, task: FileTask) -> bool:
-    """Whether reading the file takes the places of its rows: some may be deleted, or virtual columns are wanted."""
+    """Return whether reading the file needs the positions of its rows: some may be deleted, or virtual columns are wanted."""
     return bool(plan.shape.read_virtual or task.file.delete_files or task.file.inlined_deletes)
 
 
 def _result(frame: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask]) -> DataFrame:
     if plan.predicate is not None and not all(task.all_rows_match for task in tasks):
         frame = frame.filter(to_sql(plan.predicate, "spark"))
-    # Field ids stay inside: written elsewhere by Spark, they would claim to be ids of that other place.
+    # The result has no field ids: if Spark wrote it elsewhere, they would be taken for ids of that other table.
     return frame.select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual))).to(spark_schema(plan.schema, plan.virtual))
 
 
@@ -131,7 +149,7 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
         .option("mergeSchema", "false")
         .option("datetimeRebaseMode", "CORRECTED")
         .option("int96RebaseMode", "CORRECTED")
-        # Sessions that rather lose rows than fail mean their own files.
+        # A session may set these to lose rows instead of failing; that must not apply to a lake's files.
         .option("ignoreMissingFiles", "false")
         .option("ignoreCorruptFiles", "false")
     )
@@ -151,10 +169,10 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
 
 
 def _parquet(reader: DataFrameReader, paths: Sequence[str], session: SparkSession) -> DataFrame:
-    """The frame of these files. PySpark hands paths to Java one by one, which takes as long as all that Java does with them."""
+    """Return the frame of these files; PySpark hands paths to Java one by one, which costs as much as Java's own work on them."""
     if is_connect(session):
         return reader.parquet(*paths)
-    # No path has a NUL.
+    # One call instead of one per path: Java splits a single string at NUL characters, which no path contains.
     java: Any = session.sparkContext._jvm  # noqa: SLF001
     given: Any = reader
     frame: DataFrame = given._df(given._jreader.parquet(java.java.util.regex.Pattern.compile("\\x00").split("\0".join(paths))))  # noqa: SLF001
@@ -173,8 +191,8 @@ def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
 
 
 def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:
-    """Visible rows of files with the virtual columns that are wanted."""
-    # A client of Spark Connect need not reach the files.
+    """Return visible rows of files with the virtual columns that are wanted."""
+    # A client of Spark Connect may not reach the files, so that executors read the deletes there.
     with naming_table(plan.shape):
         positions = None if is_connect(session) else read_here(tasks, plan.snapshot_id, storage)
     schema = spark_schema(plan.read_schema, field_ids=True)
@@ -197,8 +215,8 @@ def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session
 def _filtered(
     schema: StructType, bits: DeletedBits, tasks: Sequence[FileTask], session: SparkSession, schemes: Mapping[str, str]
 ) -> DataFrame:
-    """Rows whose places are not deleted, found without a join."""
-    # Of _metadata Spark makes an object for each row. This is the column that it takes the position from.
+    """Return rows whose positions are not deleted, found without a join."""
+    # Spark builds an object for each row of _metadata. The hidden column ROW_INDEX, the source of the position, avoids that.
     rows = _files(StructType([*schema, StructField(ROW_INDEX, LongType())]), tasks, session, schemes)
     if len(tasks) == 1:
         return visible_rows(rows, bits, session, ROW_INDEX)
@@ -238,7 +256,7 @@ def joined(
     storage: Storage,
     session: SparkSession,
 ) -> DataFrame:
-    """Visible rows, each with what is known of its file.
+    """Return visible rows, each with the facts about its file.
 
     Args:
         rows: Rows with ``NAME`` and ``POSITION``.
@@ -254,25 +272,25 @@ def joined(
 
 
 def _keyed(facts: DataFrame) -> DataFrame:
-    """Facts by the hash of their file's name: a join on a number takes half the time of one on names."""
+    """Return facts by the hash of the file's name: a join on a number takes half the time of one on names."""
     others = (name for name in facts.columns if name not in _NEEDED_FACTS)
-    # Spark takes every column of a matched row out of it, for each row anew; what few rows need is one column.
+    # Spark copies every column of a matched build row for each probe row. The facts that few rows need are one struct column.
     seldom = sf.struct(_KEY, _DELETED).alias(_SELDOM)
     return facts.select(sf.xxhash64(_KEY).alias(_KEY_HASH), _FIRST, _LAST, seldom, *others)
 
 
 def _is_visible(*, exact: bool) -> Column:
-    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known.
+    """Return whether the row's bit is not set; a row of an unknown file stops the query, because its deletes are unknown.
 
     Args:
-        exact: Whether to compare the name of every row, as what is known of its file becomes a part of the row. Otherwise that
-            two names have one hash of 64 bits is noticed only where it hides a row: comparing takes as long as all of the rest.
+        exact: Whether to compare the name of every row, because virtual columns come from the facts about its file. Otherwise a collision
+            of two 64-bit hashes is noticed only where it would hide a row: comparing names takes as long as everything else.
     """
     position, bits = sf.col(POSITION), DELETED_BITS.bit_length() - 1
     key, pieces = (sf.col(_SELDOM).getField(name) for name in (_KEY, _DELETED))
     words = sf.get(pieces, sf.shiftright(position, bits).cast("int"))
     word = sf.get(words, sf.shiftright(position, 6).bitwiseAND(DELETED_BITS // 64 - 1).cast("int"))
-    # Deletes often lie together, and a comparison is cheaper than a look into the bits. No bit is NULL, which is not deleted.
+    # Deletes are often clustered, and two comparisons are cheaper than a bit lookup. A missing word gives NULL, which is not deleted.
     may_be = (position >= sf.col(_FIRST)) & (position <= sf.col(_LAST))
     deleted = may_be & (sf.getbit(word, position.bitwiseAND(63).cast("int")) == 1)
     same_name = key == sf.col(NAME)
@@ -285,7 +303,7 @@ def _is_visible(*, exact: bool) -> Column:
 
 
 def virtual(name: str, table: str) -> Column:
-    """A virtual column of joined rows; of a table that the message of an error names."""
+    """Return a virtual column of joined rows; the error message names the table."""
     match name:
         case "rowid":
             without = sf.concat(sf.lit(f"a file of table {table} has no row ids, neither in the file nor in the catalog: "), sf.col(_PATH))
@@ -310,14 +328,14 @@ def _text(schema: pa.Schema) -> str:
 
 
 def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[np.ndarray], session: SparkSession) -> DataFrame:
-    """One row a file, of what the driver knows; Spark broadcasts it without a job."""
+    """Return one row per file with the facts that the driver has; Spark broadcasts it without a job."""
     schema = _schema(plan)
     found = [_facts_of(file_name(task.file.path), task, deleted) for task, deleted in zip(tasks, positions, strict=True)]
     return local_frame(session, pa.Table.from_pylist(found, schema=schema), _text(schema))
 
 
 def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
-    """One row a file; delete files are read where this runs, on executors."""
+    """Return one row per file; the process that runs this, an executor, reads the delete files."""
     count = min(len(tasks), max(_MIN_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
     # Pickled one by one, so that a task of Spark unpacks its own slice only.
     slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
@@ -356,7 +374,7 @@ def _facts_of(key: str, task: FileTask, positions: np.ndarray) -> dict[str, obje
 
 
 def deleted_bits(positions: np.ndarray) -> list[np.ndarray | None] | None:
-    """Positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
+    """Return positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
 
     >>> [None if words is None else words.tolist() for words in deleted_bits(np.array([1, 65, 64 * 64 * 2])) or ()]
     [[2, 2], None, [1]]
@@ -384,7 +402,7 @@ class DeletedBits:
     Attributes:
         names: The files' names.
         first: The first word of positions that has a bit.
-        anywhere: As in the module's picture.
+        anywhere: Words with the deleted positions of all files; see the picture in the module's docstring.
         only: The name of the only file with deletes, among few files; they have no words of their own.
         own: The words of each file.
     """
@@ -396,7 +414,7 @@ class DeletedBits:
     own: tuple[np.ndarray, ...]
 
     def is_deleted(self, name: str, position: int) -> bool:
-        """What the filter finds, for tests.
+        """Return the outcome of the filter, for tests.
 
         Raises:
             KeyError: The name is none of the files', and the position is deleted in one of them.
@@ -412,7 +430,7 @@ class DeletedBits:
 
 
 def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows: int) -> DeletedBits | None:
-    """Deleted positions of files in the form of the filter; None where a join is cheaper, or the words would be too many.
+    """Return deleted positions of files in the form of the filter; None where a join is cheaper, or there are too many words.
 
     Args:
         names: The files' names, distinct.
@@ -448,12 +466,12 @@ def _words(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, position: str, name: str | None = None) -> DataFrame:
-    """Rows that are not deleted; one without a position stops the query, and a deleted one of an unknown file.
+    """Return rows that are not deleted; a row without a position, or a deleted row of an unknown file, stops the query.
 
-    Whatever the filter names Spark evaluates for each row, before the conditions of whoever filters the frame.
+    Spark evaluates the columns that the filter names for each row, before the conditions of the caller's own filters.
 
     Args:
-        rows: Rows with their places.
+        rows: Rows with their positions.
         bits: The deleted positions.
         session: The session of the rows.
         position: Column of the position of a row in its file.
@@ -466,8 +484,8 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
         columns[_BY_NAME] = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
         fields.append(StructField(_BY_NAME, ArrayType(MapType(StringType(), words, False), False), False))
     frame = local_frame(session, pa.table(columns), StructType(fields))
-    # As columns of the rows they would count as part of each row where Spark keeps them apart, which a correlated subquery in a user's
-    # filter makes it do: small tables would then be too large to broadcast.
+    # The words are scalar subqueries. As columns they would count towards the size of each row when Spark materializes them, as it does
+    # for a correlated subquery in the caller's filter, and small tables would be too large to broadcast.
     anywhere, *by_name = (frame.select(column).scalar() for column in columns)
     hidden = sf.lit(False)
     if name is not None:
@@ -475,18 +493,18 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
             others = [one for one in bits.names if one != bits.only]
             is_visible = sf.when(sf.col(name) == bits.only, sf.lit(False)).when(sf.col(name).isin(others), sf.lit(True))
         else:
-            # Spark looks for a key of a map in all of it.
+            # Spark searches a map linearly for a key, so that the names are spread over as many small maps by their hash.
             bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
             is_visible = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first) == 0
         hidden = sf.coalesce(is_visible, _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})"))
     lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
-    # A comparison as the whole of the condition Spark would take for one that leaves few rows, and make filters for joins of it.
+    # Spark would take a plain comparison for a selective condition and build join filters from it; CASE hides it.
     is_deleted = _bit(anywhere, position, bits.first) == 1
     return rows.filter(sf.when(is_deleted, hidden).when(sf.expr(f"{position} IS NULL"), lost).otherwise(sf.lit(True)))
 
 
 def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
-    """As many buckets as names, each with the words of its names."""
+    """Return as many buckets as names, each with the words of its names."""
     buckets: list[list[tuple[str, np.ndarray]]] = [[] for _ in bits.names]
     for name, words in zip(bits.names, bits.own, strict=True):
         buckets[crc32(name.encode()) % len(buckets)].append((name, words))
@@ -494,7 +512,7 @@ def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
 
 
 def _bit(words: Column, position: str, first: int) -> Column:
-    """The bit of a position; NULL outside of the words."""
+    """Return the bit of a position; NULL outside of the words."""
     word = sf.get(words, sf.expr(f"CAST(shiftright({position}, 6) AS INT) - {first}"))
     return sf.call_function("shiftright", word, sf.expr(f"CAST({position} & 63 AS INT)")).bitwiseAND(1)
 
@@ -504,7 +522,7 @@ def _stop(message: str) -> Column:
 
 
 def wants_native(session: SparkSession) -> bool:
-    """Whether Spark's own reader may read files.
+    """Return whether Spark's own reader may read files.
 
     Raises:
         UsageError: The setting has another value.
@@ -518,19 +536,19 @@ def wants_native(session: SparkSession) -> bool:
 def refusal(
     tasks: Sequence[FileTask], read: Schema, table: str, schema: StructType, storage: Storage, session: SparkSession
 ) -> DataFrame | None:
-    """Look whether files have field ids, at one of each commit, as a commit has one writer.
+    """Check that files have field ids: one file of each commit, because a commit has one writer.
 
     Args:
         read: The columns that are read.
-        schema: Those of the frame that looks.
+        schema: The columns of the returned frame.
 
     Returns:
-        A frame without rows that looks when it runs, and fails with what this raises; None when they were looked at here, where
-        they are few and the session is not a client of Spark Connect, which need not reach them.
+        A frame without rows that checks the files when it runs; None if they were checked here, which requires few files and a session
+        that is not a Spark Connect client, because a client may not reach them.
 
     Raises:
         UnsupportedFeatureError: A file lacks field ids.
-        CorruptFileError: A file is no Parquet file.
+        CorruptFileError: A file is not a Parquet file.
         NotFoundError: There is no such file.
     """
     of_each = {(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values()
@@ -562,23 +580,23 @@ def _checker(
 
 
 def _check_all(paths: Sequence[str], read: frozenset[int], table: str, storage: Storage) -> list[Mapping[int, str]]:
-    # Stores take their time to answer.
+    # Object stores answer slowly, and the requests overlap.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda path: read_twice(lambda: check_ids(path, read, table, storage)), paths))
 
 
 def check_ids(path: str, read: frozenset[int], table: str, storage: Storage) -> Mapping[int, str]:
-    """Look whether every column of a file has an id, and all that is in those that are read.
+    """Check that every column of a file has a field id, and every node of the columns that are read.
 
     Args:
         read: Ids of the columns that are read.
 
     Returns:
-        Ids and names of other columns with something in them that has none, as variants have.
+        Ids and names of other columns that contain a node without an id, as variants do.
 
     Raises:
-        UnsupportedFeatureError: One has none.
-        CorruptFileError: The file is no Parquet file.
+        UnsupportedFeatureError: A column, or a node of a column that is read, has no id.
+        CorruptFileError: The file is not a Parquet file.
     """
     where = printable(path)
     lacking = [(field_id(field), field.name) for field in read_schema(storage, path, table=table) if _lacks_id(field)]
@@ -604,18 +622,23 @@ def _lacks_id(field: pa.Field[Any]) -> bool:
 
 
 def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> list[np.ndarray] | None:
-    """The deleted positions of each file, ascending; None where they are too many for the driver.
+    """Return the deleted positions of each file, ascending; None where they are too many for the driver.
+
+    Args:
+        tasks: The files.
+        snapshot_id: The snapshot that is read.
+        storage: How to open delete files.
 
     Raises:
-        NotFoundError: A delete file is gone.
-        CorruptFileError: It is not one, or not of its data file.
+        NotFoundError: A delete file is missing.
+        CorruptFileError: A file is not a delete file, or not one of its data file.
     """
     files = [task.file for task in tasks]
     positions = sum(len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files) for file in files)
     if max(len(files), sum(len(file.delete_files) for file in files)) > MAX_FILES or positions > MAX_POSITIONS:
         return None
     pairs = [(one, file) for file in files for one in file.delete_files]
-    # Held here meanwhile, as what is read now may push out of the memory what was remembered.
+    # Cached positions are held here, because the files that are read now may evict them from the process-wide cache.
     found = {(one.path, file.path): process_memory.recall(storage, one, file) for one, file in pairs}
     unread = [(one, file) for one, file in pairs if found[one.path, file.path] is None]
     if unread:

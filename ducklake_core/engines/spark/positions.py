@@ -1,4 +1,4 @@
-"""Deletes, overwrites and upserts on executors: positions are found and delete files written there, one file at a time.
+"""Delete, overwrite and upsert on executors, which find positions and write delete files, one data file at a time.
 
 The driver sees one small value for each data file, never a position. There are two ways::
 
@@ -6,12 +6,12 @@ The driver sees one small value for each data file, never a position. There are 
         task ids      | id |
         report        | attempt columns | result |      a FileDeletion: delete file, positions for the catalog, or the whole file
 
-    Spark has to (SQL, or a join with keys): two jobs, grouped by file in between
+    Spark evaluates it (SQL, or a join with keys): one query, grouped by file in between
         _positions    | columns to compare | _ducklake_file | _ducklake_position |
         target_rows   | t0 | t1 | ... | row id | file | position | exact copies |      the same for updates and merges
         after filter  | _ducklake_file | _ducklake_position |  -> one group for each file -> report as above
 
-A file is named by its place in the plan, which every task knows; -1 stands for inlined rows, whose position is their row id.
+A file is identified by its index in the plan, which every task has; -1 means inlined rows, whose position is their row id.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
 RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 INLINED = -1
-"""Stands for the number of a file with inlined rows, whose position is their row id."""
+"""The file index of inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
 
 
@@ -69,8 +69,15 @@ def find_positions(
 ) -> Deletions:
     """Find and hide the rows that satisfy the plan's predicate; as :func:`ducklake_core.engines.arrow.positions.find_positions`.
 
-    Predicates that Arrow cannot evaluate are evaluated by Spark. Files of task attempts that lost are deleted; when the whole
-    fails, files written so far stay and are swept by the write id.
+    Spark evaluates predicates that Arrow cannot evaluate. Files of superseded task attempts are deleted. If the whole fails, files written
+    so far stay, and the caller sweeps them by the write id.
+
+    Args:
+        plan: Files and inlined rows that may match, at the transaction's base snapshot.
+        target: Where to write delete files.
+        storage: How to reach files.
+        session: The session whose executors do the work.
+        named: Reports the files that the catalog names: they are never swept.
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
@@ -109,13 +116,13 @@ def _delete_bundles(
 
 
 def packed(value: object) -> pa.RecordBatch:
-    """A result of an executor as the one row of a batch."""
+    """Return an executor's result as a batch of one row."""
     result = pa.array([pickle.dumps(value)], pa.binary())
     return pa.RecordBatch.from_pydict({**attempt_columns(1), "result": result})
 
 
 def unpacked(row: Any) -> Any:
-    """The result that a row holds."""
+    """Return the result that a row holds."""
     return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
 
 
@@ -128,9 +135,10 @@ def find_key_positions(
         plan: A scan of the key columns.
         target: Where to write delete files.
         storage: How to reach the files.
-        data: Rows with at least the key columns. It is evaluated for its keys once here, and once more when written: its
-            keys have to be the same each time.
+        data: Rows with at least the key columns. Spark evaluates it here for its keys and again when it is written, so that its keys have
+            to be the same each time.
         on: Names of the key columns.
+        named: Reports the files that the catalog names: they are never swept.
 
     Raises:
         SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
@@ -155,7 +163,7 @@ def _keys(data: DataFrame, schema: Schema) -> DataFrame:
         if folded(column.name) not in by_name:
             raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)
         value = sf.col(quoted(by_name[folded(column.name)])).cast(field.dataType)
-        # The text of a uuid has many forms, and Spark compares letters.
+        # A UUID has several spellings as a string, and Spark compares characters.
         selected.append((sf.lower(value) if column.type == UUID else value).alias(column.name))
     return data.select(*selected)
 
@@ -197,17 +205,19 @@ def target_rows(
     *,
     evaluated: Collection[int] = frozenset(),
 ) -> DataFrame:
-    """Visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its place.
+    """Return visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its position.
 
-    Columns have types that hold every value, as they go back into files. Those that Spark evaluates something on have the nearest
-    types of Spark's own, and come again behind the places, under the name that :func:`exact_name` gives, where these differ.
+    Columns have types that hold every value, because they go back into files. Columns that Spark evaluates an expression on have Spark's
+    nearest types; where these differ, an exact copy follows the positions, under the name of :func:`exact_name`.
 
     Args:
         plan: A scan of all columns.
-        columns: The columns under the names that they are to have.
-        places: Names of the columns that follow: row id, number of the file in the plan (or :data:`INLINED`), position in it.
-        keys: Leaves out rows that match none of them.
-        evaluated: Places of the columns that Spark evaluates expressions on.
+        storage: How to open files.
+        session: The session to read with.
+        columns: The columns under the names that the frame gives them.
+        places: Names of the columns that follow: row id, index of the file in the plan (or :data:`INLINED`), position in it.
+        keys: Filter that skips rows that match none of these keys; None for no filter.
+        evaluated: Indexes of the columns that Spark evaluates expressions on; none by default.
     """
     predicate = None if plan.predicate is not None and needs_sql(plan.predicate) else plan.predicate
     shape = replace(plan.shape, virtual=("rowid", *_POSITION_SHAPE), predicate=predicate)
@@ -226,12 +236,12 @@ def target_rows(
 
 
 def exact_name(name: str) -> str:
-    """Name the column of exact values that stands beside a column of values to calculate with."""
+    """Return the name of the column of exact values that accompanies a column of values to compute with."""
     return f"{name}_exact"
 
 
 def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
-    """Visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
+    """Return visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
     predicate = plan.predicate if keep_predicate else None
     shape = replace(plan.shape, schema=columns, virtual=_POSITION_SHAPE, predicate=predicate)
     number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
@@ -275,7 +285,7 @@ def _rows(
             yield number_of[task.file.id], rows
     if group.inlined is not None:
         table: Any = pa.ipc.open_stream(group.inlined).read_all()
-        # The row id says which inlined row it is, wherever a group was cut.
+        # The row id identifies an inlined row, however the rows were divided into groups.
         for rows in read_inlined(table, shape) if matching is None else matching.inlined(table, shape):
             yield INLINED, rows
 
@@ -308,7 +318,7 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
 
 
 def inlined_by_table(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows of a plan with certain row ids, by physical table."""
+    """Return inlined rows of a plan with certain row ids, by physical table."""
     every = matching_inlined(replace(plan, predicate=None))
     chosen = ((name, tuple(row_id for row_id in ids if row_id in row_ids)) for name, ids in every)
     return tuple((name, ids) for name, ids in chosen if ids)

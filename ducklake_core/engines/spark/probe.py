@@ -31,13 +31,14 @@ _FILES_OF_A_TASK = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorProbe:
-    """What one executor found.
+    """The findings of one executor.
 
     Attributes:
         python: Version of its Python.
-        packages: Versions of the packages that were asked for, as far as they are installed.
-        size: Bytes of the file that was asked for, None where none was.
-        reading: Why the store cannot be read, None when it can. Likewise ``writing``.
+        packages: Versions of the requested packages that are installed.
+        size: Size of the requested file in bytes, None without a file.
+        reading: Why the store cannot be read, None when it can.
+        writing: Why the store cannot be written, None when it can or was not tried.
     """
 
     python: str
@@ -48,7 +49,7 @@ class ExecutorProbe:
 
 
 def installed(packages: Sequence[str]) -> dict[str, str]:
-    """Versions of those of the packages that are installed in this process."""
+    """Return the versions of those packages that are installed in this process."""
     found = {}
     for name in packages:
         try:
@@ -59,7 +60,7 @@ def installed(packages: Sequence[str]) -> dict[str, str]:
 
 
 def written_and_deleted(storage: Storage, directory: str) -> str | None:
-    """Write a small file, look for it and delete it; what went wrong, if anything did."""
+    """Write a small file, check its size and delete it; return the reason of a failure, None on success."""
     path = f"{directory}ducklake-doctor-{uuid.uuid4()}.tmp"
     try:
         with storage.reporting("write", path), storage.open_output(path) as sink:
@@ -76,15 +77,15 @@ def written_and_deleted(storage: Storage, directory: str) -> str | None:
 def probe_executor(
     session: SparkSession, storage: Storage, data_path: str, file: str | None, *, write: bool, packages: Sequence[str]
 ) -> ExecutorProbe:
-    """Have one executor look at itself and at the store.
+    """Let one executor inspect its environment and the store.
 
     Args:
-        session: Of any kind, Spark Connect too.
-        storage: The lake's; it travels to the executor.
-        data_path: Where the lake's files are.
-        file: A file to ask the size of; without one the executor looks for the data path alone.
-        write: Whether to write a small file, and to delete it.
-        packages: Whose versions to tell.
+        session: The session, classic or Connect.
+        storage: The lake's storage; it travels to the executor.
+        data_path: The lake's data path.
+        file: A file whose size to read; None to check only that the data path exists.
+        write: Whether to write a small file and delete it.
+        packages: Names of the packages whose versions to report.
     """
     look = _looking(storage, data_path, file, tuple(packages), write=write)
     rows = session.range(0, 1, 1, 1).mapInArrow(look, "found string").collect()
@@ -103,7 +104,7 @@ def _looking(
 
 
 def look_here(storage: Storage, data_path: str, file: str | None, packages: Sequence[str], *, write: bool) -> ExecutorProbe:
-    """What this process finds."""
+    """Return the findings of this process."""
     size, reading = None, None
     try:
         if file is None:
@@ -122,10 +123,10 @@ def look_here(storage: Storage, data_path: str, file: str | None, packages: Sequ
 
 
 def inspect_on_executors(storage: Storage, paths: Sequence[str], rules: AddingRules, session: SparkSession) -> list[AddedFile]:
-    """As :func:`ducklake_core.storage.added_files.inspect_file`, for every path, in order.
+    """Inspect every path, in order, as :func:`ducklake_core.storage.added_files.inspect_file` does.
 
     Raises:
-        DuckLakeError: Of the first file in order that does not fit.
+        DuckLakeError: The error of the first file, in order, that cannot be added.
     """
     if not paths:
         return []

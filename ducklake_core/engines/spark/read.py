@@ -1,4 +1,14 @@
-"""Planned scans and change feeds as lazy Spark DataFrames."""
+"""Return planned scans and change feeds as lazy Spark DataFrames.
+
+A scan is a union of up to four frames, each only if it has work::
+
+    native, plain       Spark's own reader; files without deletes
+    native, placed      Spark's own reader; files with deletes, or virtual columns are wanted
+    Arrow               mapInArrow over task numbers; files that Spark cannot read exactly, and many inlined rows
+    constants           a few inlined rows
+
+The obstacles of each file come from the plan (``ducklake_core.planning.native``); the session decides the rest here.
+"""
 
 from __future__ import annotations
 
@@ -56,16 +66,16 @@ if TYPE_CHECKING:
 
 _MAX_LOCAL_ROWS = 10_000
 _MAX_LOCAL_BYTES = 1 << 20
-# Types of which Spark makes constants from Arrow as it makes columns of them.
+# Types of which Spark makes the same values from Arrow constants as from Arrow batches of a Python worker.
 _LOCAL_TYPES = (NumericType, BooleanType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 V1_SOURCES_CONF = "spark.sql.sources.useV1SourceList"
-"""Spark's session setting: formats that are read by its first data source interface, Parquet among them unless a user says otherwise."""
+"""Spark's session setting: formats that its first data source interface reads; by default Parquet is one of them."""
 # Spark compares each row with every term of a condition, and cannot compile very many of them.
 _MAX_TERMS = 200
 
 
 def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-    """The rows of a plan as a DataFrame, classic or Connect; no rows are read before an action runs.
+    """Return the rows of a plan as a DataFrame, classic or Connect; no rows are read before an action runs.
 
     Columns have the types of engines/spark/types.py and are nullable; the session's time zone changes no value. The session's
     ``spark.sql.parquet.fieldId.read.enabled`` is switched on, which changes nothing for files and schemas without ids.
@@ -74,13 +84,13 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
         plan: What to read.
         storage: How to open files.
         session: The session to read with.
-        exact: Whether columns must have types that hold every value; as the session's ``spark.ducklake.read.types`` says when None.
+        exact: Whether columns must have types that hold every value; None (the default) for the session's ``spark.ducklake.read.types``.
 
     Raises:
         UnsupportedFeatureError: A predicate has no Spark SQL, or columns of a file of the lake's own have no field ids (in a large scan
-            or a Connect session it is the action that fails of this).
-        NotFoundError: A file is gone, looked for as above.
-        UsageError: The session has another setting than those that there are.
+            or a Connect session, the action fails with this error).
+        NotFoundError: A file is missing (in a large scan or a Connect session, the action fails with this error).
+        UsageError: A setting of the session has an invalid value.
     """
     schemes = native_schemes(session)
     native, others = _ways(plan, session, schemes)
@@ -91,7 +101,7 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
 
 
 def _by_arrow(plan: ScanPlan, tasks: list[FileTask], storage: Storage, session: SparkSession, exact: bool) -> list[DataFrame]:
-    """Files that are read in Python, and inlined rows."""
+    """Return the frame of files that are read in Python, and of inlined rows."""
     by_arrow = _arrow_columns(plan, exact)
     local = _local(plan, by_arrow, session)
     inlined = plan.inlined if local is None else None
@@ -103,12 +113,12 @@ def _by_arrow(plan: ScanPlan, tasks: list[FileTask], storage: Storage, session: 
 
 
 def _is_long(plan: ScanPlan) -> bool:
-    """Whether the filter has too many terms for Spark, which compares each row with every one of them."""
+    """Return whether the filter has too many terms for Spark, which compares each row with every one of them."""
     return plan.predicate is not None and not needs_sql(plan.predicate) and terms(plan.predicate) > _MAX_TERMS
 
 
 def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> tuple[list[FileTask], list[FileTask]]:
-    """Files for Spark's reader, and files for Arrow."""
+    """Return files for Spark's reader, and files for Arrow."""
     if not wants_native(session) or _is_long(plan):
         return [], list(plan.tasks)
     native: list[FileTask] = []
@@ -125,14 +135,14 @@ def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> 
 
 
 def _has_metadata_columns(session: SparkSession) -> bool:
-    """Whether Spark's Parquet reader tells the places of rows: that of its second data source interface does not."""
+    """Return whether Spark's Parquet reader reports row positions; the reader of the second data source interface does not."""
     sources = str(session.conf.get(V1_SOURCES_CONF, "parquet")).lower()
     return "parquet" in [name.strip() for name in sources.split(",")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArrowColumns:
-    """What Python gives to Spark: the columns of a shape, and the condition that only Spark can evaluate on them."""
+    """The columns that Python passes to Spark, and the condition on them that only Spark can evaluate."""
 
     shape: ScanProjection
     columns: FilteredColumns
@@ -140,7 +150,7 @@ class _ArrowColumns:
     names: tuple[str, ...]
 
     def result(self, frame: DataFrame) -> DataFrame:
-        """The rows to return, of a frame of the columns."""
+        """Return the rows of a frame of the columns."""
         return frame if self.condition is None else self.columns.selected(frame.filter(self.condition), self.names)
 
 
@@ -155,7 +165,7 @@ def _arrow_columns(plan: ScanPlan, exact: bool) -> _ArrowColumns:
 
 
 def _local(plan: ScanPlan, by_arrow: _ArrowColumns, session: SparkSession) -> DataFrame | None:
-    """A few inlined rows as constants of the query, which takes no Python worker; None for others, and where there are none."""
+    """Return a few inlined rows as constants of the query, which need no Python worker; None for more rows, and for none."""
     rows, schema = plan.inlined, by_arrow.columns.schema
     if rows is None or rows.num_rows > _MAX_LOCAL_ROWS or rows.nbytes > _MAX_LOCAL_BYTES:
         return None
@@ -182,9 +192,14 @@ class _TaskGroup:
 
 
 def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> DataFrame:
-    """The rows of a feed as a DataFrame, classic or Connect; no file is opened before an action runs.
+    """Return the rows of a feed as a DataFrame, classic or Connect; no file is opened before an action runs.
 
-    Only rows of snapshots that both added and deleted rows are shuffled, to bring the halves of updates together.
+    Spark shuffles only rows of snapshots that both added and deleted rows, to bring the halves of updates together.
+
+    Args:
+        plan: The feed to read.
+        storage: How to open files.
+        session: The session to read with.
 
     Raises:
         UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
@@ -220,7 +235,7 @@ def _spark_filter(plan: ChangePlan) -> tuple[FeedShape, Predicate | None]:
 
 
 def _parted(inlined: InlinedChanges, plan: ChangePlan) -> tuple[InlinedChanges, InlinedChanges]:
-    """Rows that may be halves of updates, and the others."""
+    """Return rows that may be halves of updates, and the others."""
     mask = covered(plan.updates, inlined.rows.column("snapshot_id").to_numpy())
     return replace(inlined, rows=inlined.rows.filter(pa.array(mask))), replace(inlined, rows=inlined.rows.filter(pa.array(~mask)))
 
@@ -266,7 +281,8 @@ def _read(group: _TaskGroup, shape: FeedShape, storage: Storage) -> Iterator[pa.
 
 
 def _with_updates(frame: DataFrame) -> DataFrame:
-    """A window and no join: each file is read once."""
+    """Mark updates with a window instead of a join, so that each file is read once."""
+    # In one partition of the window are the changes of one row by one snapshot: a single kind is no update, two kinds are its halves.
     other = "over (partition by snapshot_id, rowid)"
     change = (
         f"case when min(change_type) {other} = max(change_type) {other} then change_type"

@@ -32,11 +32,11 @@ _AGAIN = "_ducklake_exact_"
 _ANSI = "spark.sql.ansi.enabled"
 
 SCHEMES_CONF = "spark.ducklake.read.native.schemes"
-"""Setting of a session: ``s3a`` or ``s3=s3a, gs=gs``. Unset, files on object stores are read in Python."""
+"""Session setting: ``s3a`` or ``s3=s3a, gs=gs``. If it is unset, files on object stores are read in Python."""
 
 
 def wants_exact(session: SparkSession) -> bool:
-    """Whether the session wants types that hold every value.
+    """Return whether the session wants types that hold every value.
 
     Raises:
         UsageError: The setting has another value.
@@ -49,14 +49,16 @@ def wants_exact(session: SparkSession) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredColumns:
-    """The columns that executors give when Spark itself evaluates a condition on them.
+    """The columns that executors return when Spark itself evaluates a condition on them.
 
-    A condition means the nearest types: a text or a long in its place would be compared in other ways. So the columns that it
-    names, and that the exact types differ in, come twice.
+    A condition needs Spark's nearest types, because strings or integers in their place would compare differently. The result needs exact
+    types. So the columns of the condition whose two types differ come twice::
+
+        | id int | amount decimal(38,0) | _ducklake_exact_1 string |      condition on amount, result from the copy
 
     Attributes:
-        schema: The columns, and after them those that come again.
-        again: Places of the latter.
+        schema: The columns, and after them the copies.
+        again: Indexes of the copied columns.
         exact: Name of the column that holds the exact values, by the column's name.
     """
 
@@ -65,14 +67,14 @@ class FilteredColumns:
     exact: Mapping[str, str]
 
     def selected(self, frame: DataFrame, names: Collection[str]) -> DataFrame:
-        """The columns of these names, in exact types."""
+        """Return the columns of these names, in exact types."""
         from pyspark.sql import functions as sf
 
         return frame.select(*(sf.col(quoted(self.exact.get(name, name))).alias(name) for name in names))
 
 
 def filtered_columns(schema: Schema, virtual: tuple[str, ...], condition: Collection[int], *, exact: bool) -> FilteredColumns:
-    """How to read columns on which Spark evaluates a condition.
+    """Return the form in which to read columns that Spark evaluates a condition on.
 
     Args:
         schema: Columns to read.
@@ -93,7 +95,7 @@ def filtered_columns(schema: Schema, virtual: tuple[str, ...], condition: Collec
 def spark_schema(
     schema: Schema, virtual: tuple[str, ...] = (), *, field_ids: bool = False, exact: Collection[int] = frozenset()
 ) -> StructType:
-    """The Spark columns of a scan, all nullable.
+    """Return the Spark columns of a scan, all nullable.
 
     Args:
         schema: The table's columns.
@@ -123,19 +125,19 @@ def _type(data_type: LakeType, field_ids: bool, exact: bool) -> Any:
 
 
 def arrow_form(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects from Python for a Spark schema."""
+    """Return the Arrow schema that Spark expects from Python for a Spark schema."""
     import pyarrow as pa
 
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), field.nullable) for field in schema])
 
 
 def quoted(name: str) -> str:
-    """A column name for Spark's ``select``, whatever characters it has."""
+    """Return a column name for Spark's ``select``, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[str], subject: str) -> DataFrame:
-    """A scan with the columns that the query knows.
+    """Return a scan whose columns have the query's names.
 
     Raises:
         UnsupportedFeatureError: The session reads a column as another type than the query was typed with.
@@ -155,15 +157,15 @@ def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[s
 def run_query(
     sql: str, frames: Mapping[str, DataFrame], identifiers: Sequence[str], schema: Schema, session: SparkSession, subject: str
 ) -> DataFrame:
-    """The rows of a query over frames, classic or Connect; nothing runs before an action.
+    """Return the rows of a query over frames, classic or Connect; nothing runs before an action.
 
     Args:
         sql: Spark SQL with ``{key}`` for each frame.
         identifiers: Columns of the query in the order of ``schema``, which names and types them.
 
     Raises:
-        UsageError: The session does not follow ANSI SQL, so that overflows would go unseen.
-        UnsupportedFeatureError: Spark refuses the query.
+        UsageError: The session does not follow ANSI SQL, so that overflows would not be reported.
+        UnsupportedFeatureError: Spark rejects the query.
     """
     from pyspark.errors import AnalysisException
 
@@ -172,7 +174,7 @@ def run_query(
             f"cannot read {subject}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", subject=subject
         )
     try:
-        # mypy takes the names for `args`.
+        # mypy matches the keyword arguments with `args`.
         frame = session.sql(sql, **frames)  # type: ignore[arg-type]
         found = frame.schema
     except AnalysisException as problem:
@@ -189,7 +191,7 @@ def run_query(
 
 
 def native_schemes(session: SparkSession) -> dict[str, str]:
-    """Hadoop's scheme by protocol, for those stores that Spark's own reader is to read.
+    """Return Hadoop's scheme by protocol, for those stores that Spark's own reader is to read.
 
     Raises:
         UsageError: The setting is not a list of schemes.
@@ -198,7 +200,8 @@ def native_schemes(session: SparkSession) -> dict[str, str]:
 
 
 def parse_schemes(text: str) -> dict[str, str]:
-    """
+    """Return Hadoop's scheme by protocol, from the text of the setting.
+
     >>> parse_schemes("s3a, gcs=gs"), parse_schemes("")
     ({'s3': 's3a', 'gs': 'gs'}, {})
     """
@@ -213,7 +216,7 @@ def parse_schemes(text: str) -> dict[str, str]:
 
 
 def hadoop_path(path: str, schemes: Mapping[str, str]) -> str:
-    """A full path for Spark's own reader.
+    """Return a full path for Spark's own reader.
 
     >>> hadoop_path("s3://b/a b", {"s3": "s3a"}), hadoop_path("/x", {})
     ('s3a://b/a b', '/x')

@@ -1,4 +1,4 @@
-"""Kinds of Spark sessions, temporary session settings, and rows of the driver as constant frames."""
+"""Distinguish kinds of Spark sessions, hold session settings for a time, and make constant frames of the driver's rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 TIME_ZONE = "spark.sql.session.timeZone"
 _held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
-"""Of each setting that is held: by how many, and what the user had set, None if nothing."""
+"""The number of holders of each held setting, and the user's value, None if the user had set none."""
 _lock = threading.Lock()
 
 _NO_ROWS = pa.Table.from_batches([], schema=pa.schema([("id", pa.int64())]))
 
 
 def _renew_lock() -> None:
-    """A thread of the parent may have held it when this child was forked."""
+    """Replace the lock in a forked child, because a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
 
@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def users_setting(session: SparkSession, name: str) -> str | None:
-    """What the user has set, whoever holds the setting now; None if it was not set, where Spark takes its default."""
+    """Return the user's value of a setting, even while this library has replaced it; None if the user did not set it."""
     with _lock:
         return _users_setting(session, name)
 
@@ -68,9 +68,14 @@ def in_session_zone(session: SparkSession | None) -> Iterator[None]:
 
 @contextmanager
 def held_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set these; once the last of several threads is through, each is set to what the user had set, or unset.
+    """Set these for the block; once the last of several threads leaves, restore the user's values.
 
-    An error of the block is the one that is raised, even where a session that was lost takes no settings any more.
+    Threads share a session and its settings. The first holder remembers the user's value, and the last one restores it::
+
+        thread A    |---- hold: remembers "64mb" ----|
+        thread B              |---- hold: count 2 ---------|  restores "64mb"
+
+    An error of the block is raised as it is, even if a lost session rejects the restored settings.
     """
     taken: list[str] = []
     try:
@@ -95,7 +100,7 @@ def _take(session: SparkSession, name: str, value: str) -> None:
 
 
 def _release(session: SparkSession, names: Iterable[str]) -> None:
-    """Count all of them down before the first is put back, which a session that was stopped refuses."""
+    """Release settings; count all of them down before the first one is restored, because a stopped session rejects that."""
     with _lock:
         held, free = _held.get(session, {}), {}
         for name in names:
@@ -117,14 +122,14 @@ def _users_setting(session: SparkSession, name: str) -> str | None:
 
 
 def local_frame(session: SparkSession, rows: pa.Table, schema: StructType | str | None = None) -> DataFrame:
-    """The rows as a frame, which leaves alone which session of the thread is the active one.
+    """Return the rows as a frame without changing the thread's active session.
 
-    Spark makes the session of each frame of constants the active one, where it then looks for data sources of other sessions' frames.
+    Creating a frame of constants makes its session the active one. Spark would then look up data sources of other sessions' frames there.
 
     Args:
         session: The session of the frame.
         rows: The rows.
-        schema: Names and types of Spark; those of the rows unless given.
+        schema: Names and types in Spark; those of the rows when None (the default).
     """
     active = None if is_connect(session) else type(session).getActiveSession()
     try:
@@ -135,10 +140,10 @@ def local_frame(session: SparkSession, rows: pa.Table, schema: StructType | str 
 
 
 def make_active(session: SparkSession) -> None:
-    """Make a session the active one of the thread, where Spark looks for data sources by name, as each frame of constants does."""
+    """Make a session the active one of the thread, in which Spark looks up data sources by name."""
     session.createDataFrame(_NO_ROWS)
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether it is a client of Spark Connect, without a Java process of its own and perhaps without access to what executors reach."""
+    """Return whether the session is a Spark Connect client, which has no Java process and may lack access to what executors reach."""
     return type(session).__module__.startswith("pyspark.sql.connect")

@@ -38,11 +38,11 @@ class FileWork(Protocol):
 
     @property
     def file(self) -> DataFile:
-        """The file to read."""
+        """Return the file to read."""
 
     @property
     def rows(self) -> tuple[int, int] | None:
-        """The part of it, None for the whole."""
+        """Return the part of the file to read, None for the whole."""
 
 
 GroupWork = TypeVar("GroupWork", bound=FileWork)
@@ -57,13 +57,13 @@ class TaskGroup:
 
 
 def split_tasks(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[GroupWork]:
-    """The same rows with large files in parts, so that one of them does not keep a single core busy.
+    """Return the same rows with large files in parts, so that one of them does not keep a single core busy.
 
     A row group is read as a whole, so there are no more parts than row groups where the catalog counts them.
 
     Args:
         tasks: Files to read.
-        least: So many parts in all, as far as they stay above a few megabytes.
+        least: Minimum number of parts in all, unless they would become smaller than a few megabytes; 8 by default.
     """
     most = min(_BUNDLE_BYTES, max(_OPEN_BYTES, sum(task.file.file_size_bytes for task in tasks) // least))
     return [part for task in tasks for part in _parts(task, most)]
@@ -75,21 +75,22 @@ def _parts(task: GroupWork, most: int) -> Iterator[GroupWork]:
         yield task
         return
     ends = [task.file.record_count * number // count for number in range(count + 1)]
-    # The catalog's row count may be wrong; the last part takes whatever there is.
+    # The catalog's row count may be wrong: the last part has no end, so that no row is lost.
     ends[-1] = sys.maxsize
     for start, end in itertools.pairwise(ends):
         yield replace(cast("Any", task), rows=(start, end))
 
 
 def bin_pack(tasks: Sequence[GroupWork], *, least: int = _MIN_GROUPS) -> list[tuple[GroupWork, ...]]:
-    """Tasks in groups of about equal cost, the costliest first.
+    """Return tasks in groups of about equal cost, the costliest first.
 
     Args:
         tasks: Files, or parts of files, to read.
-        least: So many groups at least, as far as there are tasks, to keep all cores busy.
+        least: Minimum number of groups, unless there are fewer tasks, to keep all cores busy; 8 by default.
     """
     costs = [_cost(task) for task in tasks]
     count = min(len(tasks), max(least, -(-sum(costs) // _BUNDLE_BYTES)))
+    # The costliest task first, always to the group with the least load: at most a third above the best possible distribution.
     groups: list[list[GroupWork]] = [[] for _ in range(count)]
     load = [(0, index) for index in range(count)]
     for cost, task in sorted(zip(costs, tasks, strict=True), key=lambda pair: -pair[0]):
@@ -107,7 +108,7 @@ def _cost(task: FileWork) -> int:
 
 
 def inlined_groups(inlined: pa.Table | None) -> list[TaskGroup]:
-    """Inlined rows in groups; they travel inside the plan, because executors never see the catalog."""
+    """Return inlined rows in groups; they travel inside the plan, because executors never see the catalog."""
     if inlined is None or not inlined.num_rows:
         return []
     parts = (inlined.slice(start, INLINED_ROWS) for start in range(0, inlined.num_rows, INLINED_ROWS))
@@ -115,7 +116,7 @@ def inlined_groups(inlined: pa.Table | None) -> list[TaskGroup]:
 
 
 def to_stream(table: pa.Table) -> bytes:
-    """Rows in a form that travels to executors."""
+    """Return rows in a form that travels to executors."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -123,7 +124,7 @@ def to_stream(table: pa.Table) -> bytes:
 
 
 def from_stream(rows: bytes) -> pa.Table:
-    """The inverse of :func:`to_stream`."""
+    """Return the inverse of :func:`to_stream`."""
     table: Any = pa.ipc.open_stream(rows).read_all()
     return cast("pa.Table", table)
 
@@ -131,9 +132,17 @@ def from_stream(rows: bytes) -> pa.Table:
 def group_reader(
     groups: Sequence[TaskGroup], shape: ScanProjection, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` over ``range(len(groups))``: reads the groups whose numbers it is given."""
-    # Each as bytes: the function travels with every Spark task, which unpacks its own group and leaves the others alone, and
-    # pickling one at a time keeps the driver from remembering every value of all files.
+    """Return the function for ``mapInArrow`` over ``range(len(groups))``, which reads the groups whose numbers it receives.
+
+    Args:
+        groups: The work of each task.
+        shape: The projection to read.
+        storage: How to open files.
+        wanted: The Arrow schema that Spark expects.
+        again: Indexes of columns to return a second time; none by default.
+    """
+    # Each as bytes: the function travels with every Spark task, which unpickles only its own group. Pickling one group at a time also
+    # keeps the pickler's memo on the driver small.
     packed_tasks = tuple(pickle.dumps(group, pickle.HIGHEST_PROTOCOL) for group in groups)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,7 +155,7 @@ def group_reader(
 
 
 def read_group(group: TaskGroup, shape: ScanProjection, storage: Storage) -> Iterator[pa.RecordBatch]:
-    """The rows of one group, in the columns of the shape."""
+    """Yield the rows of one group, in the columns of the shape."""
     for task in group.tasks:
         yield from read_task(task, shape, storage, threads=False)
     if group.inlined is not None:
@@ -154,18 +163,23 @@ def read_group(group: TaskGroup, shape: ScanProjection, storage: Storage) -> Ite
 
 
 def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
-    """The numbers from 0 on, one in each partition.
+    """Return the numbers from 0 on, one in each partition.
 
-    Spark takes what Python gives back for as large as what Python was given. Of one number a task it expects next to nothing,
-    and a join would send the whole table to every executor, by way of the driver.
+    Spark estimates the output of ``mapInArrow`` as large as its input. With one number per task it would expect a tiny table, and a join
+    would broadcast the whole table to every executor, through the driver. So the frame has as many numbers as Spark needs for a realistic
+    estimate, and a filter keeps one per task::
+
+        id              0 1 2 3 | 4 5 6 7 | ...      bits = 2; Spark estimates before the filter
+        id & 3 = 0      0       | 4       | ...
+        id >> 2         0       | 1       | ...      the task numbers
 
     Args:
         session: The session to read with.
-        count: So many.
-        size: Bytes that the tasks will read, about; of files as stored, which is how Spark judges its own scans.
+        count: Number of tasks.
+        size: Approximate bytes that the tasks read; the size of the files as stored, as Spark estimates its own scans.
     """
     parts = max(1, count)
-    # Spark counts numbers before they are filtered. Powers of two keep the number of generated programs small.
+    # Powers of two keep the number of distinct queries small, for which Spark generates and compiles code.
     bits = 0 if size <= _SMALL else min(_MOST, (size // _NUMBER // parts).bit_length())
     if not bits:
         return session.range(0, count, 1, parts)
@@ -174,11 +188,11 @@ def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
 
 
 def task_ids(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers that arrive at a task: the one column of :func:`task_id_frame`, or of ``session.range``."""
+    """Yield the numbers that a task receives: the one column of :func:`task_id_frame`, or of ``session.range``."""
     for batch in batches:
         yield from batch.column("id").to_pylist()
 
 
 def size_of(tasks: Iterable[FileWork], inlined: pa.Table | None = None) -> int:
-    """Bytes of whole files and of rows of the catalog."""
+    """Return the size in bytes of whole files and of inlined rows."""
     return sum(task.file.file_size_bytes for task in tasks) + (0 if inlined is None else inlined.nbytes)

@@ -96,11 +96,13 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "variant": spark.VariantType(),
     "null": spark.IntegerType(),
 }
+# Types for reading that hold every value. Strings and integers replace Spark types that are narrower than DuckLake's: decimals of 38
+# digits for integers of 39, timestamps in microseconds, and times without offset or nanoseconds.
 _EXACT: dict[str, spark.DataType] = {
     "int128": spark.StringType(),
     "uint128": spark.StringType(),
     "timestamp_ns": spark.LongType(),
-    # Spark refuses to count a frame with a column of its own TIME unless a setting allows the type, and has no 24:00:00.
+    # Spark cannot count a frame with a column of its own type TIME unless a setting allows it, and has no 24:00:00.
     "time": spark.StringType(),
     "time_ns": spark.StringType(),
     "timetz": spark.StringType(),
@@ -110,9 +112,9 @@ _DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def from_spark_schema(schema: spark.StructType) -> Schema:
-    """The DuckLake columns of a Spark schema, without ids.
+    """Return the DuckLake columns of a Spark schema, without ids.
 
-    All columns are nullable: Spark infers ``nullable`` from expressions, so it says nothing about what the user wants.
+    All columns are nullable: Spark infers ``nullable`` from expressions, so that it does not express the user's intent.
 
     Raises:
         UnsupportedFeatureError: A type that cannot be carried; the message names column and type.
@@ -121,7 +123,7 @@ def from_spark_schema(schema: spark.StructType) -> Schema:
 
 
 def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
-    """The DuckLake type of a Spark type.
+    """Return the DuckLake type of a Spark type.
 
     Args:
         data_type: The Spark type.
@@ -156,7 +158,7 @@ def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
 
 
 def type_parts(data_type: spark.DataType) -> list[spark.DataType] | None:
-    """Types of the children of a Spark type; None for void."""
+    """Return types of the children of a Spark type; None for void."""
     match data_type:
         case spark.NullType():
             return None
@@ -171,12 +173,12 @@ def type_parts(data_type: spark.DataType) -> list[spark.DataType] | None:
 
 
 def year_month_columns(schema: spark.StructType) -> Iterator[str]:
-    """Names of the columns that have to become text before Python can receive them."""
+    """Return the names of the columns that have to become strings before Python can receive them."""
     return (field.name for field in schema.fields if isinstance(field.dataType, spark.YearMonthIntervalType))
 
 
 def to_spark_type(data_type: DataType, *, exact: bool = False) -> spark.DataType:
-    """The Spark type that values of a DuckLake type are read as.
+    """Return the Spark type that values of a DuckLake type are read as.
 
     Args:
         data_type: The DuckLake type.
@@ -214,12 +216,12 @@ def _refused(data_type: spark.DataType, path: str, advice: str) -> UnsupportedFe
 
 
 def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema, again: Sequence[int] = ()) -> pa.RecordBatch:
-    """A batch in the Arrow types that Spark expects, column by column.
+    """Return a batch in the Arrow types that Spark expects, column by column.
 
     Args:
         batch: Logical values.
         wanted: Names and types for Spark.
-        again: Places of columns that are wanted a second time, after all of them, in another type.
+        again: Indexes of columns to append a second time, after all others, in another type.
 
     Raises:
         SchemaError: A value that the Spark type cannot hold, such as an int128 of 39 digits.
@@ -252,7 +254,7 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
             _uuid_text(storage) if pa.types.is_fixed_size_binary(storage.type) and pa.types.is_string(wanted) else _convert(storage, wanted)
         )
     if pa.types.is_struct(held):
-        # Variants have the same two children in the other order; all others have their fields in order.
+        # Spark's variants have the same two children in the opposite order; all other structs have their fields in order.
         places = [1, 0] if held == VARIANT_STORAGE else range(held.num_fields)
         children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
         return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
@@ -274,7 +276,7 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
 
 
 def _clock_text(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Arrow has no text for 24:00:00."""
+    """Return times as strings, because Arrow has no string for 24:00:00."""
     is_end = pc.equal(array.view(pa.int64()), _DAY[array.type.unit])
     if not pc.any(is_end).as_py():
         return array.cast(pa.string())

@@ -26,27 +26,33 @@ T = TypeVar("T")
 R = TypeVar("R")
 _REASON_CHARACTERS = 500
 _CONNECT_JOBS = 8
-"""Jobs at a time where nobody tells how many cores there are."""
+"""Concurrent jobs in Spark Connect, which does not report the number of cores."""
 
 LONGEST_WAIT = 20.0
-"""Seconds that the tasks of a job that ended early are waited for at most."""
+"""Maximum seconds to wait for the tasks of a job that ended early."""
 UNSEEN_WAIT = 5.0
-"""Seconds to wait where nobody tells of tasks (Spark Connect, data sources). Spark ends a worker about 4 s after its task was killed."""
+"""Seconds to wait where no API reports tasks (Spark Connect, data sources). Spark ends a worker about 4 s after its task was killed."""
 _PAUSE = 0.1
 _PREFIX = "ducklake-write-"
 
 ATTEMPT_COLUMNS = "stage int, attempt int"
-"""The columns that every report of a task has beside its result, as Spark DDL."""
+"""The columns that every report of a task has in addition to its result, as Spark DDL."""
 
 
 def run_in_one_job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) -> tuple[list[R | DuckLakeError], bool]:
-    """Carry out each task on an executor. When the job itself fails, or is interrupted, files of its tasks stay for the caller to sweep.
+    """Carry out each task on an executor. If the job itself fails, or is interrupted, the files of its tasks stay for the caller to sweep.
 
-    A job that fails, or that somebody cancels, is a :class:`JobFailedError` of each of its tasks, which are named by their texts.
+    A job that fails, or that another client cancels, gives a :class:`JobFailedError` for each of its tasks; the message contains the
+    task's string form.
+
+    Args:
+        work: The work unit.
+        tasks: The tasks, one for each Spark task.
+        session: The session that runs the job.
 
     Returns:
-        For each task, in order, what became of it, or why nothing did: a task that fails does not stop the others. Then whether
-        attempts of tasks that Spark gave up may have left files behind.
+        For each task, in order, its result or its error: a task that fails does not stop the others. Then whether abandoned attempts of
+        tasks may have left files behind.
     """
     try:
         with awaiting_tasks(session):
@@ -58,7 +64,7 @@ def run_in_one_job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) 
 
 
 def _failure(task: object, error: Exception) -> JobFailedError:
-    # What follows in the text are the stacks of Java.
+    # All further lines of the message are Java stack traces.
     reason = " ".join(line.strip() for line in f"{type(error).__name__}: {error}".splitlines()[:2])
     failure = JobFailedError(f"the Spark job for {task} failed or was cancelled: {reason[:_REASON_CHARACTERS]}")
     failure.__cause__ = error
@@ -71,12 +77,15 @@ def run_in_jobs(
     """Carry out each task in a job of its own.
 
     Args:
-        jobs: So many at a time; as many as Spark has cores when None.
-        is_late: Asked before each job: whether it and those after it are left out.
+        work: The work unit.
+        tasks: The tasks.
+        session: The session that runs the jobs.
+        jobs: Maximum number of concurrent jobs; None for as many as Spark has cores.
+        is_late: Called before each job; True skips it and all later ones.
 
     Yields:
-        As soon as a job ends: the number of the task, what became of it, and whether files may have been left behind. When the
-        iterator is closed, or interrupted, jobs are cancelled and waited for.
+        As soon as a job ends: the index of the task, its result or error, and whether files may have been left behind. If the iterator is
+        closed or interrupted, it cancels the jobs and waits for them.
     """
     tag = new_tag()
     workers = min(len(tasks), jobs or (_CONNECT_JOBS if is_connect(session) else session.sparkContext.defaultParallelism))
@@ -111,7 +120,7 @@ def _job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) -> tuple[l
 
 
 def _runner(work: Work[T, R], tasks: Sequence[T]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    # Each as bytes: the function travels with every Spark task, which unpacks its own and leaves the others alone.
+    # Each as bytes: the function travels with every Spark task, which unpickles only its own work.
     every = tuple(pickle.dumps(task, pickle.HIGHEST_PROTOCOL) for task in tasks)
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -133,9 +142,10 @@ def _runner(work: Work[T, R], tasks: Sequence[T]) -> Callable[[Iterator[pa.Recor
 
 @contextmanager
 def awaiting_tasks(session: SparkSession) -> Iterator[None]:
-    """Run jobs in the block; when it fails, or is interrupted, they are cancelled, and left only when none of their tasks runs.
+    """Run jobs in the block; if it fails or is interrupted, cancel them and wait until none of their tasks runs.
 
-    The wait is bounded by :data:`LONGEST_WAIT`; whoever interrupts it as well is obeyed at once.
+    A task that still runs could write a file after the caller has swept. The wait is bounded by :data:`LONGEST_WAIT`; a second interrupt
+    ends it at once.
     """
     tag = new_tag()
     add, remove = _tagging(session)
@@ -152,7 +162,7 @@ def awaiting_tasks(session: SparkSession) -> Iterator[None]:
 
 
 def new_tag() -> str:
-    """A tag for jobs that end together."""
+    """Return a tag for jobs that end together."""
     return f"{_PREFIX}{uuid.uuid4().hex}"
 
 
@@ -169,8 +179,8 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
 
 
 def end_jobs(session: SparkSession, tag: str) -> None:
-    """Cancel the jobs with a tag, and come back when none of their tasks runs, or after :data:`LONGEST_WAIT`."""
-    # In a thread of its own, which talks to Java over another connection: that of an interrupted thread still waits for an answer.
+    """Cancel the jobs with a tag, and return when none of their tasks runs, or after :data:`LONGEST_WAIT`."""
+    # A new thread has a new connection to Java: that of the interrupted thread still waits for the answer to its last call.
     ending = threading.Thread(target=_end, args=(session, tag), name="ending-tasks", daemon=True)
     ending.start()
     ending.join(LONGEST_WAIT + UNSEEN_WAIT)
@@ -184,14 +194,14 @@ def _tagging(session: SparkSession) -> tuple[Callable[[str], None], Callable[[st
 
 def _end(session: SparkSession, tag: str) -> None:
     """Cancel the jobs with a tag, and wait until none of their tasks runs."""
-    # A session that is stopped runs nothing any more, and the error that led here is what is told.
+    # A stopped session runs no tasks, and the original error must not be replaced by one of the cleanup.
     with suppress(Exception):
         if is_connect(session):
             session.interruptTag(tag)
             time.sleep(UNSEEN_WAIT)
             return
         session.sparkContext.cancelJobsWithTag(tag)
-        # The Java side's, as PySpark's own tracker knows groups only.
+        # Java's status tracker, because PySpark's own supports job groups but not tags.
         tracker: Any = session.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001
         until = time.monotonic() + LONGEST_WAIT
         while _running(tracker, tag) and time.monotonic() < until:
@@ -199,9 +209,9 @@ def _end(session: SparkSession, tag: str) -> None:
 
 
 def _running(tracker: Any, tag: str) -> bool:
-    """Whether a job with the tag, or one of its tasks, still runs.
+    """Return whether a job with the tag, or one of its tasks, still runs.
 
-    A job comes first: until its end is noted, what is noted of its tasks may be of a moment before they began.
+    The status of the job counts first: while it runs, the number of active tasks may date from before they began.
     """
     for job in tracker.getJobIdsForTag(tag):
         info = tracker.getJobInfo(job)
@@ -217,7 +227,7 @@ def _running(tracker: Any, tag: str) -> bool:
 
 
 def attempt_columns(rows: int) -> dict[str, pa.Array]:
-    """On an executor: those columns for some rows: the running task's stage, and how often the task was tried before in it."""
+    """Return, on an executor, those columns for some rows: the running task's stage and its number of earlier attempts in it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -226,10 +236,10 @@ def attempt_columns(rows: int) -> dict[str, pa.Array]:
 
 
 def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
-    """Whether attempts other than those that reported may have written files.
+    """Return whether attempts other than those that reported may have written files.
 
-    When an executor is lost, Spark runs its stage anew, where tasks begin to count at 0. Spark Connect does not tell of that:
-    files that such an executor left are orphans there.
+    When an executor is lost, Spark repeats its stage, where task attempts count from 0 again. Spark Connect does not report that, so that
+    files of such an executor stay as orphans there.
 
     Args:
         reports: Rows with the columns of :data:`ATTEMPT_COLUMNS`.
@@ -239,7 +249,7 @@ def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
 
 
 def speculates(session: SparkSession) -> bool:
-    """Whether Spark runs slow tasks twice."""
+    """Return whether Spark runs slow tasks twice."""
     return str(session.conf.get("spark.speculation", "false")).lower() == "true"
 
 

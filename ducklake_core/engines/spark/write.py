@@ -56,26 +56,31 @@ _KEY = "__ducklake_key_{}"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNLIMITED = str(2**31 - 1)
-"""The value with which Spark does not weigh at all."""
+"""The value that switches Spark's limit in bytes off; Spark then does not measure rows at all."""
 SPARK_DEFAULTS = frozenset({"64mb", "67108864b", "67108864"})
-"""The limit in bytes that nobody chose; any other is the user's, and is kept."""
+"""Spark's default limit in bytes; any other value is the user's choice and is kept."""
 SPARK_ROWS = 10_000
 """The limit in rows of a session that has none set."""
 VARYING_ROWS = 2048
-"""Rows of a batch that holds texts or lists: at 32 KiB a row they are as many bytes as Spark's own limit."""
+"""Rows of a batch with strings or lists: at 32 KiB per row they reach Spark's own limit in bytes."""
 
 
 def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
     """Write all rows of a frame; the files are in place but not committed.
 
-    The frame is computed once. Row groups are gathered here, so the size of the session's Arrow batches matters little. With
-    ``state.distribute`` the rows of a partitioned table are first brought together by partition values, so that each
-    partition gets few files (the option ``per_thread_output`` leaves them where they are). The session's time zone changes no value.
+    The frame is computed once. The writer gathers row groups, so that the size of the session's Arrow batches matters little. With
+    ``state.distribute`` the rows of a partitioned table are first shuffled by partition values, so that each partition gets few files
+    (the option ``per_thread_output`` skips the shuffle). The session's time zone changes no value. The steps::
+
+        for_python   columns under plain names, because mapInArrow fails on names with dots
+        distribute   shuffle by partition values
+        sort         within each Spark partition, unless only the writer can compute a key
+        mapInArrow   one Arrow writer per task; each written file comes back as one row
 
     Args:
         df: The frame.
         state: The write.
-        named: Tells which files the catalog names: they are never swept.
+        named: Reports the files that the catalog names: they are never swept.
 
     Returns:
         The files, verified; none when there are no rows.
@@ -88,7 +93,7 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
     """
     names = df.columns
     if not names:
-        # Spark hands such rows to Python as no rows.
+        # Spark passes rows without columns to Python as no rows at all.
         if df.isEmpty():
             return ()
         raise state.without_columns()
@@ -107,13 +112,14 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
     except BaseException:
         sweep_after_error(state.storage, state.directory, state.write_id, named=named)
         raise
+    # A task that Spark repeated may have left files of its first attempt, which no report names.
     if may_have_lost(rows, df.sparkSession):
         sweep(state.storage, state.directory, state.write_id, named=named, keep=[file.path for file in files])
     return files
 
 
 def _sorts_by_defaults(state: WriteState) -> bool:
-    """Whether a key of the order is computed by the writer alone, who then sorts as well."""
+    """Return whether the writer alone computes a key of the order; the writer also sorts then."""
     computed = {state.schema.by_id()[column_id].name for column_id, _ in state.defaults}
     return any(computed.intersection(order.columns) for order in state.sort)
 
@@ -122,7 +128,7 @@ def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iter
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with serialize_errors(), DatasetWriter(state) as writer:
             for batch in batches:
-                # What follows the frame's own columns only told which rows belong together.
+                # Columns after the frame's own only served the shuffle.
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names)))
             reports = [file_to_json(file) for file in writer.close()]
             yield pa.RecordBatch.from_pydict({**attempt_columns(len(reports)), "file": pa.array(reports, pa.string())})
@@ -131,10 +137,10 @@ def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iter
 
 
 def for_python(df: DataFrame) -> DataFrame:
-    """The frame as Python can receive it: columns under plain names, year-month intervals as text."""
+    """Return the frame in a form that Python can receive: columns under plain names, year-month intervals as strings."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    # mapInArrow looks columns up by unquoted name, and so fails on names with dots.
+    # mapInArrow finds columns by unquoted name, and so fails on names with dots.
     plain = df.toDF(*(plain_name(position) for position in range(len(df.columns))))
 
     def months(name: str) -> Column:
@@ -162,17 +168,17 @@ def verify_files(files: tuple[WrittenFile, ...], state: WriteState) -> None:
 def sort_within_partitions(
     df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str
 ) -> DataFrame | None:
-    """The frame sorted within its partitions, spilling to disk where Spark has to.
+    """Return the frame sorted within its partitions, spilling to disk where Spark has to.
 
     Args:
         df: A frame whose columns have plain names, more may follow them.
-        names: What the user calls its columns.
-        orders: What to sort by, the most significant first.
+        names: The user's names of its columns.
+        orders: The sort keys, the most significant first.
         schema: The table's columns.
         table: ``schema.table`` for messages.
 
     Returns:
-        None when Spark would sort a key otherwise than the table's type: rows are then sorted where they are written.
+        None when Spark would sort a key in another way than the table's type: the writer then sorts the rows.
 
     Raises:
         UnsupportedFeatureError: An expression that Spark cannot evaluate, or of columns that the frame lacks.
@@ -182,7 +188,7 @@ def sort_within_partitions(
         if not keys:
             return df if keys is not None else None
         done = df.sortWithinPartitions(*keys)
-        # With Spark Connect this is where expressions are looked at.
+        # Spark Connect analyses expressions only here.
         _ = done.schema
     except (AnalysisException, ParseException) as error:
         texts = ", ".join(order.expression for order in orders)
@@ -195,7 +201,7 @@ def sort_within_partitions(
 
 
 def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str) -> list[Column] | None:
-    """The Spark columns to sort by, None when Spark would sort a key in another way."""
+    """Return the Spark columns to sort by, None when Spark would sort a key in another way."""
     keys: list[Column] = []
     for order in orders:
         positions = {name: column_position(names, name) for name in order.columns}
@@ -204,7 +210,7 @@ def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], sche
             continue
         position = positions[order.column]
         if position is None:
-            # The same in all rows, the column's default.
+            # The column has its default in all rows, so that the key does not matter.
             continue
         name = plain_name(position)
         key = _comparable(name, df.schema[name].dataType, schema.column(order.column))
@@ -215,7 +221,7 @@ def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], sche
 
 
 def _one_zero(df: DataFrame, key: Column) -> Column:
-    """The key without negative zeros, which Spark sorts before the others."""
+    """Return the key without negative zeros, which Spark sorts before the others."""
     return key + sf.lit(0.0).cast("float") if isinstance(df.select(key).schema[0].dataType, FloatType | DoubleType) else key
 
 
@@ -234,14 +240,14 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
 
 
 def _comparable(name: str, given: DataType, column: Field) -> Column | None:
-    """The frame's column as something that Spark sorts as the table's type is sorted."""
+    """Return the frame's column as something that Spark sorts as the table's type is sorted."""
     key = sf.col(name)
     wanted = column.type
     match given:
         case NumericType():
             return key if wanted in (*INTEGERS, *FLOATS) or isinstance(wanted, DecimalType) else None
         case StringType():
-            # The text of a uuid has many forms.
+            # A UUID has several spellings as a string.
             return sf.lower(key) if wanted == UUID else key if wanted in (VARCHAR, JSON) else None
         case DateType() | TimestampType() | TimestampNTZType():
             return key if wanted == DATE or wanted in TIMESTAMPS else None
@@ -260,18 +266,18 @@ def _directed(key: Column, order: SortOrder) -> Column:
 
 
 def plain_name(position: int) -> str:
-    """The name under which a frame's column travels, whatever the user called it."""
+    """Return the name under which a frame's column travels, whatever the user called it."""
     return f"c{position}"
 
 
 def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema) -> DataFrame:
-    """The frame's rows shuffled by partition values, followed by columns that nobody needs any more.
+    """Return the frame's rows shuffled by partition values, followed by columns that the writer drops.
 
     Spark may split a large partition among several tasks, and put small ones together into one.
 
     Args:
         df: A frame whose columns have plain names.
-        names: What the user calls its columns.
+        names: The user's names of its columns.
         spec: The partition keys.
         schema: The table's columns.
     """
@@ -279,7 +285,7 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
     columns = [column_position(names, field.column) for field in spec.fields]
     missing = [field.column for field, column in zip(spec.fields, columns, strict=True) if column is None]
     if missing:
-        # Their value is the same in all rows, the column's default.
+        # A missing column has its default in all rows, so that it does not distinguish partitions.
         rest = tuple(field for field in spec.fields if field.column not in missing)
         return distribute(df, names, PartitionSpec(fields=rest), schema) if rest else df
     by_key = {
@@ -295,12 +301,12 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
 
 
 def column_position(names: Sequence[str], wanted: str) -> int | None:
-    """Place of a column among a frame's, found without regard to case."""
+    """Return the index of a column of a frame, found without regard to case."""
     return next((position for position, name in enumerate(names) if folded(name) == folded(wanted)), None)
 
 
 def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Column:
-    """Partition value of a row in Spark SQL, except for buckets; calendar parts in UTC whatever the session's time zone."""
+    """Return the partition value of a row in Spark SQL, except for buckets; calendar parts are in UTC, whatever the session's time zone."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import LongType, TimestampType
 
@@ -308,10 +314,10 @@ def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Col
     if field.transform == "identity":
         return column
     if isinstance(df.schema[name].dataType, TimestampType):
-        # A timestamp without zone is counted on from the epoch, as year() and hour() of one with zone ask the session.
+        # year() and hour() of a timestamp with zone use the session's zone: it is converted to one without zone, in UTC.
         column = F.expr(f"timestampadd(MICROSECOND, unix_micros({name}), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
     elif isinstance(df.schema[name].dataType, LongType):
-        # What columns of nanoseconds are read as, which have calendar parts where no integer has.
+        # Columns of nanoseconds are read as integers; no other integer column has calendar parts.
         column = F.expr(f"timestampadd(MICROSECOND, CAST(floor({name} / 1000D) AS BIGINT), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
     match field.transform:
         case "year":
@@ -335,7 +341,7 @@ def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Col
 def _with_buckets(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    # The bucket hash has no Spark function, so the numbers come from a pass through Arrow of their own.
+    # Spark has no function for the bucket hash, so that a separate pass through Arrow computes the buckets.
     target = StructType([*df.schema.fields, *(StructField(key, StringType(), True) for key in keys)])
     return df.mapInArrow(_bucket_adder(names, spec, schema, keys), target)
 
@@ -343,7 +349,7 @@ def _with_buckets(df: DataFrame, names: Sequence[str], spec: PartitionSpec, sche
 def _bucket_adder(
     names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    # Whether NULL is allowed is for the writer to say.
+    # The writer checks NOT NULL later, with its own message.
     hashed = Schema(columns=tuple(replace(column, nullable=True) for column in schema.select({f.column: None for f in spec.fields})))
     positions = [position for column in hashed if (position := column_position(names, column.name)) is not None]
 
@@ -362,8 +368,9 @@ def _bucket_adder(
 def unlimited_arrow_batches(df: DataFrame) -> Iterator[None]:
     """Run an action on a frame that goes through ``mapInArrow``, with batches limited by rows alone.
 
-    The session's settings are as before afterwards. Frames with binary columns keep Spark's limit, as their rows may be of any
-    size; so does a session whose limit was chosen by the user.
+    Spark's default limit in bytes measures every row, which takes longer than the transfer. The session's settings are restored
+    afterwards. Frames with binary columns keep Spark's limit, because their rows may have any size; so does a session whose limit the user
+    chose.
     """
     with held_settings(df.sparkSession, _settings(df.sparkSession, df.schema)):
         yield
@@ -380,7 +387,7 @@ def _settings(session: SparkSession, schema: StructType) -> dict[str, str]:
 
 
 def _weighs(session: SparkSession) -> bool:
-    """Whether this Spark has the limit at all."""
+    """Return whether this Spark version has the limit."""
     try:
         session.conf.get(BYTES)
     except PySparkException:
@@ -404,9 +411,14 @@ def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
 
 
 def few_rows(df: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
-    """All rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
+    """Return all rows of a frame, None when there are more than ``most``, or more bytes than ``most_bytes``.
 
-    No more than one row beyond ``most`` leaves the executors. A frame with more rows is computed once more to be written.
+    At most one row beyond ``most`` leaves the executors. A frame with more rows is computed a second time when it is written.
+
+    Args:
+        df: The frame.
+        most: Maximum number of rows.
+        most_bytes: Maximum size in memory, in bytes.
     """
     if not df.columns:
         return None
