@@ -80,6 +80,7 @@ class Changes:
         return found
 
 
+# The order of the fields above is the order in which DuckDB writes the kinds.
 _KINDS = tuple(field.name for field in fields(Changes) if field.name != "unknown")
 _SCHEMA_KINDS = frozenset({"created_schema"})
 _NAME_KINDS = frozenset({"created_table", "created_view", "created_scalar_macro", "created_table_macro"})
@@ -106,6 +107,7 @@ _LISTED_AS = {
     "unknown": "unknown",
 }
 _PLAIN = re.compile("[a-z_][a-z0-9_]*", re.ASCII)
+# Spellings that earlier versions of DuckDB's extension wrote.
 _ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flush"}
 
 
@@ -149,7 +151,7 @@ def parse_changes(text: str | None) -> Changes:
         CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.
     """
     text = text or ""
-    # Most commits of a lake say one of few things: that rows went into this table, or into that.
+    # Most commits record one of a few changes, such as rows inserted into the same table. Long texts hardly ever repeat.
     return _parse_again(text) if len(text) <= _SHORT else _parse(text)
 
 
@@ -172,6 +174,7 @@ def _parse(text: str) -> Changes:
 _parse_again = lru_cache(maxsize=4096)(_parse)
 
 
+# DuckDB sorts the tables and views of a snapshot together, by schema and name.
 def _created_relations(changes: Changes) -> Iterable[str]:
     relations = [("created_table", name) for name in changes.created_table] + [("created_view", name) for name in changes.created_view]
     return (f"{kind}:{_quoted_name(name)}" for kind, name in sorted(set(relations), key=lambda pair: _name_key(pair[1])))
@@ -200,6 +203,7 @@ def _quoted_name(name: QualifiedName) -> str:
     return quoted_path((*split_path(name.schema), name.name))
 
 
+# One entry with the comma behind it. Quoted names may contain commas and colons, so the text cannot be split at them.
 _ENTRY = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*:\s*((?:"(?:[^"]|"")*"|[^",])*)(?:,|$)', re.ASCII)
 
 
@@ -220,7 +224,7 @@ _NAME = re.compile(r'"((?:[^"]|"")*)"')
 
 def _parse_value(kind: str, value: str) -> object:
     if kind not in _NAME_KINDS | _SCHEMA_KINDS:
-        # Python refuses to read thousands of digits, and ids are 64-bit numbers.
+        # Python rejects integers of thousands of digits, and ids are 64-bit numbers.
         if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
             return int(value)
         raise CatalogCorruptError(f"changes_made has {value[:80]!r} as id of {kind}", changes=value)

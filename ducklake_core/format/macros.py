@@ -241,6 +241,7 @@ def view_text(sql: str, find: FindTable) -> str:
         raise UsageError(f"a view has no parameters and writes nothing: {sql!r}", sql=sql)
     if any(_STAND_IN in literal.this for literal in query.find_all(exp.Literal)):
         raise UsageError(f"a constant in the view's query holds {PLACEHOLDER}, which readers would replace", sql=sql)
+    # Prefixes are inserted into the text as it was written, so that its comments and spacing survive.
     insertions = [place for table in query.find_all(exp.Table) if (place := _insertion(table, find, sql)) is not None]
     # A comment behind the last word would swallow what a reader puts there.
     start, end = tokens[0].start, tokens[-1].end + 1

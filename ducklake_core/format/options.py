@@ -112,6 +112,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
     folded = option_name(name)
     text = str(value)
     parsed = _parse(folded, text)
+    # Ages are stored as written: DuckDB parses them again, and the length of a month depends on the day.
     if folded in _AGES:
         option_age(folded, text)
         return folded, bare_age(text)
@@ -125,6 +126,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
             return folded, f"V{parsed}"
         case _, bool():
             return folded, "true" if parsed else "false"
+        # DuckDB stores doubles with six decimals.
         case _, float():
             return folded, f"{parsed:.6f}"
         case _:
@@ -206,6 +208,7 @@ def parse_memory_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip().lower())
     if not found or found[2] not in _UNITS:
         raise UsageError(f"{text!r} is not a size such as 10MB or 1.5GiB")
+    # Whole numbers do not go through a float, which loses digits beyond 2**53.
     size = int(found[1]) * _UNITS[found[2]] if found[1].isdigit() else int(float(found[1]) * _UNITS[found[2]])
     if size <= 0:
         raise UsageError("a size must be positive")
@@ -273,4 +276,5 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "write_deletion_vectors": _boolean,
     "sort_on_insert": _boolean,
 }
+# A field without a parser would keep its default whatever the catalog stores.
 assert set(_PARSERS) == {field.name for field in fields(Options)}

@@ -184,6 +184,7 @@ class TableState:
     snapshot_id: int
     schema_version: int
     next_column_id: int
+    # Not compared: two states of one snapshot are equal whether or not its time is known.
     snapshot_time: datetime | None = field(default=None, compare=False)
     partition_spec: PartitionSpec | None = None
     partition_specs: Mapping[int, PartitionSpec] = field(default_factory=dict)

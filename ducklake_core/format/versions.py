@@ -81,6 +81,7 @@ class FormatVersion:
         return self.name
 
 
+# Version 1.1 prefixed them, so that a table with inlined rows may have a column called row_id.
 _BARE = InlinedColumns(row_id="row_id", begin_snapshot="begin_snapshot", end_snapshot="end_snapshot")
 _PREFIXED = InlinedColumns(
     row_id=f"{RESERVED_PREFIX}row_id", begin_snapshot=f"{RESERVED_PREFIX}begin_snapshot", end_snapshot=f"{RESERVED_PREFIX}end_snapshot"
@@ -99,6 +100,7 @@ V1_1 = FormatVersion(
     null_type=True,
     shared_deletion_vectors=True,
 )
+# Development builds of DuckDB wrote this version; it is read, and migrated to 1.1.
 _V1_1_DEV1 = FormatVersion(
     name="1.1-dev1", number=(1, 1), is_writable=False, inlined_columns=_PREFIXED, reserves_prefix=True, epoch_transforms=True
 )
@@ -157,6 +159,8 @@ def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | No
     return (VERSIONS[former], VERSIONS[target]) if separator and former in VERSIONS and target in VERSIONS else None
 
 
+# Stored as the version while a migration takes several transactions, so that other clients reject the catalog instead of reading half of
+# it.
 _INTERRUPTED = "-to-"
 
 

@@ -60,6 +60,7 @@ _MAX_BITS = 256
 OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
 """Types whose strings have one form only, that of the catalog."""
 
+# Functions of the current time have one value for all rows of a statement, as in SQL. _constant puts it in their place.
 _MOMENTS = frozenset({"now", "transaction_timestamp", "get_current_timestamp", "CurrentTimestamp"})
 _LOCAL = {
     "Localtimestamp": "TIMESTAMP",
@@ -138,6 +139,7 @@ def with_expression(field: Field, sql: str) -> Field:
         message = f"cannot read the default {shown(sql)} of column {field.name!r}: {parse_failure(problem)}"
         raise UsageError(message, column=field.name) from problem
     expression = parsed[0] if len(parsed) == 1 else None
+    # sqlglot does not count an interval among the conditions, although it is a value.
     if not isinstance(expression, exp.Condition | exp.Interval) or expression.find(*_NO_DEFAULTS):
         raise UsageError(
             f"the default {sql!r} of column {field.name!r} is not one expression without columns, queries, aggregates and window functions",
@@ -168,6 +170,7 @@ def _checked(column: Field) -> Field:
 def _typed_literal(node: object, field: Field) -> str | None:
     """Return the value of a literal with the column's type, or of an integer literal for a number column; None for other expressions."""
     node = _unbracketed(node)
+    # TRY_CAST stays an expression: it gives NULL where a constant would be an error.
     if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
         return None
     operand = _unbracketed(node.this)
@@ -200,6 +203,7 @@ def with_initial_default(field: Field) -> Field:
     """
     if field.default is None or field.default_is_expression or field.initial_default is not None:
         return field
+    # Later changes of ``default`` leave it alone: rows of files that lack the column keep this value.
     return replace(field, initial_default=canonical_default(field))
 
 
@@ -278,6 +282,7 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
     except (SqlglotError, RecursionError) as problem:
         raise refusal(column, "it cannot be parsed") from problem
     assert isinstance(root, exp.Expression)
+    # Checked again although with_expression checks it: another client may have stored the default.
     if root.find(exp.Column, exp.Query):
         raise refusal(column, "it reads columns or tables")
     if _name(unwrapped(root)) in {*_MOMENTS, "CurrentTime"} and column.type in _OF_COLUMNS:
@@ -326,6 +331,8 @@ def _name(node: exp.Expression) -> str:
 
 def _at(node: exp.Expression, moment: datetime) -> exp.Expression:
     if isinstance(node, exp.Cast) and _name(unwrapped(node.this)) in _MOMENTS:
+        # ``now()::DATE`` is the day in the zone of ``moment``. Cast from a TIMESTAMPTZ constant, it would be the day in the zone of the
+        # session that evaluates it.
         kind = node.to.sql("duckdb")
         return _constant(moment, kind) if kind in _FORMS else node
     name = _name(node)

@@ -73,6 +73,7 @@ def bounds_hold(old: DataType, new: DataType) -> bool:
         return True
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale <= new.scale
+    # The shortest text of a float32, read as a float64, is another number. Integers of up to 64 bits are read in order.
     if isinstance(new, PrimitiveType) and new.name in ("float32", "float64"):
         return old in INTEGERS and old not in (INT128, UINT128)
     return old != BOOLEAN and new != JSON
@@ -103,12 +104,14 @@ def _to_text(array: ArrowArray, field: Field) -> ArrowArray:
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     old = _held_type(array, field)
+    # Values are formatted in Python, so each distinct value is formatted once.
     encoded = array.dictionary_encode()
     texts = [None if value is None else to_cast_text(value, old) for value in python_values(encoded.dictionary, old)]
     return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 
 def _held_type(array: ArrowArray, field: Field) -> DataType:
+    # Parquet's INTERVAL is read as 12 bytes, and a 128-bit integer as decimal256 (schema.HUGE_INTEGER).
     if array.type == pa.binary(12):
         return INTERVAL
     if pa.types.is_decimal256(array.type):

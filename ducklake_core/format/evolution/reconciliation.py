@@ -55,6 +55,7 @@ from ducklake_core.format.types.schema import Schema
 
 Mode: TypeAlias = Literal["strict", "additive"]
 _REMEDY = ". Cast the data, or change the column with table.set_column_type(...)"
+# Decimal digits that hold every value of an integer type, in the order of INTEGERS.
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
 _MAX_DIGITS = 38
 _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
@@ -64,9 +65,9 @@ _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
     TIMESTAMP: (TIMESTAMP_NS, TIMESTAMPTZ),
 }
 _NAIVE_TIMES = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS)
-# Of times, nanoseconds have the smallest range, and dates the largest.
+# Only pairs in which every value of the first type is one of the second. Nanoseconds have the smallest range of years, dates the largest.
 _CONTAINED = ((FLOAT32, FLOAT64), (TIMESTAMP_S, TIMESTAMP_MS), (TIMESTAMP_S, TIMESTAMP), (TIMESTAMP_MS, TIMESTAMP))
-# Types that engines lack travel as these; the writer casts them back and refuses values that do not fit.
+# Types that engines lack arrive as these. The writer casts them back and rejects values that do not fit.
 _CARRIERS: dict[DataType, DataType] = {
     UINT8: INT16,
     UINT16: INT32,
@@ -81,8 +82,8 @@ _CARRIERS: dict[DataType, DataType] = {
     UUID: VARCHAR,
     NULL: INT32,
 }
-# Types that Spark reads columns as which it has no exact type for (engines/spark/types.py): written
-# back, every value is parsed and checked.
+# Types as which Spark reads columns that it has no exact type for (engines/spark/types.py). Every value is parsed and checked when it
+# is written back.
 _EXACT_CARRIERS: dict[DataType, DataType] = {
     INT128: VARCHAR,
     UINT128: VARCHAR,
@@ -280,6 +281,17 @@ def reconcile(
     )
 
 
+# How a leaf of the frame meets the table's leaf of that name (_Work.node); the first line that applies decides:
+#
+#   the frame's type ...                              strict              additive
+#   fits the table's type (fits)                      cast                cast
+#   may fit, and does not contain the table's type    cast and check      cast and check
+#   may fit, and contains the table's type            cast and check      the column widens
+#   contains the table's type (contains)              error               the column widens
+#   anything else                                     error               error
+#
+# "Cast and check": the writer rejects the first value that the table's type does not have. A top-level column that holds only NULL does
+# not raise an error but gives way to a new column of the frame's type (gives_way).
 @dataclass(slots=True, kw_only=True)
 class _Work:
     """Collects the differences that one comparison finds."""
@@ -312,6 +324,7 @@ class _Work:
                 replacing.append(mine)
             else:
                 result.append(node)
+        # Last, so that the columns that stay keep their ids and their order.
         result += [self.new(replace(column, nullable=True), None) for column in replacing]
         for column in given.values():
             self.changed.append(f"column {path + column.name!r} is new ({column.type})")
@@ -355,6 +368,7 @@ class _Work:
                 return column
 
     def widened(self, column: Field, data_type: DataType, parent: int | None, here: str) -> Field:
+        # 0 marks a version of the column that is not committed.
         wider = replace(column, type=data_type, begin_snapshot=0)
         self.changed.append(f"column {here!r} widens from {column.type} to {data_type}")
         self.ended.append(column.id)
@@ -364,6 +378,7 @@ class _Work:
     def new(self, column: Field, parent: int | None) -> Field:
         """The column with ids in pre-order; it is nullable, because older rows do not have it."""
         own = next(self.ids)
+        # The position is taken before the children append themselves: parents are inserted first.
         place = len(self.added)
         numbered = Field(id=own, name=column.name, type=with_children(column.type, lambda child: self.new(child, own)))
         self.added.insert(place, (numbered, parent))

@@ -136,6 +136,7 @@ def _with_number(field: Field, wanted: DataType) -> Field:
     return replace(field, default=numbers[canonical_default(field)])
 
 
+# Nodes that stay keep their ids, because data files identify columns by id. New fields get ids from next_id on.
 class _Retyping:
     def __init__(self, next_id: int) -> None:
         self.next_id = next_id
@@ -177,6 +178,7 @@ class _Retyping:
 def edit_node(schema: Schema, path: Sequence[str], edit: Callable[[Field], Field]) -> Schema:
     """With another version of the node at a path."""
     find_node(schema, path)
+    # find_node has raised an error for a missing node; _edited would return the schema unchanged.
     return Schema(columns=_edited(schema.columns, tuple(path), edit))
 
 
@@ -187,6 +189,7 @@ def _edited(fields: tuple[Field, ...], path: tuple[str, ...], edit: Callable[[Fi
 def _edited_field(field: Field, path: tuple[str, ...], edit: Callable[[Field], Field]) -> Field:
     if len(path) == 1:
         return edit(field)
+    # Containers are immutable: every node on the way down is built again around the edited one.
     children = _edited(field.children, path[1:], edit)
     match field.type:
         case StructType():

@@ -52,6 +52,9 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.temporal import INFINITE_DAYS, INFINITE_UNITS, civil_from_days, days_from_civil
 
+# Two values are compared in a domain: "exact" for booleans, integers and decimals, "float32" and "float64", "point in time" for dates and
+# timestamps without a zone, "instant" for timestamptz, and one each for the other types. Next to a float, DuckDB casts exact numbers to
+# the float's type before it compares. Parsing, pruning, evaluation and SQL text all follow common_domain, so that they agree.
 Domain: TypeAlias = OneOf["exact", "float32", "float64", "point in time", "instant", "time", "text", "bytes", "uuid"]
 _OPERATIONS: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -175,11 +178,13 @@ def _as_float(value: object) -> float:
     assert isinstance(value, int | float | Decimal), value
     try:
         return float(value)
+    # Python raises beyond the range of a double. Infinity has the same place in the order.
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
 def _float_key(value: float) -> tuple[bool, float]:
+    # DuckDB: NaN equals NaN and is greater than infinity.
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
@@ -295,6 +300,12 @@ def _exact_value(steps: int, data_type: DataType) -> object:
 
 
 def _fit_steps(op: Operator, wanted: Fraction | int, low: int, high: int) -> tuple[Operator, int] | bool:
+    # The column has whole steps only: integers, or units of a decimal's last digit. A constant x may lie between two of them:
+    #
+    #    steps         steps + 1
+    #   ---|------ x ------|---     ``< x`` and ``<= x`` mean ``<= steps``; ``> x`` and ``>= x`` mean ``> steps``
+    #
+    # Outside of the type's range, the outcome is the same for every value.
     steps = math.floor(wanted)
     if steps == wanted and low <= steps <= high:
         return op, steps
@@ -334,11 +345,13 @@ def _fit_float(op: Operator, value: float, domain: Domain, column_type: DataType
         return Fitted(operator=op, value=nearest)
     if op in ("=", "<>"):
         return op == "<>"
+    # No float32 lies between the two neighbors of the constant, so the lower one stands for it on both sides.
     below = nearest if nearest < value else _float32_before(nearest)
     return Fitted(operator="<=" if op in ("<", "<=") else ">", value=below)
 
 
 def _float32_before(value: float) -> float:
+    # Floats of one sign have the order of their bit patterns, so the neighbor is one pattern away. Below zero is the smallest subnormal.
     bits = struct.unpack("<i", struct.pack("<f", value))[0]
     if bits == 0:
         return -(2.0**-149)
@@ -474,9 +487,11 @@ def _constant_as_float(literal: Literal) -> float:
 
 
 def _truncated(column: ColumnReference, unit: Unit, op: Operator, literal: Literal) -> Predicate | None:
+    # A constant in nanoseconds or with a zone is left to the engine.
     if common_domain(TIMESTAMP, literal.type) is None or literal.type in (TIMESTAMPTZ, TIMESTAMP_NS):
         return None
     point = _microseconds(literal)
+    # Infinity has no period, and truncating a date to a unit of the clock does not change it.
     if point is None or (column.type == DATE and unit in _CLOCK):
         return Comparison(left=column, operator=op, right=literal)
     start, end = _period(point, unit)

@@ -58,6 +58,7 @@ class Combinable:
     def __invert__(self) -> Condition:
         """SQL NOT: what is NULL for a row stays NULL, so that neither a condition nor its opposite keeps the row."""
         own = self.as_condition()
+        # Inside Not may be SQL text, which cannot stand alone as a condition.
         return Not(condition=own) if not isinstance(own, Not) or isinstance(own.condition, str) else own.condition
 
     def __bool__(self) -> NoReturn:
@@ -214,6 +215,7 @@ def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
     match condition:
         case str():
             return parse_predicate(condition, schema)
+        # The parser types a comparison of two columns; compare takes constants only.
         case Comparison(column=column, operator=operator, value=OtherColumn(column=other)):
             return parse_predicate(f"{quoted_path(_path(column))} {operator} {quoted_path(_path(other))}", schema)
         case Comparison(column=column, operator=operator, value=value):
@@ -256,6 +258,7 @@ def _within_brackets(condition: Condition) -> str:
 
 def _chain(conditions: tuple[Condition | str, ...], sign: str) -> str:
     """A chain as Python reads it back; empty where Python could not."""
+    # Python evaluates from the left: one of the first two operands has to be a condition, because strings have no ``&``.
     if len(conditions) < 2 or all(isinstance(one, str) for one in conditions[:2]):
         return ""
     return f" {sign} ".join(repr(one) if isinstance(one, str) else _within_brackets(one) for one in conditions)
@@ -296,6 +299,7 @@ class Column(Combinable):
         """The boolean column is true."""
         return Comparison(column=self._path, operator="=", value=True)
 
+    # Comparisons return conditions and say nothing about the equality of two Column objects; __hash__ goes by the path.
     def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
         return self._compared("=", other)
 
@@ -415,6 +419,7 @@ def python_value(value: Any) -> object:
     Raises:
         UsageError: A time of NumPy that Python's types cannot hold.
     """
+    # Recognized by attribute and module, so that NumPy, Arrow and pandas need not be imported here.
     if hasattr(value, "as_py"):
         return value.as_py()
     if type(value).__module__ != "numpy":

@@ -24,6 +24,7 @@ _RELATIONS = (
     *("st_equals", "st_touches", "st_crosses", "st_overlaps"),
 )
 """Each is true only where the boxes about both overlap; of empty geometries only ``st_equals`` may be."""
+# The vertices of well-known text are what stands between parentheses and commas.
 _VERTEX = re.compile(r"[^(),]+")
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 
@@ -114,6 +115,7 @@ def box_test(node: exp.Expression) -> BoxTest | None:
     for subject, constant in ((left, right), (right, left)):
         text = geometry_text(constant)
         box = None if text is None else box_of(text)
+        # Two empty geometries are equal although no boxes overlap, so st_equals with an empty constant is left to the engine.
         if text is not None and (box is not None or relation != "st_equals"):
             return BoxTest(subject=subject, box=box, constant=text, relation=relation, constant_first=constant is left)
     return None
@@ -132,6 +134,7 @@ def geometry_text(node: exp.Expression) -> str | None:
             if any(number is None for number in numbers):
                 return None
             a, b, c, d = numbers
+            # The arguments are the lower left and the upper right corner.
             return f"POLYGON (({a} {b}, {a} {d}, {c} {d}, {c} {b}, {a} {b}))"
         case _:
             return None

@@ -228,6 +228,16 @@ def operator_of(node: exp.Expression) -> Operator | None:
     return COMPARISONS.get(type(node))
 
 
+# The forms that a comparison can take; ``comparison`` and ``without_column`` try them in this order:
+#
+#   column and column         Comparison, if the types share a domain
+#   column and constant       Comparison, the constant typed by the column; next to NULL it is UNKNOWN
+#   v.a and constant          VariantComparison: a path into a variant, which may be cast
+#   f(column) and constant    a condition on the column alone, for functions that never fall (comparison.compared)
+#   constant and constant     Constant
+#   anything else             SqlExpression: text for a SQL engine, with a scalar where Arrow can compute it
+#
+# The further up a form is, the more it prunes and the more engines evaluate it.
 class _PredicateParser:
     """Turns one parsed condition into a predicate."""
 
@@ -239,6 +249,7 @@ class _PredicateParser:
 
     def predicate(self, node: exp.Expression) -> Predicate:
         node = unwrapped(node)
+        # sqlglot 30 and later store NOT LIKE and NOT IN as an argument of the operator.
         if node.args.get("negate"):
             plain = node.copy()
             plain.set("negate", None)
@@ -301,6 +312,7 @@ class _PredicateParser:
         path = column_path(node)
         if path is None:
             return None
+        # Long conditions name the same few columns thousands of times.
         if path not in self.bound:
             self.bound[path] = _follow(path, self.schema)
         bound, rest = self.bound[path]
@@ -416,6 +428,7 @@ class _PredicateParser:
             return constant
         if data_type == TIMESTAMPTZ and constant.type != TIMESTAMPTZ:
             return zoned(constant)
+        # In UTC, an instant and what clocks show are the same number. In any other zone the column would have to be cast.
         if constant.type == TIMESTAMPTZ and domain_of(data_type) == "point in time" and is_utc(session_zone()):
             return Literal(value=constant.value, type=TIMESTAMP)
         return None if common_domain(data_type, constant.type) is None else constant
@@ -472,6 +485,7 @@ class _PredicateParser:
         column, pattern = self.column(node.this), constant_of(node.expression)
         if column is None or column.type not in (VARCHAR, JSON) or not isinstance(pattern, QuotedText):
             return self.expression(node)
+        # Patterns that are an exact string or a prefix have a finer form. Other wildcards are left to the engine.
         prefix = pattern.text.removesuffix("%")
         if "%" in prefix or "_" in prefix:
             return self.expression(node)
@@ -506,9 +520,11 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
     for column in list(root.find_all(exp.Column)):
         path = resolve(tuple(part.name for part in column.parts))
         bound = bind_column(path, schema)
+        # The top-level column as a name, and the fields behind it as dots: ``a.b`` as one name would be column b of table a.
         fresh: exp.Expression = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(bound.path[:1])))
         for name in bound.path[1:]:
             fresh = exp.Dot(this=fresh, expression=exp.to_identifier(name, quoted=True))
+        # The tree has the bound names from here on; messages show the user's own.
         fresh.meta["written"] = column.sql(dialect="duckdb")
         if column is root:
             root = fresh
@@ -572,7 +588,7 @@ class _ScalarParser:
         if isinstance(constant, QuotedText):
             return Text(text=constant.text)
         if constant is not None:
-            # A number as it is written takes the type of what stands beside it, one that is cast does not.
+            # A bare number takes the type of what stands next to it; one that is cast keeps its own.
             return CastTo(operand=constant, type=constant.type) if isinstance(node, exp.Cast) and constant.type in INTEGERS else constant
         if type(node) in BINARY:
             return Call(function=BINARY[type(node)], arguments=(self.scalar(node.this), self.scalar(node.expression)))
@@ -658,7 +674,7 @@ class _ScalarParser:
 
     def condition(self, node: exp.Expression) -> Scalar:
         if node.args.get("negate"):
-            # NOT LIKE, as the parser says it since its version 30.
+            # NOT LIKE, as sqlglot stores it since version 30.
             plain = node.copy()
             plain.set("negate", None)
             return Logical(kind="not", operands=(self.condition(plain),))
@@ -793,7 +809,7 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
         case bool():
             return Literal(value=value, type=BOOLEAN)
         case Integral() if int(value).bit_length() <= _MAX_BITS:
-            # Those of NumPy too.
+            # Integers of NumPy too.
             return Literal(value=int(value), type=INT128)
         case float():
             return Literal(value=value, type=FLOAT64)
@@ -815,12 +831,12 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
 
 def _point_in_time(value: datetime) -> Literal | None:
     if value != value:  # noqa: PLR0124 - as NaN
-        # What pandas has for NULL is an instance of datetime.
+        # NaT, the missing value of pandas, is an instance of datetime.
         return None
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     elapsed = aware - _EPOCH
     units = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
-    # Its times are finer than those of Python, which Arrow makes of nanoseconds where pandas is installed.
+    # A pandas.Timestamp has nanoseconds; Arrow returns one for timestamp_ns where pandas is installed.
     finer: int = getattr(value, "nanosecond", 0)
     if not finer:
         return Literal(value=units, type=TIMESTAMPTZ if value.tzinfo else TIMESTAMP)

@@ -52,6 +52,7 @@ class SqlExpression:
 
     sql: str
     columns: tuple[ColumnReference, ...]
+    # Follows from ``sql``, and would make comparing and hashing expensive.
     scalar: Scalar | None = field(default=None, compare=False, repr=False)
     in_arrow: bool = False
     implies: Predicate | None = field(default=None, compare=False, repr=False)
@@ -261,6 +262,7 @@ def as_filter(predicate: Predicate) -> Predicate:
         case Or(operands=operands):
             return disjunction(as_filter(operand) for operand in operands)
         case Not(operand=operand):
+            # Not as_filter of the operand: NOT makes TRUE of FALSE alone, so FALSE and NULL differ there.
             return _as_negated_filter(operand)
         case Constant(value=None):
             return FALSE
@@ -288,6 +290,7 @@ def _as_negated_filter(predicate: Predicate) -> Predicate:
 
 def walk(predicate: Predicate) -> Iterator[Predicate]:
     """The predicate and all that it is made of, in no particular order."""
+    # A stack of its own, so that deep conditions do not use up Python's recursion limit.
     waiting: list[Predicate] = [predicate]
     while waiting:
         part = waiting.pop()

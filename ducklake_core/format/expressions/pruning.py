@@ -69,10 +69,13 @@ _NAN_KEY = (True, 0.0)
 _BOX_ERROR = 1e-6
 """DuckDB rounds the sides of boxes to the nearest of six digits."""
 
-# Bounds of these say nothing of the order of values; see format/expressions/pruning.py.
+# No ranges of values for these types: bounds are missing or follow another order, or leave NaN out.
 _WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 
 
+# Three-valued logic over sets of rows. Each function below maps a predicate and a file's statistics to the outcomes that rows of the file
+# may have: may_match asks whether TRUE is among them, must_match whether TRUE is the only one. An outcome too many costs a read; a
+# missing one would lose rows, so whatever is unknown counts as possible.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
     """Which outcomes of a predicate some row may have; all three False stands for a set without rows."""
@@ -103,7 +106,7 @@ def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], 
         statistics: Statistics by column id; a missing column is unknown.
         record_count: Rows of the file, deleted ones included.
     """
-    # A count of zero or less may be wrong as well as any other: an empty file costs little to read.
+    # A count of zero or less may be as wrong as any other, and an empty file costs little to read.
     return outcomes(predicate, statistics, record_count).true
 
 
@@ -170,6 +173,7 @@ def _all_of(parts: list[Outcomes]) -> Outcomes:
     return Outcomes(
         true=all(p.true for p in parts),
         false=any(p.false for p in parts),
+        # One row makes AND NULL only if no part is FALSE for it: every part must be able to be TRUE or NULL.
         null=any(p.null for p in parts) and all(p.true or p.null for p in parts),
     )
 
@@ -221,6 +225,7 @@ def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapp
         if low == _NAN_KEY and not (high == _NAN_KEY and found.contains_nan):
             low = None
         high = _NAN_KEY if found.contains_nan is not False else None if high == _NAN_KEY else high
+    # Bounds that contradict each other say nothing.
     if low is not None and high is not None and low > high:
         low = high = None
     return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)

@@ -29,7 +29,13 @@ from ducklake_core.format.expressions.predicates import (
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
 _Edge: TypeAlias = tuple[int, Any, int]
-# Edges order as the values do: nothing is below the first start, nothing above the last end, and keys are compared in between only.
+# A span is a pair of edges, tuples that have the order of the values:
+#
+#            inclusive      exclusive      no bound
+#   start    (1, key, 0)    (1, key, 1)    (0, 0, 0)  sorts before every other start
+#   end      (0, key, 1)    (0, key, 0)    (1, 0, 0)  sorts after every other end
+#
+# Starts are compared with starts and ends with ends, as tuples. Only _is_empty and _meet compare a start with an end.
 _FIRST: _Edge = (0, 0, 0)
 _LAST: _Edge = (1, 0, 0)
 
@@ -71,6 +77,7 @@ def spans_of(predicate: Predicate) -> tuple[ColumnReference, list[Span]] | None:
         case InRanges(operand=column, ranges=found):
             return column, [_of_range(one, column.type) for one in found]
         case And(operands=operands) | Or(operands=operands):
+            # The first operand alone: for most long chains it shows already that they are not a set of one column.
             parts = [spans_of(operand) for operand in operands[:1]]
             if parts[0] is None:
                 return None
@@ -235,6 +242,7 @@ def _with_prefix(prefix: str) -> Span:
     """Texts from the prefix to the first that sorts after all that begin with it."""
     last = ord(prefix[-1]) + 1
     start: _Edge = (1, prefix, 0)
+    # No string can hold half of a surrogate pair or a character beyond U+10FFFF, so there is no upper end.
     if 0xD800 <= last <= 0xDFFF or last > 0x10FFFF:
         return Span(start=start, low=prefix)
     after = prefix[:-1] + chr(last)
@@ -269,6 +277,8 @@ def any_of(predicates: Iterable[Predicate]) -> Predicate:
     whole = disjunction(predicates)
     if not isinstance(whole, Or):
         return whole
+    # Equalities and lists of one column become one list, which is looked up; many ranges become one search. Evaluated one by one, 5,000
+    # equalities would be 5,000 passes over the rows.
     lists: dict[ColumnReference, list[InList]] = {}
     for operand in whole.operands:
         found = _as_list(operand)
@@ -322,6 +332,7 @@ def all_of(predicates: Iterable[Predicate]) -> Predicate:
     whole = conjunction(predicates)
     if not isinstance(whole, And) or len(whole.operands) < _MIN_COMPARISONS:
         return whole
+    # The counterpart of any_of: inequalities of one column become NOT IN, and ranges their intersection.
     excluded: dict[ColumnReference, list[tuple[int, InList]]] = {}
     sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
     for place, operand in enumerate(whole.operands):

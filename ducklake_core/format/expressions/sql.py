@@ -142,6 +142,11 @@ def _in_ranges(column: ColumnReference, ranges: Sequence[Range], dialect: Dialec
 def _search(column: ColumnReference, ranges: Sequence[Range], dialect: Dialect) -> str:
     if len(ranges) <= _RANGES_PER_LEAF:
         return _chain("OR", [_in_range(column, one, dialect) for one in ranges])
+    # A search tree over the ascending ranges:
+    #
+    #   CASE WHEN column < (start of the middle range) THEN (left half) ELSE (right half) END
+    #
+    # A dozen comparisons find one of 5,000 ranges. Where the column is NULL, every WHEN fails and the last leaf gives NULL.
     middle = len(ranges) // 2
     upper = ranges[middle:]
     low = Literal(value=upper[0].low, type=column.type)
@@ -278,6 +283,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return _integer(value, dialect)
     if isinstance(data_type, DecimalType):
         assert isinstance(value, Decimal | int)
+        # As a string: a bare number would get the type of its own digits, or become a double.
         return f"CAST('{Decimal(value):f}' AS DECIMAL({data_type.precision}, {data_type.scale}))"
     if data_type in (FLOAT32, FLOAT64):
         assert isinstance(data_type, PrimitiveType)
@@ -287,6 +293,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return quoted(value, dialect)
     if data_type == BLOB:
         return _blob(value, dialect)
+    # Spark has no UUID; columns of it are strings there.
     if data_type == UUID:
         return f"'{value}'" if dialect == "spark" else f"CAST('{value}' AS UUID)"
     if data_type == DATE or data_type in TIMESTAMPS:
@@ -305,13 +312,14 @@ def _integer(value: object, dialect: Dialect) -> str:
         return str(value)
     if -(2**63) < value < 2**63:
         return f"{value}L"
-    # Spark holds uint64 and wider columns as decimal(20,0) or decimal(38,0), or as text where 38 digits do not do.
+    # Spark holds uint64 and wider columns as decimal(20,0) or decimal(38,0), and as strings where 38 digits are not enough.
     return f"CAST('{value}' AS DECIMAL({max(20, len(str(abs(value))))}, 0))" if abs(value) < 10**38 else f"'{value}'"
 
 
 def _float_text(value: object) -> str:
     assert isinstance(value, int | float | Decimal)
-    # Zeros compare alike, but Spark's reader looks for the bits of a negative one in dictionaries, and leaves out the others.
+    # Adding 0.0 drops the sign of zero. Both zeros are equal, but Spark's reader compares the bits with a file's
+    # dictionary, and would skip rows.
     number = float(value) + 0.0
     if math.isnan(number):
         return "NaN"
@@ -370,6 +378,7 @@ def _date_text(days: int, dialect: Dialect) -> str:
     rest = f"{month:02}-{day:02}"
     if dialect == "duckdb":
         return f"{year:04}-{rest}" if year > 0 else f"{1 - year:04}-{rest} (BC)"
+    # Spark wants a sign on years that do not have four digits.
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
     return f"{sign}{abs(year):04}-{rest}"
 
@@ -379,6 +388,7 @@ def _infinite(positive: bool, data_type: PrimitiveType, dialect: Dialect) -> str
     if dialect == "duckdb":
         name = {"date": "DATE", "timestamptz": "TIMESTAMPTZ"}.get(data_type.name) or _TIMESTAMP_NAMES[data_type.name]
         return f"CAST('{sign}infinity' AS {name})"
+    # Spark has no infinite times. It reads those of a file as the extreme numbers they are stored as, so constants are the same numbers.
     if data_type == TIMESTAMPTZ:
         return f"timestamp_micros({sign}9223372036854775807L)"
     if data_type == DATE:

@@ -78,6 +78,7 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
     root = statements[0]
     kinds = set()
     for node in _nodes(root, text, what):
+        # Some parsers of sqlglot accept text from which a required part is missing.
         if node.error_messages():
             raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
         kinds.add(type(node))
@@ -93,12 +94,13 @@ def _statements(text: str, what: str) -> list[exp.Expression]:
     dialect = Dialect.get_or_raise("duckdb")
     try:
         tokens = list(dialect.tokenize(text))
+        # Counted before parsing, so that the limit does not depend on how deep the caller's own stack is.
         if _brackets(tokens) > MAX_BRACKETS:
             raise _too_deep(text, what)
         try:
             found = dialect.parser().parse_into(exp.Condition, tokens, text)
         except SqlglotError:
-            # A statement is named by its kind, and the message of what is wrong counts from the beginning of the text.
+            # Parsed again as a statement, which gives better messages: they name its kind and count from the beginning of the text.
             found = dialect.parser().parse(tokens, text)
     except SqlglotError as problem:
         reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
@@ -268,11 +270,12 @@ def _is_exact_number(data_type: DataType) -> bool:
 def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
     """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
     if isinstance(constant, QuotedText):
-        # Whether a text is JSON is looked at where it is cast.
+        # Whether a string is JSON is checked where it is cast.
         return None if target == JSON else text_literal(constant.text, target)
     value = constant.value
     if value is None or constant.type == target:
         return Literal(value=value, type=target)
+    # 2**26 days in microseconds fit 64 bits, with infinity and its neighbors out of reach.
     if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
         return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
     if target == TIMESTAMPTZ:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 
+# Parquet field ids that Iceberg reserves for the same meanings: _row_id, _last_updated_sequence_number, _file and _pos.
 ROW_ID_FIELD_ID = 2147483540
 SNAPSHOT_ID_FIELD_ID = 2147483539
 ROW_ID_COLUMN = "_ducklake_internal_row_id"
@@ -22,6 +23,7 @@ _ROW_COUNTS = re.compile(r"\d+:\d+(\|\d+:\d+)*", re.ASCII)
 
 KEY_BYTES = 16
 """Length of new keys, which is what DuckDB makes."""
+# Keys of AES-128, AES-192 and AES-256.
 _LENGTHS = (16, 24, 32)
 _WRAPPED = "kek"
 
@@ -185,6 +187,7 @@ def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ..
         return ()
     if not _ROW_COUNTS.fullmatch(partial_file_info):
         raise CatalogCorruptError(f"the catalog holds {partial_file_info!r} where counts of rows by snapshot are expected")
+    # Counts are cumulative: the rows of a snapshot follow those of the snapshots before it in the file.
     pairs = [part.split(":") for part in partial_file_info.split("|")]
     counts = tuple((int(snapshot), int(rows)) for snapshot, rows in pairs)
     for before, after in pairwise(counts):

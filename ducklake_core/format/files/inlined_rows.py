@@ -81,7 +81,7 @@ def column_values(array: ArrowArray, field: Field) -> list[Any]:
                 for row, valid in zip(zip(*children, strict=True), present, strict=True)
             ]
         case PrimitiveType(name="interval"):
-            # On the way through the physical form, digits that DuckLake does not keep are refused.
+            # The way through the physical form rejects nanoseconds, which DuckLake does not keep.
             return python_values(cast_leaf(cast_leaf(array, INTERVAL, physical=True), INTERVAL, physical=False), INTERVAL)
         case leaf:
             return python_values(array, leaf)
@@ -95,8 +95,10 @@ def _within(array: Any, values: ArrowArray) -> ArrowArray:
 
 
 def _gathered(array: Any, items: list[Any]) -> list[Any]:
+    # Offsets count in the whole child array, of which ``items`` begins at the first offset of this slice.
     offsets = array.offsets.to_pylist()
     first = offsets[0]
+    # A NULL list may have a length in Arrow, so validity decides and not the offsets.
     present = array.is_valid().to_pylist()
     return [items[start - first : end - first] if valid else None for start, end, valid in zip(offsets, offsets[1:], present, strict=False)]
 
@@ -125,7 +127,7 @@ def _statistics(values: Sequence[Any], field: Field) -> Iterator[ColumnStatistic
                 null_count=len(values) - len(there),
                 min_value=low if low is None or "\0" not in low else None,
                 max_value=high if high is None or "\0" not in high else None,
-                # PostgreSQL cannot store NUL. U+0001 is the least that is greater, so what it ends is an upper bound.
+                # PostgreSQL cannot store NUL. U+0001 is the next character, so a string that ends with it is an upper bound.
                 exact_min=low.partition("\0")[0] if low is not None and "\0" in low else None,
                 exact_max=high.partition("\0")[0] + "\x01" if high is not None and "\0" in high else None,
             )

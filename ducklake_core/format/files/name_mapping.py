@@ -34,6 +34,7 @@ from ducklake_core.format.types.data_types import (
 _INTEGER = re.compile(r"u?int\d+")
 _TRUTH = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
 
+# Chains of types, each with the types that only it and wider ones can read: see accepted_types.
 _SIGNED: tuple[tuple[DataType, ...], ...] = ((INT8,), (INT16, UINT8), (INT32, UINT16), (INT64, UINT32))
 _UNSIGNED: tuple[tuple[DataType, ...], ...] = ((UINT8,), (UINT16,), (UINT32,), (UINT64,))
 _FLOATING: tuple[tuple[DataType, ...], ...] = ((FLOAT32,), (FLOAT64,))
@@ -123,6 +124,7 @@ def path_keys(path: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for directory in re.split(r"[/\\]", path)[:-1]:
+        # As in DuckDB: exactly one equals sign, no question mark and no line break.
         pair = directory.split("=")
         if len(pair) == 2 and "?" not in directory and "\n" not in directory:
             found.setdefault(*pair)
@@ -155,6 +157,7 @@ def plain_text(text: str, data_type: DataType) -> str | None:
     """
     if data_type == PrimitiveType(name="varchar"):
         return text
+    # DuckDB reads an empty value of a hive path as NULL, except for VARCHAR.
     if not text:
         return None
     text = text.strip()

@@ -31,11 +31,12 @@ _FILE_NAME = re.compile(
 _WRITERS_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-delete)?\.(?:parquet|puffin)")
 _OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 
-# Whoever may choose the host of these may make the reader ask any server.
+# A catalog that could name any host under these protocols could make its readers send requests to any server. Names of buckets, in
+# contrast, are resolved by the store that the reader is configured for.
 _READ_ONLY = frozenset({"http", "https"})
 _OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
 _LOCAL_PREFIX = re.compile(r"^(?:file|local)://(?:localhost(?=/))?|^file:")
-# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
+# A password may contain slashes that are not escaped, so it extends to the last @ behind the colon.
 _CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
 
 NAMES = ("abfs", "abfss", "az", "azure")
@@ -89,6 +90,14 @@ def directory_name(name: str, object_uuid: str) -> str:
     return f"{name if _PLAIN_NAME.fullmatch(name) else object_uuid}/"
 
 
+# Names of files are "ducklake-" and a UUID of version 7, whose digits are
+#
+#   tttttttt-tttt-7fff-vrrr-mmmmmmmmmmmm
+#
+#   t  milliseconds since 1970    f  fraction of the millisecond    v  variant with two random bits    r  12 random bits
+#   m  mark of the write: the same for all files of one write
+#
+# Cleanup after a failed write finds its files by the mark, and passes over names that are older than the write (is_of_write).
 def uuid7() -> str:
     """A new time-ordered identifier (RFC 9562, version 7), lower case with dashes."""
     return str(_uuid7(_ticks_now(), secrets.randbits(62)))
@@ -292,9 +301,10 @@ def protocol_of(path: str) -> str:
     >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/"), protocol_of("simplecache::s3://bucket/x")
     ('file', 's3', 'simplecache')
     """
-    # Most paths of a lake on a disk, and the quickest way to tell: long lists of them are asked for one by one.
+    # The quickest test comes first: plans check long lists of paths one by one, and most lakes on a disk have only such paths.
     if path.startswith(("/", "file:")):
         return "file"
+    # A chained path such as simplecache::s3://bucket/x has the protocol in front.
     found = re.match(r"([^:/\\]+)(?:::|://)", path)
     return canonical_protocol(found[1].lower()) if found else "file"
 
@@ -521,7 +531,7 @@ def _resolved(path: str) -> str:
     if path.startswith("/") and os.sep == "/" and _has_no_steps(path) and not path.endswith("/"):
         return path
     if protocol_of(path) == "file":
-        # POSIX leaves open what two slashes at the beginning mean, so Python keeps them; to the systems that there are they are one.
+        # POSIX leaves the meaning of two leading slashes open, so Python keeps both. On the systems that exist they mean one.
         return re.sub(r"^//(?!/)", "/", os.path.abspath(local_part(path))) if os.sep == "/" else os.path.abspath(local_part(path))
     azure = azure_path(path) if protocol_of(path) == NAMES[0] else None
     return posixpath.normpath(f"/{azure.inner if azure else path.partition('://')[2]}")

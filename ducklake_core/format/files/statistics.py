@@ -68,12 +68,13 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
         low, high = _cut_blob(minimum), _greater_blob(maximum)
     else:
         low, high = _cut_text(minimum), _greater_text(maximum)
+    # DuckDB stores both bounds or none.
     if high is None:
         low = None
     low, high = (bound if bound is None or "\0" not in bound else None for bound in (low, high))
     if (low, high) == (minimum, maximum):
         return Bounds(min_value=low, max_value=high)
-    # U+0001 is the least that is greater than NUL, so what it ends is an upper bound of all that had NUL there.
+    # U+0001 is the character after NUL, so a string that ends with it is an upper bound of all strings with NUL there.
     exact_max = maximum if "\0" not in maximum else maximum.partition("\0")[0] + "\x01"
     return Bounds(min_value=low, max_value=high, exact_min=minimum.partition("\0")[0], exact_max=exact_max)
 
@@ -312,7 +313,7 @@ def _entry(field: FieldStatistics) -> dict[str, object]:
         "num_values": field.entries,
         "contains_nan": field.contains_nan,
         "column_size_bytes": field.column_size_bytes,
-        # DuckDB says so of fields without a value too.
+        # DuckDB writes true for fields without a value too.
         "any_valid": True,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -368,6 +369,7 @@ def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple
 
 def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
     """Bounds of both; a side without values has none to add."""
+    # A side without values has no bounds, and would make the merged bounds unknown.
     sides = [side for side in (one, other) if side.value_count != 0]
     low = _extreme([side.min_value for side in sides], one.type, least=True)
     high = _extreme([side.max_value for side in sides], one.type, least=False)
@@ -384,6 +386,7 @@ def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
 
 def _extreme(texts: Sequence[str | None], data_type: DataType, *, least: bool) -> str | None:
     known = [text for text in texts if text is not None]
+    # One unknown bound makes the merged bound unknown: a wrong one would prune rows.
     if len(known) < len(texts) or not known:
         return None
     try:
@@ -450,6 +453,7 @@ def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
     types: set[str] = set()
     for name, axes, vertices in geometry_parts(array):
         types.add(name)
+        # NaN in x or y marks an empty point. NaN in z or m only leaves this axis without a value.
         known = vertices[~np.isnan(vertices[:, :2]).any(axis=1)]
         for place, axis in enumerate(axes):
             values = known[:, place]

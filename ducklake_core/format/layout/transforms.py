@@ -73,8 +73,10 @@ MAX_BUCKETS = 2**31 - 1
 # Longer ones are no bucket and no part of a date, and cost time to read.
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _DAY = 86_400_000_000
+# No other type widens into these and hashes otherwise, so their buckets hold for files of any age.
 _NEVER_WIDENED_INTO = (INT8, BLOB, UUID, VARCHAR)
 
+# Hashes without their sign bit, as in Iceberg's bucket transform.
 MASK = 0x7FFFFFFF
 
 
@@ -315,6 +317,7 @@ def partition_statistics(
     """
     columns = schema.by_id()
     found: dict[int, ColumnStatistics] = {}
+    # Several keys may be of one column: identity wins over a bucket, and either wins over calendar parts and epoch units.
     parts: dict[int, dict[str, str | None]] = {}
     by_epoch: dict[int, ColumnStatistics] = {}
     finest: dict[int, int] = {}
@@ -380,7 +383,7 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
         return None
     first, last = _range_of(known)
     if column.type == TIMESTAMPTZ:
-        # DuckDB takes the parts in its session's time zone.
+        # DuckDB takes the parts in the time zone of its session, which is at most a day away.
         first, last = first - _DAY, last + _DAY
     elif column.type == TIMESTAMP_NS:
         # DuckDB cuts nanoseconds off towards zero before it takes the parts.
@@ -388,7 +391,7 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
     low, high = (
         (date_text(first // _DAY), date_text(last // _DAY)) if column.type == DATE else (timestamp_text(first), timestamp_text(last))
     )
-    # A year of timestamptz may be one before Christ, which DuckDB numbers like those after.
+    # A year of timestamptz may be one before Christ, which DuckDB gives the same number as the year after.
     return replace(_nulls(column, False, record_count), min_value=None if column.type == TIMESTAMPTZ else low, max_value=high)
 
 
@@ -560,6 +563,7 @@ def hashed_bytes(value: object, data_type: DataType) -> bytes:
         return struct.pack("<q", int(value.scaleb(data_type.scale)))
     if data_type in FLOATS:
         assert isinstance(value, int | float)
+        # Adding 0.0 makes -0.0 the 0.0 that it equals.
         return struct.pack("<d", float(value) + 0.0)
     if data_type in TIMESTAMPS:
         assert isinstance(value, int)
@@ -587,6 +591,7 @@ def murmur3_of_int64(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     """
     words = np.ascontiguousarray(numbers, dtype="<i8").view("<u4").reshape(-1, 2)
     state = np.zeros(len(words), dtype=np.uint32)
+    # murmur3 as published, for two blocks of four bytes. Products wrap around at 32 bits, and 8 is the length in bytes.
     with np.errstate(over="ignore"):
         for column in range(2):
             block = words[:, column] * np.uint32(0xCC9E2D51)

@@ -151,6 +151,7 @@ def is_too_deep(data_type: T, children: Callable[[T], Iterable[T]]) -> bool:
         data_type: The type, of this library or of Arrow.
         children: Returns the types within one.
     """
+    # Level by level: recursion would fail for the types that this is to reject.
     level = [data_type]
     for _ in range(MAX_DEPTH + 1):
         level = [child for one in level for child in children(one)]
@@ -248,7 +249,7 @@ def common_number(first: DataType, second: DataType) -> DataType | None:
             return None
         whole, scale = max(left.precision - left.scale, right.precision - right.scale), max(left.scale, right.scale)
         if isinstance(first, DecimalType) and isinstance(second, DecimalType):
-            # Beside an integer the scale stays, and values have to fit.
+            # Next to an integer the scale stays, and values have to fit.
             scale = min(scale, _MAX_DIGITS - whole)
         return DecimalType(precision=min(_MAX_DIGITS, whole + scale), scale=scale)
     return common_integer(first, second)
@@ -274,6 +275,7 @@ def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> Deci
         scale = max(left.scale, right.scale)
         precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
     widest = max(left.precision, right.precision)
+    # DuckDB computes in 64 bits while both sides fit, and raises an error on overflow instead of widening.
     if precision > _SMALL_DECIMAL >= widest:
         precision = _SMALL_DECIMAL
     return DecimalType(precision=min(_MAX_DIGITS, precision), scale=scale)

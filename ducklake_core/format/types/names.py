@@ -10,6 +10,7 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.types.text import shown
 
 DEFAULT_SCHEMA = "main"
+# A part in double quotes, or any run of characters without dots and quotes.
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _PATH = re.compile(rf"(?:{_PART})(?:\.(?:{_PART}))*", re.DOTALL)
 _NAME = re.compile(f"(?:(?P<schema>(?:{_PART})(?:\\.(?:{_PART}))*)\\.)?(?P<table>{_PART})", re.DOTALL)
@@ -168,6 +169,7 @@ def folded(name: str) -> str:
     >>> folded("Flights"), folded("ÄRGER")
     ('flights', 'Ärger')
     """
+    # str.lower alone would also fold letters beyond ASCII, which DuckDB keeps apart.
     return name.lower() if name.isascii() else "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
@@ -220,6 +222,7 @@ class TablePattern:
         schema, table = parts
         schemas = raw_parts(schema or DEFAULT_SCHEMA)
         has_wildcards = any(_has_wildcards(part) for part in (*schemas, table))
+        # A path is matched as its folded parts, each with _END behind it, so that no wildcard reaches into the next part.
         above = "".join(_ANY_DEPTH if part == "**" else _expression(part) + _END for part in schemas)
         return cls(text, has_wildcards, re.compile(above), re.compile(_expression(table), re.DOTALL))
 

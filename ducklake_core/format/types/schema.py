@@ -105,6 +105,7 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 NO_KEY_TYPES = (TIME_NS, INTERVAL, GEOMETRY, VARIANT, NULL)
 """Types that rows are not found by."""
+# The forms that are written to Parquet, which has no integers of 128 bits, no timestamps in seconds and no such intervals.
 _PHYSICAL = {
     **{name: arrow for name, arrow in _LOGICAL.items() if name != "time_ns"},
     "int128": pa.string(),
@@ -116,6 +117,7 @@ _AMBIGUOUS = frozenset({"int128", "uint128", "time_ns", "timetz"})
 # As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register theirs under the same names.
 _MARKED = {"geometry": (b"geoarrow.wkb", b"{}"), "variant": (b"arrow.parquet.variant", b"")}
 _SIMPLE: dict[pa.DataType, PrimitiveType] = {
+    # DuckDB makes an INTEGER column of values that are all NULL.
     pa.null(): INT32,
     pa.bool_(): BOOLEAN,
     pa.int8(): INT8,
@@ -424,7 +426,7 @@ def _nested(field: Field, *, physical: bool) -> ArrowField:
     return to_arrow_field(field, physical=physical).with_nullable(True)
 
 
-# Small files are many, and have the same columns: making the fields anew took a tenth of a merge.
+# Merges read many small files with the same columns. Building the fields again for each file took a tenth of the time.
 @lru_cache(maxsize=2048)
 def to_arrow_field(field: Field, *, physical: bool = False) -> ArrowField:
     """One column or nested node as an Arrow field.
@@ -477,6 +479,7 @@ def _from_field(field: ArrowField, path: str) -> DataType:
     metadata: Mapping[bytes, bytes] = field.metadata or {}
     if TYPE_KEY in metadata:
         named = parse_leaf_type(metadata[TYPE_KEY].decode())
+        # Other libraries keep field metadata through a cast. The mark counts only while the Arrow type is the one it belongs to.
         if to_arrow_type(named) == field.type:
             return named
     # Extension types that are not registered in this process travel as storage type and metadata.
@@ -681,6 +684,7 @@ def build_schema(rows: Iterable[ColumnRow]) -> Schema:
         _check_distinct(siblings)
         siblings.sort(key=lambda row: (row.column_order is None, row.column_order or 0, row.column_id))
     schema = Schema(columns=tuple(_build_field(row, children) for row in children.get(None, ())))
+    # Rows that no top-level column leads to, for example parents of each other, would be lost without an error.
     if sum(1 for _ in schema.walk()) != len(newest):
         reached = {node.id for node in schema.walk()}
         lost = sorted(row.column_id for siblings in children.values() for row in siblings if row.column_id not in reached)

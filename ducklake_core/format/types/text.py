@@ -71,9 +71,10 @@ def parse_age(text: str, now: datetime | None = None) -> timedelta:
     months, rest = _months_and_rest(text)
     end = datetime.now(UTC) if now is None else now
     try:
+        # Months come off the end first, because their length depends on where they lie; days and times follow.
         span = end - (_months_before(end, months) - rest)
     except OverflowError:
-        # Before the calendar begins: as long as months are at least.
+        # Before the calendar begins, months count as 30 days.
         return _too_long_to_count(months, rest, text)
     if span < timedelta(0):
         raise UsageError(f"{text!r} is a negative span of time")
@@ -120,7 +121,7 @@ def _part(found: re.Match[str], unit: str) -> tuple[int, int]:
     if unit in _MONTHS:
         number *= _MONTHS[unit]
         months = int(number)
-        # DuckDB forgets what is left of the months of longer units.
+        # DuckDB drops fractions of a month that longer units leave.
         days = int((number - months) * _DAYS_OF_A_PART) if unit in ("month", "quarter") else 0
         return months, days * _MICROSECONDS["day"]
     if unit == "microsecond":
@@ -144,6 +145,7 @@ def _months_before(time: datetime, months: int) -> datetime:
     year, month = divmod(time.year * 12 + time.month - 1 - months, 12)
     if not BEGINNING.year <= year <= 9999:
         raise OverflowError
+    # As in DuckDB, a month before 31 March is the last day of February.
     return time.replace(year=year, month=month + 1, day=min(time.day, calendar.monthrange(year, month + 1)[1]))
 
 

@@ -53,15 +53,18 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
     (Decimal('-1.06'), Decimal('1.50'))
     """
     match data_type, raw:
+        # Files hold other types in place of these, whose order is not that of the values.
         case PrimitiveType(name="int128" | "uint128" | "interval" | "timetz" | "variant" | "geometry"), _:
             return None
         case PrimitiveType(name="boolean"), _:
             return bool(raw)
+        # Parquet's physical integers are signed; the mask restores the unsigned value from the same bits.
         case PrimitiveType(name="uint8" | "uint16" | "uint32"), int():
             return raw & 0xFFFFFFFF
         case PrimitiveType(name="uint64"), int():
             return raw & 0xFFFFFFFFFFFFFFFF
         case PrimitiveType(name="timestamp_ms"), int():
+            # Infinity is the same number in every unit, so it is not scaled.
             return raw * 1000 if abs(raw) != INFINITE_UNITS else raw
         case PrimitiveType(name="uuid"), bytes():
             return str(uuid.UUID(bytes=raw))
@@ -69,6 +72,7 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
             return raw.decode()
         case DecimalType(), int():
             return Decimal(decimal_text(raw, data_type))
+        # Decimals of many digits are big-endian two's complement.
         case DecimalType(), bytes():
             return Decimal(decimal_text(int.from_bytes(raw, "big", signed=True), data_type))
         case _, bool() | int() | float() | bytes():

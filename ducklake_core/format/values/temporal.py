@@ -22,6 +22,7 @@ _TIME = re.compile(r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.(?P<f>\d{1,
 _ZONE = re.compile(r"(?:(?P<z>Z)|(?P<sign>[+-])(?P<h>\d{1,2})(?::?(?P<m>\d{2}))?(?::(?P<s>\d{2}))?)", re.ASCII)
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
+# A context variable: threads and tasks of one process may work in different zones.
 _CHOSEN: ContextVar[str | None] = ContextVar("ducklake_time_zone", default=None)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock's
 _CYCLE = 146_097 * 86_400 * 1_000_000
@@ -139,6 +140,7 @@ def parse_zoned_time(text: str) -> int:
         raise SchemaError(f"{text!r} is not a time")
     offset = _offset(text[found.end() :], text)
     micros = _units(found, text, 6) - offset * 1_000_000
+    # 24:00:00 stays. Other times wrap around midnight on the way to UTC.
     return micros if 0 <= micros <= SECONDS_PER_DAY * 1_000_000 else micros % (SECONDS_PER_DAY * 1_000_000)
 
 
@@ -279,6 +281,8 @@ def instant(wall: int, name: str | None = None) -> int:
     if zone is UTC:
         return wall
     shown = _EPOCH + timedelta(microseconds=_within(wall))
+    # Around a jump of the clocks, the two folds have different offsets. The smaller one is that of the later of two instants with the
+    # same clock time, and in a gap that from before the jump.
     first, second = (_zone_offset(shown.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
     return wall - min(first, second)
 
@@ -297,7 +301,7 @@ def zoned_text(moment: int, name: str | None = None) -> str:
     if abs(moment) >= INFINITE_UNITS:
         return timestamp_text(moment)
     offset = _offset_at(moment, name or session_zone())
-    # DuckDB leaves the seconds of early offsets out.
+    # DuckDB drops the seconds of offsets, which zones had before standard time.
     hours, minutes = divmod(abs(offset) // 60_000_000, 60)
     parts = [f"{hours:02d}", *([f"{minutes:02d}"] if minutes else [])]
     return timestamp_text(moment + offset, zone=("-" if offset < 0 else "+") + ":".join(parts))
@@ -360,7 +364,7 @@ def _found(name: str) -> tzinfo | None:
 def _machine_zone(variable: str | None) -> str:
     if variable:
         name = variable.removeprefix(":")
-        # An offset in TZ has the opposite sign in POSIX; DuckDB ignores it.
+        # POSIX offsets in TZ have the opposite sign; DuckDB ignores them.
         return name if is_named(name) else "UTC"
     name = os.path.realpath("/etc/localtime").rpartition("zoneinfo/")[2]
     if not is_named(name):

@@ -31,6 +31,7 @@ _INTEGER_BOUNDS = {
 }
 _TRUE = frozenset({"1", "true", "t"})
 _FALSE = frozenset({"0", "false", "f"})
+# Strings of a boolean column that has become a number since.
 _TRUE_NUMBERS = {"true": "1", "false": "0"}
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -46,6 +47,8 @@ BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2
 """The characters that ``trim`` removes: the spaces of Unicode (category Zs), no other white space."""
 
 
+# Every value has two strings, both DuckDB's: that of statistics (to_text, from_text) and that of a cast to VARCHAR (to_cast_text,
+# from_cast_text). Only booleans (1 and true) and blobs (00FF and \x00\xFF) differ.
 def to_text(value: object, data_type: DataType) -> str:
     """The statistics text of a value, in full length.
 
@@ -161,6 +164,7 @@ def unscaled(value: Decimal, scale: int) -> int:
     Raises:
         SchemaError: Not finite, or digits behind the scale.
     """
+    # With integers, because arithmetic of Decimal rounds to the precision of its context.
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise SchemaError(f"{value} is not a finite decimal")
@@ -394,7 +398,7 @@ def is_json(text: str) -> bool:
     if _NO_NUMBER.fullmatch(text):
         return True
     try:
-        # Numbers are not looked at: their digits may be as many as there are.
+        # Numbers stay strings: JSON has no limit on their digits, and Python has one.
         found = json.loads(text, parse_int=str, parse_float=str)
         if "\\ud" in text.lower():
             json.dumps(found, ensure_ascii=False).encode()

@@ -30,6 +30,17 @@ _SIZES = np.array([0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 0, 0, 8, 8, 8, 
 _PADDING = 32
 
 
+# Layout of a value. The lower two bits of the first byte are its basic type, the upper six depend on it:
+#
+#   0  primitive       number of the type    content, of a size that the type determines
+#   1  short string    length, up to 63      UTF-8
+#   2  object          widths                count, ids of the names, offsets, values
+#   3  array           widths                count, offsets, values
+#
+# The widths are the bytes of an offset and of an id (1 to 4), and whether the count has four bytes. Offsets count from the first
+# value; there is one more than there are values, the end of the last one. Ids are sorted by the names that they stand for, values
+# may be in any order.
+
 # Primitive values: the type's number in the upper six bits of the first byte.
 TRUE, FALSE = b"\x04", b"\x08"
 INT8, INT16, INT32, INT64, FLOAT64, DECIMAL4, DECIMAL8, DECIMAL16 = (bytes([number << 2]) for number in range(3, 11))
@@ -245,7 +256,7 @@ def _container_end(value: bytes, start: int, limit: int, names: int, depth: int)
     end = first + offsets[-1]
     if end > limit:
         raise CorruptFileError("a variant is cut off")
-    # Side by side, in any order: then the size of what is read is the size of what is there.
+    # Values follow one another without gaps, in any order: DuckDB reads no byte twice and leaves none out.
     place = first
     for offset in sorted(offsets[:-1]):
         if first + offset != place:
@@ -333,6 +344,7 @@ class Slots:
         )
 
 
+# Columns of numbers instead of Python objects: a value is one row of Slots, and each step reads one byte or number of all values at once.
 class VariantBuffer:
     """The values of an array of plain variants.
 
@@ -447,7 +459,7 @@ class VariantBuffer:
     def _gathered(self, starts: Numbers, ends: Numbers, arrow: pa.DataType) -> ArrowArray:
         if np.all(starts[1:] >= ends[:-1]):
             return self._windows(starts, ends, arrow)
-        # Elements may lie in another order than that of their array, and in one another.
+        # Elements may be stored in another order than that of their array, and may overlap.
         lengths = ends - starts
         owner, place = _ragged(lengths)
         data = self._data[starts[owner] + place]
@@ -500,7 +512,7 @@ class VariantBuffer:
 
     def _counts(self, starts: Numbers, width: int) -> tuple[Numbers, Numbers]:
         counts, after = self._numbers(starts + 1, width), starts + 1 + width
-        # Each has an offset of a byte at least: more than there are bytes are none, and would take all memory.
+        # Every element has an offset of at least one byte. A larger count is damage, and would allocate all memory.
         if np.any(counts > self._size - starts):
             raise CorruptFileError("a variant is cut off")
         return counts, after

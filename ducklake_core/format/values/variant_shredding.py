@@ -115,10 +115,12 @@ def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
 class _Chooser:
     def __init__(self, buffer: VariantBuffer) -> None:
         self._buffer = buffer
+        # Columns that may still be made, counted over the whole tree.
         self._left = MAX_LEAVES
 
     def shape(self, slots: Slots, depth: int) -> Shape:
         counts = np.bincount(slots.kinds, minlength=ARRAY_TYPE + 1)
+        # DuckDB shreds values that are all null as INTEGER, which is the encoding's type 5.
         if counts[NULL_TYPE] == len(slots):
             self._left -= 1
             return Leaf(type=INT32, kinds=(5,))
@@ -276,6 +278,7 @@ class Shredder:
         )
         names = {name for name, _ in shape.fields}
         others = {name: fields for name, fields in found.items() if name not in names}
+        # A partially shredded object keeps in ``value`` exactly the fields that have no column (Parquet: Variant Shredding).
         return [self._rest(slots.where(~is_object), length, self._remainders(objects, others)), typed]
 
     def _remainders(self, objects: Slots, others: Mapping[str, Slots]) -> Mapping[int, bytes]:
@@ -293,6 +296,7 @@ class Shredder:
         lengths = np.zeros(length, np.int64)
         lengths[arrays.places] = counts
         own = elements.moved(np.arange(len(elements)))
+        # Parquet has one entry for a list without elements in every column below it, which statistics count.
         empty = phantoms + int(np.count_nonzero(lengths == 0))
         parts = self._group((*path, None), own, shape.element, len(elements), empty)
         there = np.zeros(length, bool)

@@ -16,6 +16,7 @@ from ducklake_core.format.types.schema import ArrowArray
 _Box: TypeAlias = tuple[float, float, float, float]
 _POINT, _LINE, _POLYGON = 1, 2, 3
 _COLLECTIONS = (4, 5, 6, 7)
+# Thousands of a type's code are its dimensions (ISO): 1000 adds z, 2000 adds m, 3000 adds both.
 _WIDTHS = {0: 2, 1: 3, 2: 3, 3: 4}
 _DEEPEST = 64
 _KINDS = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
@@ -33,7 +34,7 @@ def check_geometries(array: ArrowArray) -> None:
     starts, lengths = pc.binary_slice(array, 0, 5), pc.binary_length(array)
     plain: ArrowArray = array.is_null()
     for start, length in _POINTS.items():
-        # Nearly all geometries are points, which need no look at each.
+        # Nearly all geometries are points, which are checked all at once.
         plain = pc.or_(plain, pc.and_(pc.fill_null(pc.equal(starts, start), False), pc.fill_null(pc.equal(lengths, length), False)))
     for value in array.filter(pc.invert(plain)).to_pylist():
         if not is_geometry(value):
@@ -118,6 +119,8 @@ def _type_name(code: int) -> str:
 
 def _end(data: memoryview, start: int, depth: int, found: list[tuple[int, np.ndarray]] | None = None) -> int:
     """Where the geometry that begins at a place ends; its coordinates are added to ``found``, with the code of their dimensions."""
+    # A geometry is a byte order, a code, and then a point, a counted list of points, or counted geometries, each with an order and a code
+    # of its own.
     order = {0: ">", 1: "<"}.get(data[start] if start < len(data) else -1)
     if order is None or depth > _DEEPEST:
         raise ValueError("no byte order, or too deep")
