@@ -93,6 +93,18 @@ def _of_columns(where: Predicate | None) -> Predicate | None:
     return all_of(kept) if kept else None
 
 
+# How DuckDB computes a change that the library's own operations cannot express. DuckDB only says which rows change and to what; the
+# library writes the change, by row id:
+#
+#   1. The table is a scan with its row ids as a column (_ROW_ID).
+#   2. UPDATE and DELETE are one query for row ids and new values (_selected).
+#   3. MERGE (_merged) numbers the rows of the source and stores them, and then the pairs of row id and number that match. For each kind
+#      of rows, a CASE over the conditions gives every row to the first branch that takes it; one query per branch computes its values.
+#   4. The results become one merge source with a clause for each branch (request):
+#
+#        id | branch | v0 | v1 ...      v0, v1: every column that some branch sets, NULL in the rows of other branches
+#
+# _Narrowing notes the predicates with which DuckDB scans the table. Rows outside of all of them cannot change.
 def computed_change(
     statement: RowStatement, sql: str, table: TableSource, schema: Schema, found: Sources
 ) -> tuple[ChangeRequest, MergeSource]:
@@ -191,7 +203,7 @@ class _Change:
             self._values[0] = by_column(statement.branches[0], self._schema, (), "")
         scans = self._scan if statement.other is None else f"{self._scan}, {self._text(statement.other)}"
         where = "" if statement.where is None else f" WHERE {self._text(statement.where)}"
-        # Rows of FROM that say the same are one.
+        # Several rows of FROM that set the same values count as one.
         distinct = "" if statement.other is None else "DISTINCT "
         columns = ", ".join([f'{self._alias}."{ROW_ID_NAME}"', *self._value_texts(0)])
         yield 0, session.rows(f"{statement.prefix} SELECT {distinct}{columns} FROM {scans}{where}")  # noqa: S608 - names are quoted
@@ -213,10 +225,13 @@ class _Change:
         ids, numbers = f'{self._alias}."{ROW_ID_NAME}"', f'{own}."{_NUMBER}"'
         both = f"{self._scan} JOIN {source} {matching}"
         session.make(_PAIRS, f'{statement.prefix} SELECT {ids} AS "{ROW_ID_NAME}", {numbers} AS "{_NUMBER}" FROM {both}')  # noqa: S608
+        # A row of the table may match only one row of the source, as it would get the values of both.
         if session.number(f'SELECT count(*) - count(DISTINCT "{ROW_ID_NAME}") FROM temp.main."{_PAIRS}"'):  # noqa: S608
             raise matched_twice(self._table)
         if all(branch.when != "not matched by source" for branch in statement.branches):
+            # Without BY SOURCE, the rows that change are all among the pairs, so later scans need no others.
             self._narrowing.settle()
+        # Pairs are joined again by their numbers. USING has to be repeated, because it decides which columns a bare name means.
         again = both if not isinstance(on, str) else f"{self._scan}, {source}"
         kinds = {
             "matched": (again, (ids, numbers), None),
@@ -239,6 +254,7 @@ class _Change:
             of_kind = f"{scans} {condition}"
         else:
             of_kind = f"{scans}, {pairs} AS __p {self._paired(keys, 'WHERE')}"
+        # The line break ends a comment with which the user's text may end.
         holds = [
             f"WHEN {'TRUE' if one.condition is None else f'({self._text(one.condition)}{chr(10)})'} THEN {number}"
             for number, one in branches
@@ -309,6 +325,7 @@ def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: Sp
     table = name_of(statement.target)
     plain = Plain(statement=statement, table=table, schema=queries.schema(table))
     try:
+        # The library's own operations come first, because they need no DuckDB. _by_verb checks everything before anything is staged.
         carry_out = _by_verb(tx, queries, plain, spark)
     except DuckLakeError as refusal:
         if spark is not None:
@@ -403,7 +420,7 @@ def _checked(text: str, found: Sources) -> Sources:
         check_statement(text, found)
     except (UsageError, NotFoundError) as refused:
         problem = refused
-    # DuckDB's own tables have row ids, and views of ours have not.
+    # DuckDB's own tables have row ids; the views that stand for the tables of the lake have none.
     if problem is None and ROW_ID.name not in named:
         return found
     texts = [text, *found.texts]
@@ -527,6 +544,7 @@ class Plain:
             side, names = {"matched": (None, ()), "not matched": ("s", source.names)}.get(branch.when, ("t", self.schema.names))
             parts = [] if branch.condition is None else [f"({self._of_sides(branch.condition, side, names)})"]
             match branch.then:
+                # DO NOTHING takes its rows from the branches behind it, whose conditions get the negation; NULL takes none.
                 case "nothing" if parts:
                     nothing.setdefault(branch.when, []).append(f"{parts[0]} IS NOT TRUE")
                 case "nothing":

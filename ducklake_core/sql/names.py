@@ -115,10 +115,13 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     paths = SchemaPaths(objects)
     _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
+    # query('...') takes SQL in a string, in which every word may be a name.
     if mentioned & TAKE_TEXTS:
         mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
+    # Until nothing new is named: views and macros name further views, macros and tables. Every word that occurs counts as named, which
+    # may offer DuckDB too much and never too little.
     while True:
         views_now = [view for view in names.views if folded(view.name) in mentioned and (view.schema_name, view.name) not in chosen]
         macros_now = [macro for macro in names.macros if folded(macro.name) in mentioned and macro.id not in called]
@@ -136,6 +139,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             bodies = tuple(replace(one, sql=paths.flattened(one.sql)) for one in macro.implementations)
             called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
     named = [one for one in names.tables if folded(one.name) in mentioned]
+    # Counts of rows cost a query, and DuckDB needs them only to order joins.
     is_joined = len(named) + len(then) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
     tables = [*_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
     return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
@@ -227,6 +231,7 @@ class Run:
     parts: tuple[str, ...]
 
 
+# DuckDB has one level of schemas. The path ``sales.europe`` becomes one schema of the instance, whose name is the whole path.
 class SchemaPaths:
     """Schemas inside schemas, and what is in them.
 
@@ -270,6 +275,7 @@ class SchemaPaths:
             return len(names) - 1
         if names[0] in aliases and not is_table:
             return 0
+        # The longest path that has such an object: ``a.b.c`` is table c of schema a.b, or field c of table b in schema a.
         lengths = range(len(names) - 1, 1, -1)
         return next((length for length in lengths if (names[:length], names[length]) in self._objects), 0)
 

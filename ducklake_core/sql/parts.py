@@ -30,6 +30,7 @@ def parse_statement(sql: str) -> exp.Expression:
     Raises:
         UsageError: It cannot be parsed.
     """
+    # sqlglot logs a warning when it falls back to an unparsed command; such statements are rejected by name.
     log = logging.getLogger("sqlglot")
     log.addFilter(_is_no_fallback)
     try:
@@ -137,6 +138,7 @@ def requalified(
         of_side: What is to stand before columns that have nothing there, and their names.
     """
     side, own = of_side[0], set(map(folded, of_side[1]))
+    # Longest names first, so that ``s.t.a`` is column a of table s.t before it is field t of column s.
     wanted = sorted(((tuple(map(folded, old)), new) for old, new in names.items()), key=lambda pair: -len(pair[0]))
 
     def other(part: exp.Expression) -> exp.Expression:
@@ -241,6 +243,8 @@ def outside_brackets(tokens: Sequence[Any], start: int) -> list[int]:
     return list(_outside(tokens, start))
 
 
+# An opening bracket counts as outside, a closing one as inside. So bracketed, which starts one level deep, gets the position behind the
+# closing bracket.
 def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]:
     for place in range(start, len(tokens)):
         kind = tokens[place].token_type

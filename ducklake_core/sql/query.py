@@ -82,6 +82,7 @@ class Query(Readable):
             return self._rows_in_process()
 
     def _rows_in_process(self) -> pa.RecordBatchReader:
+        # Columns of one table under a condition need no engine at all.
         selected = self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
@@ -201,6 +202,7 @@ def rows_in_process(
     statement = f"DESCRIBE {text}" if describe else text
     try:
         return run(statement, found, target=target, by_name=by_name)
+    # Virtual columns are added only when the query fails without them, because ``*`` would show them.
     except (UsageError, NotFoundError) as problem:
         texts = [text, *found.texts]
         extended = with_virtual_columns(found, texts)
@@ -265,9 +267,10 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
         return True
     if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
         return True
-    # What a function finds in a text is not in the tree.
+    # The tree does not contain what query('...') reads.
     if any(call.name.lower() == "query" for call in tree.find_all(exp.Anonymous)):
         return True
+    # The name of a table alone is its row, unless a column has the same name.
     rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table) if folded(table.name) in tables}.difference(columns)
     has_rows = any(not column.table and folded(column.name) in rows for column in tree.find_all(exp.Column))
     return has_rows or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
@@ -281,6 +284,7 @@ def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
     if select is None:
         return True
     clauses = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())]
+    # Not into subqueries: their own stars decide what they show.
     inner = (exp.Select, exp.SetOperation)
     nodes = (node for clause in clauses if clause is not None for node in clause.walk(prune=lambda node: isinstance(node, inner)))
     return any(isinstance(node, exp.Table) and (not node.name or folded(node.name) in tables) for node in nodes)
@@ -309,7 +313,7 @@ def translated_frame(lake: LakeContext, translated: Translation, session: SparkS
 
     frames = {}
     for one in translated.scans:
-        # A query calculates with its columns, which a text in place of a number would not let it do.
+        # Not exact: the query computes with its columns, which strings in place of numbers would not allow.
         scan = Scan(table=one.table, columns=one.columns, where=one.where, reader=lake.reader, storage=lake.storage)
         frames[one.key] = scanned(scan.to_spark(session, exact=False), one.types, one.identifiers, translated.subject)
     return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, translated.subject)
@@ -336,6 +340,7 @@ def register(
         try:
             frame = _frame(lake, owner.name, name, snapshot, session)
         except UnsupportedFeatureError as problem:
+            # One view that Spark cannot run does not keep the others from being registered.
             made[name] = problem.message
         else:
             frame.createOrReplaceTempView("`" + name.replace("`", "``") + "`")

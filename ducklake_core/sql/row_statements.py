@@ -63,7 +63,7 @@ class Insert:
         query = f"VALUES {', '.join(f'({row})' for row in rows)}" if rows else self.query
         if not self.prefix:
             return query
-        # A query has one WITH.
+        # A query has one WITH, so one with a WITH of its own goes into brackets. The line break ends a comment at its end.
         return f"{self.prefix} FROM ({query}\n)" if keyword(tokens_of(query)[0]) in ("WITH", "(") else f"{self.prefix} {query}"
 
     def given(self, schema: Schema) -> list[str]:
@@ -89,6 +89,7 @@ def insert_of(sql: str) -> Insert:
     start = 1 + 2 * len(parts)
     if words[start : start + 1] == ["AS"]:
         start += 2
+    # Brackets behind the table hold its columns or a query: ``INSERT INTO t (SELECT 1)``.
     columns = _column_list(tokens, start)
     if columns is not None:
         start = bracketed(tokens, start)
@@ -217,6 +218,12 @@ def row_statement(sql: str) -> RowStatement:
     return _Parts(sql).statement()
 
 
+# Statements are cut at keywords outside of brackets and CASE, and the pieces stay text, because DuckDB reads them later:
+#
+#   WITH ...   MERGE INTO s.t      AS x     USING source     ON condition    WHEN ... THEN ...    WHEN ... THEN ...
+#   prefix                target     alias         other        on              branch               branch
+#
+#   UPDATE s.t SET a = 1 FROM source WHERE condition      is one branch for rows that are "matched", and so is DELETE
 class _Parts:
     """The tokens of a statement."""
 
@@ -370,6 +377,7 @@ class _Parts:
         """The places in no brackets and in no CASE."""
         depth = 0
         for place in outside_brackets(self._tokens[:end], start):
+            # ``s.end`` is a field, not the end of a CASE.
             is_field = place > 0 and self._tokens[place - 1].token_type == TokenType.DOT
             word = "" if is_field else self._words[place]
             depth += word == "CASE"
@@ -380,6 +388,7 @@ class _Parts:
     def _places(self, start: int, *words: str, end: int | None = None) -> Iterator[int]:
         """Places of words that begin a clause."""
         for place in self._outside(start, end):
+            # IS DISTINCT FROM is an operator.
             is_part = self._words[place] == "FROM" and self._words[place - 1] == "DISTINCT"
             if self._words[place] in words and not is_part:
                 yield place
@@ -438,6 +447,7 @@ def source_name(text: str) -> tuple[tuple[str, ...], str] | None:
     Raises:
         UnsupportedFeatureError: It is a join.
     """
+    # A name, a call or brackets, and perhaps an alias with names of columns behind it. Whatever is left over makes it a join.
     tokens = tokens_of(without_time_travel(text)[0])
     names: tuple[str, ...] = ()
     place = 0

@@ -81,6 +81,7 @@ class StagedQueries:
         columns: list[Field] = []
         for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
             try:
+                # DuckDB describes an untyped NULL as "NULL", with the quotes.
                 columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
             except DuckLakeError as problem:
                 message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
@@ -92,6 +93,7 @@ class StagedQueries:
         from ducklake_core.sql.time_travel import identifiers
 
         mentioned = identifiers(query)
+        # Spark reads committed files, and would not see rows that are only staged.
         changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
         if changed is not None:
             raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
@@ -128,8 +130,10 @@ class StagedQueries:
         catalog = self.catalog()
         with self.lake.reader() as reader:
             names = lake_names(self.lake, reader, catalog.base.id)
+        # An earlier run committed the transaction: the lake has its changes, and nothing is staged.
         if self.is_done:
             return names
+        # By id, so that a renamed table is found under its new name only.
         staged = {one.state.id: one for one in catalog.tables}
         kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
         own = [

@@ -61,6 +61,8 @@ class Statement:
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
+        # By tokens where sqlglot does not know DuckDB's grammar: comments, macros, layouts and statements about rows. The rest by its
+        # tree.
         if words[0] == "COMMENT":
             comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
@@ -103,7 +105,7 @@ class Statement:
         schema = self._queries.schema(insert.table)
         target = [(name, schema.column(name)) for name in insert.given(schema)]
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
-        # Columns that an INSERT does not name get their default or NULL, as in every SQL.
+        # Columns that an INSERT does not name get their default or NULL, as in any SQL database.
         self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
@@ -111,6 +113,7 @@ class Statement:
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
+        # IF NOT EXISTS does not run the query when the table exists.
         if node.args.get("exists") and self._queries.has(name):
             return
         query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
@@ -156,6 +159,7 @@ def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[st
     for one in properties.expressions if properties is not None else ():
         if not isinstance(one, exp.PartitionedByProperty):
             refuse(f"{one.sql('duckdb')} in CREATE TABLE")
+    # sqlglot makes one token of PARTITIONED BY. The keys are read from the text, because its tree spells them otherwise.
     place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
     return [] if properties is None or place is None else _keys(sql, tokens, place)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike, MissingColumns, SchemaEvolution, Where
 
 
+# A protocol, because the module of Transaction imports this package.
 class StatementTarget(Protocol):
     """What carries out statements: a :class:`Transaction`, whose methods these are."""
 

@@ -100,6 +100,7 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
         named = tuple(token.text for token in tokens[begin:place] if token.token_type != TokenType.DOT)
         key = f"t{first + len(found)}"
         found.append(TableAt(key=key, parts=named, at=_moment(tokens[place + 2 : end], sql)))
+        # Without an alias of its own the table keeps its name, by which columns may be qualified.
         has_alias = end + 1 < len(tokens) and tokens[end + 1].token_type in (TokenType.ALIAS, *_NAMES)
         alias = "" if has_alias else f" AS {quoted_path(named[-1:])}"
         parts += [sql[done : tokens[begin].start], quoted_path((OTHER_SNAPSHOTS, key)), alias]
@@ -111,6 +112,7 @@ def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
     """Place of the bracket that closes AT (...), None where no such clause begins."""
     if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or not is_name(tokens[place - 1]):
         return None
+    # AT is no reserved word: a column or an alias may be called so. Only AT (VERSION => and AT (TIMESTAMP => begin the clause.
     is_clause = tokens[place + 1].token_type == TokenType.L_PAREN and tokens[place + 2].text.upper() in ("VERSION", "TIMESTAMP")
     if not is_clause or not tokens[place + 3].text.startswith("="):
         return None
@@ -130,6 +132,7 @@ def _name_start(tokens: Sequence[Any], last: int) -> int:
 
 def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
     """The snapshot or time of ``VERSION => expression``."""
+    # The arrow is one token or two, depending on the version of sqlglot.
     start = next(place for place in range(1, len(tokens)) if ">" in tokens[place].text) + 1
     text = sql[tokens[start].start : tokens[-1].end + 1] if start < len(tokens) else ""
     is_version = tokens[0].text.upper() == "VERSION"
@@ -212,6 +215,7 @@ def main_word(tokens: Sequence[Any]) -> int:
     """The place of the word that says what is done, behind WITH and its queries."""
     if keyword(tokens[0]) != "WITH":
         return 0
+    # The queries of WITH stand in brackets, so the first keyword outside of them is that of the statement.
     depths = accumulate((token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN) for token in tokens)
     outside = (place for place, depth in enumerate(depths) if not depth)
     return next((place for place in outside if keyword(tokens[place]) in (*_QUERIES[:3], *_CHANGES)), 0)
