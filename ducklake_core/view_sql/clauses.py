@@ -83,6 +83,12 @@ def _joined(elements: Sequence[Keys]) -> Keys:
     return tuple(key for keys in elements for key in keys)
 
 
+# The set without keys (the total) has one row in DuckDB even when no row is grouped, and none in Spark. So one row is added:
+#
+#   SELECT columns, TRUE AS here FROM ... WHERE ...   UNION ALL   SELECT NULL ..., FALSE
+#
+# Aggregates count only rows for which ``here`` is true (FILTER), and ``is_group`` drops every group that consists of the added row
+# alone, except the total.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
     """The sets of one query in Spark SQL.
@@ -208,6 +214,7 @@ def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
         node = node.expression
     if not isinstance(node, exp.Anonymous):
         raise Refused(f"it has {type(node).__name__.upper()} over a window")
+    # IGNORE NULLS stands behind the call, or behind its last argument as DuckDB prints it.
     last = node.expressions[-1] if node.expressions else None
     if isinstance(last, exp.IgnoreNulls | exp.RespectNulls):
         nulls, node = "IGNORE NULLS" if isinstance(last, exp.IgnoreNulls) else "", node.copy()
@@ -251,6 +258,7 @@ def sort_key(part: Typed, *, descending: bool, nulls_first: bool) -> str:
     """As :func:`order_item`, of parts."""
     if not is_comparable(part.type):
         raise Refused(f"it sorts by values of type {part.type}")
+    # A bare number would be a position in Spark's ORDER BY.
     sql = part.sql if part.constant is None else f"CAST({part.sql} AS {spark_name(part.type)})"
     return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
@@ -312,6 +320,7 @@ def _parts(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
+    # Anything unclear is left out without an error, because the query tests the whole condition in any case.
     owners = {column: (source, name) for source in sources.tables for column, name in source.used.items()}
     about: TableSource | None = None
     columns = list(part.find_all(exp.Column))

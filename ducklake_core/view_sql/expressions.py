@@ -241,6 +241,7 @@ class Expressions:
         query = self.subquery(node, self.scope)
         if len(query.columns) != 1:
             raise Refused("it takes a query of several columns for a value")
+        # Spark takes a correlated query for a value only if it is an aggregate.
         if query.correlated and not query.single_row:
             raise Refused("it takes a correlated query without an aggregate for a value")
         return Typed(sql=f"({query.sql})", type=query.columns[0].type)
@@ -262,6 +263,7 @@ class Expressions:
             return _FUNCTIONS[name]([self.typed(part) for part in node.expressions])
         except Refused as problem:
             raise Refused(f"{problem} (in {name})") from problem
+        # Functions unpack their arguments, ``(part,) = parts``, which raises ValueError for any other number.
         except ValueError as problem:
             raise Refused(f"it calls {name} with {len(node.expressions)} arguments") from problem
 
@@ -272,6 +274,7 @@ class Expressions:
         if name in self.macros or name not in AGGREGATES:
             raise Refused(f"the aggregate {name} is not among those that are translated")
         self.aggregates += 1
+        # The flag is cleared to find out about the arguments alone, and restored for the query.
         around, self.scope.uses_outer = self.scope.uses_outer, False
         distinct, nodes = "", list(node.expressions)
         if len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):

@@ -50,6 +50,7 @@ NEIGHBOURS = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_
 
 _LONGEST_REPEATED = 200
 
+# Pieces of a regular expression that DuckDB (RE2) and Java match alike. Anything else is rejected.
 _PIECE = re.compile(
     r"(?P<class>\[\^?[A-Za-z0-9_ .,:;@#%/+-]+\])|(?P<escape>\\[.dwsDWS\\()\[\]+*?|^$/-])|(?P<bound>\{\d{1,3}(?:,\d{0,3})?\})"
     r"|(?P<sign>[()|*+?^$.])|(?P<plain>[A-Za-z0-9_ ,:;@#%/=<>!'\"~&-])",
@@ -98,6 +99,7 @@ def _sum(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
 
 def _sum_type(part: Typed) -> DataType:
     if part.text is None and (part.type in DIGITS or part.type in (BOOLEAN, NULL_TYPE)):
+        # DuckDB sums integers as HUGEINT.
         return INT128
     if isinstance(part.type, DecimalType):
         return DecimalType(precision=38, scale=part.type.scale)
@@ -127,7 +129,7 @@ def _average_of_many_digits(part: Typed, kind: DecimalType, distinct: str, call:
     """Likewise where the digits leave no room to be shifted: those of the sum become a whole number as a text."""
     total = call(f"sum({distinct}{cast(part, DecimalType(precision=38, scale=kind.scale)).sql})")
     number = call(f"count({distinct}{part.sql})")
-    # A text of a small number with more digits behind the point has an exponent.
+    # Spark writes small decimals of more than six digits behind the point with an exponent.
     if kind.scale <= 6:
         digits, divisor = f"CAST(replace(CAST({total} AS STRING), '.', '') AS DOUBLE)", f" * 1E{kind.scale}D"
     else:

@@ -224,6 +224,7 @@ def _decimals(operator: str, left: Typed, right: Typed) -> Typed:
     computed = first.precision + second.precision + 1
     if operator != "*":
         computed = max(first.precision - first.scale, second.precision - second.scale) + result.scale + 1
+    # Spark reduces the scale, down to 6, of results that need more than 38 digits. DuckDB raises an error.
     if computed > 38 and result.scale > 6:
         raise Refused(f"it computes {first} {operator} {second}, where Spark would round")
     return Typed(sql=f"CAST({cast(left, first).sql} {operator} {cast(right, second).sql} AS {spark_name(result)})", type=result)
@@ -326,6 +327,7 @@ def like(subject: Typed, pattern: Typed, escape: str | None = None) -> Typed:
     if subject.type != VARCHAR or pattern.text is None:
         raise Refused("it has LIKE with other than a text and a constant pattern")
     if escape == "" or escape is None:
+        # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing.
         free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
         return Typed(sql=f"({cast(subject, VARCHAR).sql} LIKE {pattern.sql} ESCAPE {_escape_text(free)})", type=BOOLEAN)
     raise Refused("it has LIKE with ESCAPE")

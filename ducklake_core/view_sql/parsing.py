@@ -102,6 +102,7 @@ def written_columns(sql: str) -> list[str]:
         return []
     depths = _depths(tokens)
     with_first = bool(tokens) and tokens[0].token_type == TokenType.WITH
+    # The SELECT of the query itself, not one inside of its WITH.
     start = next((i for i, t in enumerate(tokens) if t.token_type == TokenType.SELECT and not (with_first and depths[i])), None)
     if start is None:
         return []

@@ -110,6 +110,7 @@ class Queries:
     def named(self, table: exp.Table) -> Query | TableState:
         """Resolve a name in FROM."""
         if len(table_names(table)) == 1 and folded(table.name) in self.ctes:
+            # Translated again for every reference, each with identifiers of its own.
             cte = self.ctes[folded(table.name)]
             query = replace(self, ctes=cte.ctes, depth=self.depth + 1).query(cte.query, None)
             return replace(query, columns=renamed(query.columns, cte.names))
@@ -218,6 +219,8 @@ class Select:
         texts = Expressions(
             scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows, sets=sets is not None, here=here
         )
+        # In the order in which DuckDB binds names: FROM makes the relations and the list its aliases; alias_rule says for each later
+        # clause whether a name means a column or an alias. Tables note every column that is used on the way.
         source, is_inner = self._from(scope, texts)
         self._list(scope, texts)
         where = self._clause("where", texts, scope, "column")
@@ -359,6 +362,9 @@ class Select:
         return keys
 
     def _outermost(self, columns: tuple[OutputColumn, ...], body: str, qualify: str, keys: list[tuple[Typed, bool, bool]]) -> str:
+        # DISTINCT, QUALIFY, LIMIT and sort keys need a SELECT around the columns, which also keeps other sort keys out of the result:
+        #
+        #   SELECT columns FROM (SELECT items, other sort keys, test of QUALIFY FROM ...) WHERE test ORDER BY ... LIMIT ...
         items = [f"{item.typed.sql} AS {column.sql}" for item, column in zip(self.items, columns, strict=True)]
         distinct = self._distinct(columns)
         limit = limits(self.node)
@@ -464,10 +470,13 @@ class FromClause:
             if method not in ("", "NATURAL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"):
                 raise Refused(f"it has a {method or kind} join")
             conditioned = bool(join.args.get("on") is not None or join.args.get("using") or method)
+            # A comma binds less tightly than JOIN, so the rows that such a join keeps would differ.
             if has_comma and side in ("RIGHT", "FULL"):
                 raise Refused(f"it has a {side} join after a comma")
             has_comma = has_comma or not (conditioned or kind or side)
             word = "LEFT " + kind if kind in ("SEMI", "ANTI") else side or ("INNER" if conditioned else "CROSS")
+            # Below an outer, semi or anti join, a row that fails WHERE may still decide what becomes of another row, so conditions stay
+            # above.
             self.only_inner = self.only_inner and word in ("INNER", "CROSS")
             sql = self._joined(sql, join, word)
         return sql
@@ -514,6 +523,7 @@ class FromClause:
         equal = f"({cast(left.typed, kind).sql} = {cast(right.typed, kind).sql})"
         if word in ("LEFT SEMI", "LEFT ANTI"):
             return equal
+        # From here on the name means the left column, after a right join the right one, and after a full join the first that is not NULL.
         self.scope.hidden.add(right.sql)
         if word == "RIGHT":
             self.scope.merged[folded(name)] = OutputColumn(name=left.name, sql=right.sql, type=right.type)

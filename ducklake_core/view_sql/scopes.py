@@ -125,6 +125,7 @@ class Scope:
         Raises:
             Refused: Nothing, or more than one thing.
         """
+        # Columns of this query come before its aliases, and both before the query around it.
         found = self._here(parts)
         alias = self.aliases.get(folded(parts[0])) if len(parts) == 1 else None
         if alias is not None and found and self.alias_rule != "column" and found[0] != alias:
@@ -153,6 +154,7 @@ class Scope:
                 readings += self._fields(relation, relation.find(parts[taken]), parts[taken + 1 :])
         if not readings or len(parts) > 1:
             readings += self._unqualified(parts)
+        # A column that is found twice, by its alias and by its schema, is not ambiguous.
         return list(dict.fromkeys(readings))
 
     def _qualified(self, relation: Relation, parts: tuple[str, ...]) -> Iterator[int]:
@@ -160,6 +162,7 @@ class Scope:
         from ducklake_core.view_sql.parsing import CATALOG
 
         schemas = split_path(relation.schema) if relation.schema is not None else (None,)
+        # A column may be qualified by the table, by schema and table, or by lake, schema and table.
         names = (CATALOG, *schemas, relation.alias)
         for taken in range(1, min(len(parts), len(names) + 1)):
             wanted = names[-taken:]
@@ -232,6 +235,7 @@ class Sources:
 
     def fresh(self) -> str:
         """An identifier that nothing else has."""
+        # Generated names need no quoting, and no two relations of a join have the same.
         self._count += 1
         return f"c{self._count}"
 
@@ -286,6 +290,7 @@ class Sources:
             virtual=find_virtual,
             touched=touch,
         )
+        # Spark's session puts the scan in place of the braces.
         return "{" + source.key + "}", relation
 
 

@@ -70,6 +70,7 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
             _refuse(view, f"it has two columns {name!r}")
     condition = query.args.get("where")
     own = names.condition(condition.this) if condition is not None else None
+    # Each in brackets, because OR binds less tightly than the AND that joins them.
     both = [f"({text})" for text in (source.where, own) if text is not None]
     return Selection(table=source.table, columns=tuple(outputs), where=" AND ".join(both) or None)
 
@@ -94,6 +95,7 @@ def _query(view: ViewState) -> exp.Select:
 
 def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: frozenset[int]) -> tuple[Selection, str, bool]:
     """The table or view that the query reads, the name that qualifies its columns, and whether it is a table."""
+    # The key differs between versions of sqlglot.
     clause = query.args.get("from_") or query.args.get("from")
     table = clause.this if clause is not None else None
     if not isinstance(table, exp.Table) or not table_names(table):
@@ -167,6 +169,7 @@ class _Names:
         )
         text = rewritten.sql("duckdb")
         try:
+            # Bound once here, so that a condition which needs a SQL engine is rejected before the scan begins.
             predicate = bind(text, with_virtual(self.source.table.schema))
         except DuckLakeError as problem:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem

@@ -143,6 +143,7 @@ def view_schema(reader: CatalogReader, view: ViewState) -> Schema:
         UnsupportedFeatureError: Something in the query is not understood; the message names it.
     """
     try:
+        # A scan has the types of the table, some of which Spark SQL lacks, so it is tried before the translation.
         selected = selection(reader, view)
     except UnsupportedFeatureError:
         return translate(reader, view).schema

@@ -109,6 +109,7 @@ def common_type(parts: Sequence[Typed]) -> DataType:
     so_far = parts[0]
     for part in parts[1:]:
         data_type = _common_of(so_far, part)
+        # A constant takes the type of what it stands next to only while everything so far is a constant of the same type.
         keeps = so_far.type == data_type and part.type == data_type
         so_far = Typed(sql="", type=data_type, constant=so_far.constant if keeps and part.constant is not None else None)
     return so_far.type
