@@ -59,7 +59,7 @@ def filled(name: str, value: object) -> str:
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Return names as a tuple; one string is one name, not its letters.
+    """Return the names as a tuple; one string is one name, not its letters.
 
     >>> names("on", "ab"), names("on", ["a", "b"])
     (('ab',), ('a', 'b'))
@@ -111,7 +111,7 @@ def row_count(name: str, value: object) -> int:
 
 
 def whole_numbers(name: str, value: object) -> tuple[int, ...]:
-    """Return integers as a tuple; one integer is a list of one."""
+    """Return the integers as a tuple; one integer is a list of one."""
     given = (value,) if isinstance(value, int) else _items(name, "a list of whole numbers", value)
     return tuple(whole_number(name, one) for one in given)
 

@@ -1,7 +1,7 @@
-"""The text of ``ducklake_snapshot_changes.changes_made`` and what it says (specification: ducklake_snapshot_changes).
+"""Encode and parse ``ducklake_snapshot_changes.changes_made`` (specification: ducklake_snapshot_changes).
 
 A text is a list of ``kind:value`` entries, divided by commas, in a fixed order of kinds.  Values are ids, or quoted names for
-what was created.  DuckDB refuses to work over a snapshot that has a kind it does not know, so only the kinds below
+what was created.  DuckDB rejects a snapshot with a kind that it does not know, so only the kinds below
 are ever written; readers keep what they do not know as :attr:`Changes.unknown` and let the commit rules decide.
 """
 
@@ -65,7 +65,7 @@ class Changes:
     unknown: tuple[str, ...] = ()
 
     def listing(self) -> dict[str, list[str]]:
-        """The same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
+        """Return the same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 
         Names that are not plain are quoted; DuckDB also quotes those that are words of its SQL.
 
@@ -112,7 +112,7 @@ _ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flus
 
 
 def encode_changes(changes: Changes) -> str:
-    """The text of changes, in DuckDB's order, ids ascending and each once.
+    """Return the text of changes, in DuckDB's order, ids ascending and each once.
 
     >>> created = (QualifiedName(schema="main", name='we"ird, name'),)
     >>> encode_changes(Changes(created_table=created, inserted_into_table=(4, 2, 4)))
@@ -189,7 +189,7 @@ def _name_key(name: QualifiedName) -> tuple[str, str]:
 
 
 def _shown(kind: str, value: object) -> str:
-    """An id, a word, or the path of a schema, of which DuckDB shows one at the top by its name as it is."""
+    """Return an id or a word as a string, and the path of a schema as DuckDB shows it: without quotes when it is at the top."""
     parts = split_path(str(value)) if kind in _SCHEMA_KINDS else ()
     return parts[0] if len(parts) == 1 else str(value)
 

@@ -1,4 +1,4 @@
-"""What each version of the format has, in one place: everything else asks here, and nobody compares version numbers."""
+"""Describe what each version of the format has; no other module compares version numbers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ NEWEST = V1_1
 
 
 def format_version(name: str) -> FormatVersion:
-    """The version of a name that a catalog says.
+    """Return the version that a catalog states.
 
     >>> format_version("1.1").inlined_columns.row_id, format_version("0.3").is_writable
     ('_ducklake_row_id', False)
@@ -134,7 +134,7 @@ def format_version(name: str) -> FormatVersion:
 
 
 def writable_version(name: str) -> FormatVersion:
-    """A version that lakes can be created in, and migrated to.
+    """Return a version that lakes can be created in, and migrated to.
 
     Raises:
         CatalogVersionError: Another one.
@@ -145,12 +145,12 @@ def writable_version(name: str) -> FormatVersion:
 
 
 def interrupted_name(former: FormatVersion, target: FormatVersion) -> str:
-    """What a catalog says that is on its way between two versions, where that takes more than one transaction."""
+    """Return the version that a catalog states between two versions, where a migration takes more than one transaction."""
     return f"{former.name}{_INTERRUPTED}{target.name}"
 
 
 def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | None:
-    """The two versions between which a catalog is that says this; None for a version.
+    """Return the two versions between which a catalog is that says this; None for a version.
 
     >>> [version.name for version in interrupted_migration("1.0-to-1.1")], interrupted_migration("1.0")
     (['1.0', '1.1'], None)
@@ -165,7 +165,7 @@ _INTERRUPTED = "-to-"
 
 
 def migration_target(version: FormatVersion) -> FormatVersion:
-    """What a lake is brought to unless somebody says otherwise: the oldest version that is written and not older than its own.
+    """Return the default target of a migration: the oldest writable version that is not older than the lake's own.
 
     >>> migration_target(VERSIONS["0.3"]).name, migration_target(VERSIONS["1.1-dev1"]).name
     ('1.0', '1.1')

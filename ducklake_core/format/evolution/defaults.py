@@ -88,7 +88,7 @@ _FORMS: dict[str, Callable[[datetime], str]] = {
 
 
 def with_default(field: Field, value: object) -> Field:
-    """The column with a default for new rows; None takes it away.
+    """Return the column with a default for new rows; None removes it.
 
     >>> from ducklake_core.format.types.data_types import DecimalType
     >>> with_default(Field(name="d", type=DecimalType(precision=10, scale=2)), 1.5).default
@@ -118,7 +118,7 @@ def with_default(field: Field, value: object) -> Field:
 
 
 def with_expression(field: Field, sql: str) -> Field:
-    """The column with a default that is computed for new rows that lack it, such as ``now()``.
+    """Return the column with a default that is computed for new rows that lack it, such as ``now()``.
 
     A literal with the column's type, such as ``DATE '2020-01-01'``, becomes a constant:
 
@@ -195,7 +195,7 @@ def _unbracketed(node: Any) -> Any:
 
 
 def with_initial_default(field: Field) -> Field:
-    """The column as it is added: rows of files that lack it have its default, as the type's own text.
+    """Return the column as it is added: rows of files that lack it have its default, as the type's own text.
 
     >>> from ducklake_core.format.types.data_types import DecimalType
     >>> with_initial_default(Field(name="d", type=DecimalType(precision=10, scale=2), default="1.5")).initial_default
@@ -217,7 +217,7 @@ def canonical_default(field: Field) -> str:
 
 
 def with_initial_defaults(schema: Schema) -> Schema:
-    """The same for all columns of a new table."""
+    """Return the same for all columns of a new table."""
     return Schema(columns=tuple(with_initial_default(column) for column in schema))
 
 
@@ -254,7 +254,7 @@ def _literal_text(value: object) -> str:
 
 
 def _cast_text(text: str, field: Field) -> str:
-    """The text of the value in the form of the column's type.
+    """Return the text of the value in the form of the column's type.
 
     Raises:
         UsageError: The text is not a value of the type.
@@ -270,7 +270,7 @@ def _cast_text(text: str, field: Field) -> str:
 
 
 def statement_tree(column: Field, moment: datetime) -> exp.Expression:
-    """The default of a column as sqlglot's tree, in which what depends on the time of the statement is constant.
+    """Return the default of a column as sqlglot's tree, in which what depends on the time of the statement is constant.
 
     Times without a zone are those of the time zone of ``moment``.
 
@@ -294,7 +294,7 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
 
 
 def default_scalar(column: Field, moment: datetime) -> Scalar:
-    """The default of a column as something that writers evaluate for each row.
+    """Return the default of a column as something that writers evaluate for each row.
 
     >>> from datetime import UTC
     >>> from ducklake_core.format.types.data_types import UUID
@@ -315,7 +315,7 @@ def default_scalar(column: Field, moment: datetime) -> Scalar:
 
 
 def refusal(column: Field, reason: str) -> UnsupportedFeatureError:
-    """The error for a default that cannot be evaluated."""
+    """Return the error for a default that cannot be evaluated."""
     return UnsupportedFeatureError(
         f"column {column.name!r} is missing in the data and its default {column.default} cannot be evaluated: {reason}; give the column a "
         "value",

@@ -101,14 +101,14 @@ _WHOLE_TIMES = ("timestamp_s", "timestamp_ms", "timestamp")
 
 
 def domain_of(data_type: DataType) -> Domain | None:
-    """The domain that values of a type compare in among themselves; None when they cannot be ordered here."""
+    """Return the domain that values of a type compare in among themselves; None when they cannot be ordered here."""
     if isinstance(data_type, PrimitiveType):
         return _DOMAINS.get(data_type.name)
     return "exact" if isinstance(data_type, DecimalType) else None
 
 
 def common_domain(left: DataType, right: DataType) -> Domain | None:
-    """The domain in which DuckDB compares two types, or None when it does not, or not without a cast of the column.
+    """Return the domain in which DuckDB compares two types, or None when it does not, or not without a cast of the column.
 
     >>> from ducklake_core.format.types.data_types import INT32, FLOAT32, DecimalType, VARCHAR, DATE, TIMESTAMP
     >>> common_domain(INT32, DecimalType(precision=4, scale=1)), common_domain(FLOAT32, INT32), common_domain(DATE, TIMESTAMP)
@@ -126,7 +126,7 @@ def common_domain(left: DataType, right: DataType) -> Domain | None:
 
 
 def are_comparable(left: DataType, right: DataType) -> bool:
-    """Whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
+    """Return whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
 
     >>> from ducklake_core.format.types.data_types import BOOLEAN, FLOAT64, INT8, VARCHAR
     >>> are_comparable(INT8, FLOAT64), are_comparable(BOOLEAN, INT8), are_comparable(VARCHAR, INT8)
@@ -136,7 +136,7 @@ def are_comparable(left: DataType, right: DataType) -> bool:
 
 
 def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
-    """A Python object that orders as the value does in ``domain``.
+    """Return a Python object that orders as the value does in ``domain``.
 
     >>> from ducklake_core.format.types.data_types import FLOAT64, INT32, TIMESTAMP
     >>> key_of(float("nan"), FLOAT64, "float64") > key_of(float("inf"), FLOAT64, "float64")
@@ -162,7 +162,7 @@ def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
 
 
 def holds(left: Any, op: Operator, right: Any) -> bool:
-    """Whether ``left op right`` for two keys of one domain."""
+    """Return whether ``left op right`` for two keys of one domain."""
     return _OPERATIONS[op](left, right)
 
 
@@ -189,7 +189,7 @@ def _float_key(value: float) -> tuple[bool, float]:
 
 
 def round_to_float32(value: float) -> float:
-    """The nearest float32, as a Python float; infinity where the value is too large.
+    """Return the nearest float32, as a Python float; infinity where the value is too large.
 
     >>> round_to_float32(0.1), round_to_float32(1e300)
     (0.10000000149011612, inf)
@@ -207,7 +207,7 @@ def _unit_in_nanoseconds(data_type: DataType) -> int:
 
 
 def infinity_of(data_type: DataType) -> int:
-    """The stored number that means ``infinity`` in a date or timestamp type; its negative means ``-infinity``."""
+    """Return the stored number that means ``infinity`` in a date or timestamp type; its negative means ``-infinity``."""
     return _INT32_LIMIT if data_type == DATE else _INT64_LIMIT
 
 
@@ -219,7 +219,7 @@ def _nanoseconds(value: object, data_type: DataType) -> float | int:
 
 
 def uuid_number(value: object) -> int:
-    """A UUID given as text, bytes or ``uuid.UUID`` as the unsigned number it compares as."""
+    """Return a UUID given as text, bytes or ``uuid.UUID`` as the unsigned number it compares as."""
     match value:
         case Uuid():
             return value.int
@@ -278,7 +278,7 @@ def fit(op: Operator, literal: Literal, column_type: DataType) -> Fitted | bool 
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """Least and greatest value of an integer type."""
+    """Return the least and greatest value of an integer type."""
     assert isinstance(data_type, PrimitiveType), data_type
     bits = _WIDTHS[data_type.name]
     return (0, 2**bits - 1) if data_type in UNSIGNED_INTEGERS else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -387,7 +387,7 @@ MonotonicTransform: TypeAlias = Cast | Truncated | Year
 
 
 def cast_of(column: ColumnReference, target: DataType, *, is_try: bool = False) -> MonotonicTransform | None:
-    """A cast that keeps the order, of ``TRY_CAST`` one that never fails; None for any other.
+    """Return a cast that keeps the order, of ``TRY_CAST`` one that never fails; None for any other.
 
     >>> from ducklake_core.format.types.data_types import INT32, INT8
     >>> column = ColumnReference(column_id=1, path=("n",), type=INT32)
@@ -402,7 +402,7 @@ def cast_of(column: ColumnReference, target: DataType, *, is_try: bool = False) 
 
 
 def has_calendar(column: ColumnReference) -> bool:
-    """Whether the column's dates are the same in every time zone."""
+    """Return whether the column's dates are the same in every time zone."""
     return column.type == DATE or (column.type in TIMESTAMPS and column.type != TIMESTAMPTZ)
 
 
@@ -423,7 +423,7 @@ def _widens(source: DataType, target: DataType) -> bool:
 
 
 def _exact_limits(data_type: DataType) -> tuple[int, int, int]:
-    """Least and greatest whole value, and digits after the point."""
+    """Return the least and greatest whole value, and digits after the point."""
     if isinstance(data_type, DecimalType):
         limit = 10 ** (data_type.precision - data_type.scale) - 1
         return -limit, limit, data_type.scale
@@ -431,7 +431,7 @@ def _exact_limits(data_type: DataType) -> tuple[int, int, int]:
 
 
 def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Predicate | None:
-    """``function op literal`` as a condition on the column, with the same outcome for every row; None where there is none.
+    """Return ``function op literal`` as a condition on the column, with the same outcome for every row; None where there is none.
 
     >>> from ducklake_core.format.expressions.sql import to_sql
     >>> at = ColumnReference(column_id=1, path=("at",), type=DATE)
@@ -453,7 +453,7 @@ def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Pr
 
 
 def one_of(function: MonotonicTransform, literals: Sequence[Literal], *, has_null: bool) -> Predicate | None:
-    """``function IN (literals)``, or with NULL among them."""
+    """Return ``function IN (literals)`` as a condition on the column, with NULL among the literals or without; None where there is none."""
     parts = [compared(function, "=", literal) for literal in literals]
     if any(part is None for part in parts):
         return None
@@ -461,7 +461,7 @@ def one_of(function: MonotonicTransform, literals: Sequence[Literal], *, has_nul
 
 
 def is_null(function: MonotonicTransform) -> Predicate:
-    """``function IS NULL``."""
+    """Return ``function IS NULL`` as a condition on the column."""
     missing = IsNull(operand=function.column)
     return disjunction((missing, conjunction((negation(missing), _infinite(function.column))))) if isinstance(function, Year) else missing
 
@@ -510,7 +510,7 @@ def _truncated(column: ColumnReference, unit: Unit, op: Operator, literal: Liter
 
 
 def _microseconds(literal: Literal) -> int | None:
-    """Since 1970; None for infinity."""
+    """Return the microseconds since 1970; None for infinity."""
     assert isinstance(literal.value, int)
     if literal.type == DATE:
         return None if abs(literal.value) >= INFINITE_DAYS else literal.value * _DAY
@@ -518,7 +518,7 @@ def _microseconds(literal: Literal) -> int | None:
 
 
 def _period(point: int, unit: Unit) -> tuple[int, int]:
-    """First microsecond of the period that a point lies in, and of the next.
+    """Return the first microsecond of the period that a point lies in, and of the next.
 
     >>> _period(-1, "week") == (-3 * _DAY, 4 * _DAY), _period(-1, "hour") == (-3_600_000_000, 0)
     (True, True)
@@ -550,7 +550,7 @@ def _year(column: ColumnReference, op: Operator, literal: Literal) -> Predicate 
 
 
 def _finite_years(column: ColumnReference, op: Operator, year: int) -> Predicate:
-    """``year(column) op year`` for finite values; not true for infinite ones."""
+    """Return ``year(column) op year`` for finite values; not true for infinite ones."""
     start, end = (days_from_civil(first, 1, 1) * _DAY for first in (year, year + 1))
     finite_from, finite_to = _since(column, -INFINITE_UNITS * _DAY), _before(column, INFINITE_UNITS * _DAY)
     match op:
@@ -570,7 +570,7 @@ def _finite_years(column: ColumnReference, op: Operator, year: int) -> Predicate
 
 
 def _null_where_infinite(column: ColumnReference, of_finite: Predicate) -> Predicate:
-    """A condition that is not true for infinite values, made NULL for them."""
+    """Return a condition that is not true for infinite values, made NULL for them."""
     return disjunction((of_finite, conjunction((_infinite(column), UNKNOWN))))
 
 
@@ -579,12 +579,12 @@ def _infinite(column: ColumnReference) -> Predicate:
 
 
 def _never(column: ColumnReference) -> Predicate:
-    """False for every value, NULL for NULL."""
+    """Return a condition that is false for every value and NULL for NULL."""
     return conjunction((IsNull(operand=column), UNKNOWN))
 
 
 def _since(column: ColumnReference, boundary: int) -> Predicate:
-    """The column is at or after a point in microseconds; ``-infinity`` is before every point."""
+    """Return the condition that the column is at or after a point in microseconds; ``-infinity`` is before every point."""
     point = _point(column, boundary)
     return Comparison(left=column, operator=">" if _is_first(point) else ">=", right=point)
 
@@ -599,7 +599,7 @@ def _is_first(point: Literal) -> bool:
 
 
 def _point(column: ColumnReference, boundary: int) -> Literal:
-    """A point in microseconds as a constant of the column; what lies beyond all finite values is infinite."""
+    """Return a point in microseconds as a constant of the column; what lies beyond all finite values is infinite."""
     if column.type == DATE:
         return Literal(value=max(-INFINITE_DAYS, min(-(-boundary // _DAY), INFINITE_DAYS)), type=DATE)
     if column.type == TIMESTAMP_NS:

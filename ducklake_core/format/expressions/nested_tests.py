@@ -40,7 +40,7 @@ class NestedPath:
 
 
 def nested_path(node: exp.Expression) -> NestedPath | None:
-    """The path that a node spells; None when it is something else, such as a cast to a type that tables do not have.
+    """Return the path that a node spells; None when it is something else, such as a cast to a type that tables do not have.
 
     Names up to the first step that is none may be those of a column and of fields of structs.
     """
@@ -99,7 +99,7 @@ class BoxTest:
 
 
 def box_test(node: exp.Expression) -> BoxTest | None:
-    """The test of boxes with a constant that a node is, None for anything else.
+    """Return the test of boxes with a constant that a node is, None for anything else.
 
     Raises:
         UsageError: The constant cannot be read.
@@ -122,7 +122,7 @@ def box_test(node: exp.Expression) -> BoxTest | None:
 
 
 def geometry_text(node: exp.Expression) -> str | None:
-    """The text of a geometry that is a constant: ``'...'::GEOMETRY``, ``st_geomfromtext('...')`` or ``st_makeenvelope(...)``."""
+    """Return the text of a geometry that is a constant: ``'...'::GEOMETRY``, ``st_geomfromtext('...')`` or ``st_makeenvelope(...)``."""
     node = unwrapped(node)
     match node:
         case exp.Cast() if isinstance(unwrapped(node.this), exp.Literal) and node.to.this == exp.DataType.Type.GEOMETRY:
@@ -149,7 +149,7 @@ def _number(node: exp.Expression) -> str | None:
 
 
 def box_of(text: str) -> tuple[float, float, float, float] | None:
-    """Least x and y, greatest x and y of a geometry in well-known text; None for one without a place.
+    """Return the least x and y, greatest x and y of a geometry in well-known text; None for one without a place.
 
     >>> box_of("LINESTRING Z (0 1 9, 2 -3 9)"), box_of("POINT EMPTY"), box_of("GEOMETRYCOLLECTION(POINT(1 2), POINT EMPTY)")
     ((0.0, -3.0, 2.0, 1.0), None, (1.0, 2.0, 1.0, 2.0))

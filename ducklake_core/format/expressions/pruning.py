@@ -99,7 +99,7 @@ class Bounds:
 
 
 def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Whether a file may hold a row that satisfies the predicate; never False wrongly.
+    """Return whether a file may hold a row that satisfies the predicate; never False wrongly.
 
     Args:
         predicate: Bound to the table's columns.
@@ -111,18 +111,18 @@ def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], 
 
 
 def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Whether every row of a file surely satisfies the predicate; never True wrongly."""
+    """Return whether every row of a file surely satisfies the predicate; never True wrongly."""
     found = outcomes(predicate, statistics, record_count)
     return not found.false and not found.null
 
 
 def columns(predicate: Predicate) -> frozenset[int]:
-    """Ids of the columns whose statistics can say something about the predicate."""
+    """Return the ids of the columns whose statistics can say something about the predicate."""
     return frozenset(column.column_id for column in references(predicate))
 
 
 def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
-    """Every outcome that some row of the file may have, and possibly more."""
+    """Return every outcome that some row of the file may have, and possibly more."""
     match predicate:
         case Constant(value=value):
             return Outcomes(true=value is True, false=value is False, null=value is None)
@@ -155,7 +155,9 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
 
 
 def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -> Outcomes:
-    """By what is known of the fields of variants, and of boxes about geometries. Which rows have a field, or no value, is not known."""
+    """Return the outcomes by the statistics of a variant's fields, or by the boxes around geometries.
+
+    Statistics do not tell which rows have a field, or no value."""
     match predicate:
         case VariantComparison():
             found = field_question(predicate, statistics.get(predicate.left.column.column_id))
@@ -200,7 +202,7 @@ def _is_null(operand: Operand, statistics: Mapping[int, ColumnStatistics], recor
 
 
 def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: int) -> tuple[bool, bool]:
-    """Whether there may be NULLs, and whether there may be values."""
+    """Return whether there may be NULLs, and whether there may be values."""
     if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
         return True, True
     # Counts that do not add up, such as the zeros that DuckDB writes for some types, say nothing.
@@ -251,7 +253,7 @@ def _key(text: str | None, data_type: DataType, domain: Domain, side: int) -> An
 
 
 def _widened(key: Any, domain: Domain, side: int) -> Any:
-    """A bound that holds however an engine rounds when it casts exact numbers to floats."""
+    """Return a bound that holds however an engine rounds when it casts exact numbers to floats."""
     if domain not in _ROUNDING:
         return key
     is_nan, value = key
@@ -356,7 +358,7 @@ class FieldQuestion:
 
 
 def field_question(test: VariantComparison, found: ColumnStatistics | None) -> FieldQuestion | None:
-    """What is to be asked of the statistics of a field; None where nothing is known, or they do not decide.
+    """Return the question to the statistics of a field; None where nothing is known, or they do not decide.
 
     Args:
         test: The condition.
@@ -390,7 +392,7 @@ def field_question(test: VariantComparison, found: ColumnStatistics | None) -> F
 
 
 def boxes_may_meet(test: BoxOverlap, found: ColumnStatistics | None) -> bool:
-    """Whether the box about all geometries of a file may share a place with that of the condition."""
+    """Return whether the box about all geometries of a file may share a place with that of the condition."""
     if test.box is None:
         return False
     held = None if found is None else read_geometry_statistics(found.extra_stats)
@@ -407,7 +409,7 @@ class ValueRange:
     """Bounds of one column in a set of rows: every value that is not NULL lies between the bounds, both included.
 
     Attributes:
-        low: Lower bound in the column's Python form (format/values/leaf_values.py); None for unbounded. Likewise ``high``.
+        low: Lower bound in the column's Python form (format/values/leaf_values.py); None for unbounded. The same for ``high``.
         has_values: False when all rows are NULL in this column.
     """
 

@@ -73,7 +73,7 @@ _TYPE_NAMES = {
 
 
 def to_sql(predicate: Predicate, dialect: Dialect) -> str:
-    """The predicate as a SQL condition.
+    """Return the predicate as a SQL condition.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> day = ColumnReference(column_id=1, path=("the day",), type=DATE)
@@ -118,7 +118,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
 
 
 def _chain(connector: str, operands: Sequence[str]) -> str:
-    """Operands in groups of groups where they are many, because engines make of a plain chain a tree as deep as it is long."""
+    """Return a chain of operands, many of them in groups of groups: engines turn a plain chain into a tree as deep as it is long."""
     while len(operands) > _MAX_OPERANDS:
         groups = (operands[start : start + _MAX_OPERANDS] for start in range(0, len(operands), _MAX_OPERANDS))
         operands = [f"({f' {connector} '.join(group)})" for group in groups]
@@ -126,7 +126,7 @@ def _chain(connector: str, operands: Sequence[str]) -> str:
 
 
 def _in_ranges(column: ColumnReference, ranges: Sequence[Range], dialect: Dialect) -> str:
-    """Few ranges beside each other, which engines push down to files; many as a search that halves them at every step."""
+    """Return few ranges as a chain, which engines push down to files, and many as a search that halves them at every step."""
     if len(ranges) <= _MAX_OPERANDS:
         return _chain("OR", [_in_range(column, one, dialect) for one in ranges])
     # The outer bounds are what can still be pushed down. Where the column is NULL they are NULL, and so is the search.
@@ -175,7 +175,7 @@ def _identifier(name: str, dialect: Dialect) -> str:
 
 
 def column_sql(column: ColumnReference, dialect: Dialect) -> str:
-    """The column, or field of structs, by its quoted names."""
+    """Return the column, or field of structs, by its quoted names."""
     if dialect == "duckdb" and len(column.path) > 1:
         # Parentheses keep DuckDB from taking the struct's name for a table's.
         first, *rest = (_identifier(name, dialect) for name in column.path)
@@ -184,7 +184,7 @@ def column_sql(column: ColumnReference, dialect: Dialect) -> str:
 
 
 def expression_sql(sql: str, dialect: Dialect) -> str:
-    """SQL in DuckDB's dialect as SQL of another.
+    """Return SQL in DuckDB's dialect as SQL of another.
 
     Raises:
         UnsupportedFeatureError: It cannot be said there.
@@ -231,7 +231,7 @@ def _in_list(predicate: InList, dialect: Dialect) -> str:
 
 
 def _settled(column: ColumnReference, outcome: bool, dialect: Dialect) -> str:
-    """``outcome`` for every value, NULL for NULL."""
+    """Return a condition that is ``outcome`` for every value and NULL for NULL."""
     name = column_sql(column, dialect)
     return f"({name} IS NOT NULL OR CAST(NULL AS BOOLEAN))" if outcome else f"({name} IS NULL AND CAST(NULL AS BOOLEAN))"
 
@@ -269,7 +269,7 @@ def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: 
 
 
 def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
-    """A constant of a type as SQL.
+    """Return a constant of a type as SQL.
 
     Raises:
         UsageError: A type that has no constants here.
@@ -329,7 +329,7 @@ def _float_text(value: object) -> str:
 
 
 def quoted(text: str, dialect: Dialect) -> str:
-    """A text as a constant."""
+    """Return a string as a constant."""
     if dialect == "spark":
         return "'" + "".join(_SPARK_ESCAPES.get(c, c) for c in text) + "'"
     whole = "'" + text.replace("'", "''") + "'"
@@ -402,7 +402,7 @@ def _infinite(positive: bool, data_type: PrimitiveType, dialect: Dialect) -> str
 
 
 def nested_sql(predicate: NestedTest, dialect: Dialect) -> str:
-    """A condition on what lies inside of a value, which only DuckDB has."""
+    """Return a condition on what lies inside of a value, which only DuckDB can evaluate."""
     column = column_sql(predicate.operand if isinstance(predicate, BoxOverlap) else _field(predicate).column, "duckdb")
     if isinstance(predicate, BoxOverlap):
         text = _geometry_sql(predicate, column)

@@ -45,7 +45,7 @@ class ColumnStatistics:
         exact_min: The untruncated lower bound as text where ``min_value`` is truncated or given up, else None.
         exact_max: The same for the upper bound. Table-wide bounds are built from these, never from a missing bound.
         min_is_exact: Whether ``min_value`` is a value of the column and no smaller bound; None for unknown, as in all of version 1.0.
-            Likewise ``max_is_exact``.
+            The same for ``max_is_exact``.
     """
 
     column_id: int
@@ -62,7 +62,7 @@ class ColumnStatistics:
     max_is_exact: bool | None = None
 
     def with_exact_bounds(self) -> ColumnStatistics:
-        """The same without bounds that are known to be no value of the column."""
+        """Return the same without bounds that are known to be no value of the column."""
         if self.min_is_exact is not False and self.max_is_exact is not False:
             return self
         return replace(self, min_value=None, max_value=None)
@@ -165,7 +165,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Full path. It is put together when it is asked for: plans hold a million files."""
+        """Full path, built on demand: plans hold a million files."""
         return self.directory + self.relative_path
 
     @property
@@ -175,7 +175,7 @@ class DataFile:
 
 
 def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:
-    """``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
+    """Return ``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
 
     >>> parse_row_counts("2:20|3:41|4:63"), parse_row_counts("partial_max:7"), parse_row_counts(None)
     (((2, 20), (3, 41), (4, 63)), (), ())
@@ -213,11 +213,11 @@ class EncryptionKey:
 
     @classmethod
     def random(cls) -> EncryptionKey:
-        """A new key for the files of one write."""
+        """Return a new key for the files of one write."""
         return cls(base64.b64encode(os.urandom(KEY_BYTES)).decode("ascii"))
 
     def raw(self, where: str) -> bytes:
-        """The key itself: 16, 24 or 32 bytes.
+        """Return the key itself: 16, 24 or 32 bytes.
 
         Args:
             where: The file, for messages.
@@ -258,5 +258,5 @@ class DeleteHistory:
 
 
 def deleted_count(file: DataFile) -> int:
-    """Deleted rows of a file, as the catalog counts them."""
+    """Return the deleted rows of a file, as the catalog counts them."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)

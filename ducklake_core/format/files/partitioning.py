@@ -75,7 +75,7 @@ _TRANSFORM = re.compile(r"(?P<name>[a-z_]+)(?:\((?P<buckets>\d{1,18})\))?", re.A
 
 
 def parse_transform(text: str) -> tuple[TransformName, int | None]:
-    """Transform name and bucket count from the catalog's text.
+    """Return the transform name and bucket count from the catalog's text.
 
     >>> parse_transform("month"), parse_transform("bucket(16)")
     (('month', None), ('bucket', 16))
@@ -102,7 +102,7 @@ _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
 def parse_partition_expression(text: str) -> tuple[str, TransformName, int | None]:
-    """Column, transform and bucket count of what a user writes in ``partition_by``.
+    """Return column, transform and bucket count of what a user writes in ``partition_by``.
 
     >>> parse_partition_expression("carrier"), parse_partition_expression("month(day)"), parse_partition_expression("bucket(8, id)")
     (('carrier', 'identity', None), ('day', 'month', None), ('id', 'bucket', 8))

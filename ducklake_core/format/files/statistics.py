@@ -49,7 +49,7 @@ class Bounds:
 
 
 def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataType) -> Bounds:
-    """The bounds to store for a file, from the full texts of its least and greatest value.
+    """Return the bounds to store for a file, from the full texts of its least and greatest value.
 
     Long strings and blobs become a prefix for the minimum and a greater string for the maximum; where no greater one
     can be made there are no bounds at all.  A bound with a NUL character is left out.  Where something is left out or
@@ -228,7 +228,7 @@ class FieldStatistics:
         entries: Values, and entries of rows that have none.
         null_count: The latter.
         min_value: Least value as statistics text; None when there is none, or it is not known.
-        max_value: Likewise the greatest.
+        max_value: Greatest value, like ``min_value``.
         contains_nan: For floats alone.
         column_size_bytes: Compressed bytes of the column of its own; 0 where it has none.
     """
@@ -249,7 +249,7 @@ class FieldStatistics:
 
 
 def path_text(path: Path) -> str:
-    """A path as the catalog spells it.
+    """Return a path as the catalog spells it.
 
     >>> path_text(()), path_text(("a", "b.c")), path_text((None, 'q"x'))
     ('root', '"a"."b.c"', 'element."q""x"')
@@ -258,7 +258,7 @@ def path_text(path: Path) -> str:
 
 
 def parse_path(text: str) -> Path:
-    """The path that the catalog spells.
+    """Return the path that the catalog spells.
 
     >>> parse_path("root"), parse_path('"a"."b.c"'), parse_path('element."q""x"')
     ((), ('a', 'b.c'), (None, 'q"x'))
@@ -287,7 +287,7 @@ def parse_path(text: str) -> Path:
 
 
 def _quoted(text: str) -> tuple[str, str]:
-    """A quoted name, and what follows."""
+    """Return a quoted name, and what follows."""
     place = 1
     while True:
         place = text.find('"', place)
@@ -299,7 +299,7 @@ def _quoted(text: str) -> tuple[str, str]:
 
 
 def to_json(fields: Sequence[FieldStatistics]) -> str | None:
-    """The text for the catalog; None for no field, which is how DuckDB says so."""
+    """Return the text for the catalog; None for no field, which is how DuckDB says so."""
     return json.dumps([_entry(field) for field in fields], ensure_ascii=False, separators=(",", ":")) if fields else None
 
 
@@ -320,7 +320,7 @@ def _entry(field: FieldStatistics) -> dict[str, object]:
 
 
 def read_field_statistics(text: object) -> tuple[FieldStatistics, ...]:
-    """The entries in a cell of the catalog; those that cannot be read are left out, and so are unknown."""
+    """Return the entries in a cell of the catalog; those that cannot be read are left out, and so are unknown."""
     if not isinstance(text, str):
         return ()
     try:
@@ -332,7 +332,7 @@ def read_field_statistics(text: object) -> tuple[FieldStatistics, ...]:
 
 
 def field_statistics(text: object, path: Path) -> FieldStatistics | None:
-    """What a cell of the catalog says of one field, None for nothing."""
+    """Return the statistics of one field in a cell of the catalog, None where it has none."""
     return next((field for field in read_field_statistics(text) if field.path == path), None)
 
 
@@ -355,7 +355,7 @@ def _read(held: Any) -> FieldStatistics | None:
 
 
 def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple[FieldStatistics, ...]:
-    """What is known of all parts together: the fields that each of them knows, with one type."""
+    """Return the statistics of all parts together: those of the fields that every part has, with one type."""
     merged: dict[Path, FieldStatistics] | None = None
     for part in parts:
         found = {field.path: field for field in part}
@@ -368,7 +368,7 @@ def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple
 
 
 def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
-    """Bounds of both; a side without values has none to add."""
+    """Return the statistics of both sides; a side without values adds no bounds."""
     # A side without values has no bounds, and would make the merged bounds unknown.
     sides = [side for side in (one, other) if side.value_count != 0]
     low = _extreme([side.min_value for side in sides], one.type, least=True)
@@ -413,7 +413,7 @@ class GeometryStatistics:
         return all(math.isfinite(bound) for _, low, high in self.bounds for bound in (low, high))
 
     def to_json(self) -> str:
-        """The text for the catalog, in the form that DuckDB reads.
+        """Return the text for the catalog, in the form that DuckDB reads.
 
         Bounds have six decimals there. They are rounded outwards: rounded to the nearest they would leave geometries outside.
 
@@ -430,7 +430,7 @@ class GeometryStatistics:
 
 
 def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:
-    """The statistics in a cell of the catalog; None for what is none, which counts as unknown.
+    """Return the statistics in a cell of the catalog; None for what is none, which counts as unknown.
 
     >>> read_geometry_statistics(GeometryStatistics(types=frozenset({"point"})).to_json())
     GeometryStatistics(bounds=(), types=frozenset({'point'}))
@@ -448,7 +448,7 @@ def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:
 
 
 def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
-    """Bounds and types of an array of WKB; coordinates that are NaN, as those of empty points, have no bounds."""
+    """Return the bounds and types of an array of WKB; coordinates that are NaN, as those of empty points, have no bounds."""
     found: dict[str, tuple[float, float]] = {}
     types: set[str] = set()
     for name, axes, vertices in geometry_parts(array):
@@ -465,7 +465,7 @@ def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
 
 
 def merged_geometry_statistics(parts: Iterable[GeometryStatistics]) -> GeometryStatistics:
-    """Bounds and types of all parts together."""
+    """Return the bounds and types of all parts together."""
     found: dict[str, tuple[float, float]] = {}
     types: set[str] = set()
     for part in parts:

@@ -56,7 +56,7 @@ def partition_predicate(partitions: Sequence[Mapping[str, object]], spec: Partit
 
 
 def written_partitions(values: Iterable[tuple[str | None, ...]], spec: PartitionSpec, schema: Schema) -> Predicate | None:
-    """What is true for exactly the rows of the partitions that files were written for, None when there are none.
+    """Return the predicate for exactly the rows of the partitions that files were written for, None when there are none.
 
     Args:
         values: For each file the texts of its partition values, in the order of the keys; None is NULL.
@@ -85,7 +85,7 @@ def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate
 
 
 def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
-    """The value that a partition's text stands for, read as DuckDB reads it."""
+    """Return the value that a partition's text stands for, read as DuckDB reads it."""
     # Through the parser, so that the string is read exactly as a condition in SQL reads it.
     name, quoted = key.column.replace('"', '""'), text.replace("'", "''")
     parsed = bind(f"\"{name}\" = '{quoted}'", schema)
@@ -95,7 +95,7 @@ def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
 
 
 def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, table: str) -> tuple[object, ...]:
-    """A partition's values in the order of the keys."""
+    """Return a partition's values in the order of the keys."""
     found: dict[PartitionField, object] = {}
     keys = ", ".join(key_expression(key) for key in spec.fields)
     if not isinstance(given, Mapping):
@@ -124,7 +124,7 @@ def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | Non
 
 
 def key_expression(key: PartitionField) -> str:
-    """A partition key as a user writes it."""
+    """Return a partition key as a user writes it."""
     if key.transform == "identity":
         return key.column
     return f"bucket({key.buckets}, {key.column})" if key.buckets is not None else f"{key.transform}({key.column})"

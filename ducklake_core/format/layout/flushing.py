@@ -41,7 +41,7 @@ class FlushRule:
     text_as_bytes: bool
 
     def allows(self, rows: InlinedRows, schema: Schema, spec: PartitionSpec | None) -> bool:
-        """Whether DuckDB can flush the rows, should some of them be deleted."""
+        """Return whether DuckDB can flush the rows, should some of them be deleted."""
         # Two ways for DuckDB to delete the wrong rows: it looks for a partition by the text of its key, where the database stores bytes,
         # or it counts positions in an order that the database does not have.
         columns = {column.name: (column.type, values) for column, values in zip(schema, rows.columns, strict=True)}
@@ -66,7 +66,7 @@ class FlushRule:
 
 
 def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozenset[str], text_as_bytes: bool) -> FlushRule:
-    """The rule for a table with these sort keys."""
+    """Return the rule for a table with these sort keys."""
 
     def column(key: SortKey) -> str | None:
         try:
@@ -78,7 +78,7 @@ def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozen
 
 
 def _is_found(data_type: DataType, values: Sequence[object]) -> bool:
-    """Whether a partition is found by a key of these values."""
+    """Return whether a partition is found by a key of these values."""
     kinds: dict[str, Callable[[object], bool]] = {
         "varchar": lambda value: _PLAIN.issuperset(str(value)),
         "blob": lambda value: isinstance(value, bytes) and _PLAIN.issuperset(value.decode("latin-1")),

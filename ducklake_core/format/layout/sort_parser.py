@@ -71,7 +71,7 @@ def is_column(key: SortKey) -> bool:
 
 
 def sort_columns(key: SortKey) -> frozenset[str]:
-    """Names of the columns that a key reads, in lower case.
+    """Return the names of the columns that a key reads, in lower case.
 
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
@@ -80,7 +80,7 @@ def sort_columns(key: SortKey) -> frozenset[str]:
 
 
 def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
-    """The key after a column got another name.
+    """Return the key after a column got another name.
 
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
@@ -110,7 +110,7 @@ def _columns(expression: Any) -> list[str]:
 
 
 def _printed(expression: Any) -> str:
-    """With brackets around every operation, and quotes only where a name needs them."""
+    """Return an expression with brackets around every operation, and quotes only where a name needs them."""
 
     # The tuple gives the root a parent, without which sqlglot cannot replace it.
     bare = exp.Tuple(expressions=[expression.copy()])

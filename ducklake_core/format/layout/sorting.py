@@ -50,7 +50,7 @@ class SortOrder:
 
 
 def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[SortOrder, ...]:
-    """The keys bound to the table's columns.
+    """Return the keys bound to the table's columns.
 
     >>> from ducklake_core.format.types.data_types import INT64, Field
     >>> schema = Schema(columns=(Field(id=1, name="When", type=INT64),))
@@ -71,7 +71,7 @@ def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[So
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """A sort expression as a tree.
+    """Return a sort expression as a tree.
 
     Raises:
         sqlglot.errors.SqlglotError: It cannot be read.

@@ -32,7 +32,7 @@ _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", 
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month and day of a number of days since 1970-01-01.
+    """Return the year (0 is 1 BC), month and day of a number of days since 1970-01-01.
 
     >>> civil_from_days(0), civil_from_days(19737), civil_from_days(-719529)
     ((1970, 1, 1), (2024, 1, 15), (-1, 12, 31))
@@ -47,7 +47,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01; the inverse of :func:`civil_from_days`.
+    """Return the days since 1970-01-01; the inverse of :func:`civil_from_days`.
 
     >>> days_from_civil(2024, 1, 15), days_from_civil(-1, 12, 31)
     (19737, -719529)
@@ -59,7 +59,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def date_text(days: int) -> str:
-    """Text of a date.
+    """Return the text of a date.
 
     >>> date_text(19737), date_text(INFINITE_DAYS), date_text(-735160)
     ('2024-01-15', 'infinity', '0044-03-15 (BC)')
@@ -71,7 +71,7 @@ def date_text(days: int) -> str:
 
 
 def time_text(units: int, digits: int = 6) -> str:
-    """Text of a time of day counted in units of ``10**-digits`` seconds; trailing zeros of the fraction are left out.
+    """Return the text of a time of day counted in units of ``10**-digits`` seconds; trailing zeros of the fraction are left out.
 
     >>> time_text(36_000_500_000), time_text(86_400_000_000), time_text(1, digits=9)
     ('10:00:00.5', '24:00:00', '00:00:00.000000001')
@@ -84,7 +84,7 @@ def time_text(units: int, digits: int = 6) -> str:
 
 
 def timestamp_text(units: int, digits: int = 6, zone: str = "") -> str:
-    """Text of a timestamp counted in units of ``10**-digits`` seconds since 1970-01-01, with ``zone`` behind it.
+    """Return the text of a timestamp counted in units of ``10**-digits`` seconds since 1970-01-01, with ``zone`` behind it.
 
     >>> timestamp_text(1_705_314_600_500_000), timestamp_text(0, zone="+00"), timestamp_text(-63517788000000000)
     ('2024-01-15 10:30:00.5', '1970-01-01 00:00:00+00', '0044-03-15 (BC) 10:00:00')
@@ -96,7 +96,7 @@ def timestamp_text(units: int, digits: int = 6, zone: str = "") -> str:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01 of a date's text.
+    """Return the days since 1970-01-01 of a date's text.
 
     >>> parse_date("2024-01-15"), parse_date("0044-03-15 (BC)"), parse_date("-infinity")
     (19737, -735160, -2147483647)
@@ -114,7 +114,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_time(text: str, digits: int = 6) -> int:
-    """Units of ``10**-digits`` seconds since midnight of a time's text, 24:00:00 included.
+    """Return the units of ``10**-digits`` seconds since midnight of a time's text, 24:00:00 included.
 
     >>> parse_time("10:00:00.5"), parse_time("24:00:00")
     (36000500000, 86400000000)
@@ -129,7 +129,7 @@ def parse_time(text: str, digits: int = 6) -> int:
 
 
 def parse_zoned_time(text: str) -> int:
-    """Microseconds since midnight in UTC of a time with a zone; without one it is UTC.
+    """Return the microseconds since midnight in UTC of a time with a zone; without one it is UTC.
 
     >>> parse_zoned_time("10:00:00+01"), parse_zoned_time("00:30:00+01"), parse_zoned_time("10:00:00")
     (32400000000, 84600000000, 36000000000)
@@ -145,7 +145,7 @@ def parse_zoned_time(text: str) -> int:
 
 
 def parse_timestamp(text: str, digits: int = 6) -> int:
-    """Units of ``10**-digits`` seconds since 1970-01-01 of a timestamp's text; a zone is applied, a bare date is midnight.
+    """Return the units of ``10**-digits`` seconds since 1970-01-01 of a timestamp's text; a zone is applied, a bare date is midnight.
 
     >>> parse_timestamp("2024-01-15 10:30:00.5"), parse_timestamp("1970-01-01T02:00:00+02:00"), parse_timestamp("infinity")
     (1705314600500000, 0, 9223372036854775807)
@@ -326,7 +326,7 @@ def _zone_offset(moment: datetime) -> int:
 
 
 def _within(units: int) -> int:
-    """A moment that a ``datetime`` holds, at which clocks are set as at the moment given."""
+    """Return a moment that a ``datetime`` holds, at which clocks are set as at the moment given."""
     if units > _LAST:
         return units - ((units - _LAST) // _CYCLE + 1) * _CYCLE
     # No zone has a rule for the years before 1.

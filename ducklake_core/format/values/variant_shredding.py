@@ -104,7 +104,7 @@ some value of the path lies outside of the column."""
 
 
 def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
-    """The shape that suits some values.
+    """Return the shape that suits some values.
 
     Raises:
         CorruptFileError: A value is no variant.
@@ -181,7 +181,7 @@ _SIMPLE: Mapping[int, PrimitiveType] = {TRUE_TYPE: BOOLEAN, 14: FLOAT32, 7: FLOA
 
 
 def column_types(buffer: VariantBuffer, slots: Slots) -> Iterator[tuple[PrimitiveType | DecimalType | None, Numbers]]:
-    """Types that columns of some values would have, with the positions of the values of each; None for those that have none."""
+    """Yield types that columns of some values would have, with the positions of the values of each; None for those that have none."""
     for kinds in (tuple(_INTEGERS), *((kind,) for kind in range(TRUE_TYPE, ARRAY_TYPE + 1) if kind not in _INTEGERS)):
         chosen = np.flatnonzero(np.isin(slots.kinds, kinds))
         if not len(chosen):
@@ -195,7 +195,7 @@ def column_types(buffer: VariantBuffer, slots: Slots) -> Iterator[tuple[Primitiv
 
 
 def shredded_field(shape: Shape, field: ArrowField) -> ArrowField:
-    """The Arrow field of a column of variants in a file, when they have a shape."""
+    """Return the Arrow field of a column of variants in a file, when they have a shape."""
     parts = [pa.field("metadata", pa.binary(), nullable=False), *_parts(shape)]
     return field.with_type(pa.struct(parts))
 
@@ -231,7 +231,7 @@ class Shredder:
         self._report = report
 
     def parts(self, slots: Slots, shape: Shape, length: int) -> list[ArrowArray]:
-        """``value`` and, where the shape has one, ``typed_value``, of so many rows.
+        """Return ``value`` and, where the shape has one, ``typed_value``, of so many rows.
 
         Raises:
             CorruptFileError: A value is no variant.
@@ -239,7 +239,7 @@ class Shredder:
         return self._group((), slots, shape, length, 0)
 
     def _group(self, path: Path, slots: Slots, shape: Shape, length: int, phantoms: int) -> list[ArrowArray]:
-        """Parts of so many slots, beside which the column has ``phantoms`` entries for lists without an element."""
+        """Return the parts of ``length`` slots; the column also has ``phantoms`` entries for lists without an element."""
         match shape:
             case Leaf():
                 return self._leaf(path, slots, shape, length, phantoms)
@@ -282,7 +282,7 @@ class Shredder:
         return [self._rest(slots.where(~is_object), length, self._remainders(objects, others)), typed]
 
     def _remainders(self, objects: Slots, others: Mapping[str, Slots]) -> Mapping[int, bytes]:
-        """Objects of the fields that have no columns, encoded, by the place of the object."""
+        """Return the objects of the fields that have no columns, encoded, by the place of the object."""
         fields: dict[int, dict[str, bytes]] = {}
         for name, slots in others.items():
             for place, value in zip(slots.places.tolist(), self._buffer.encoded(slots).to_pylist(), strict=True):
@@ -318,7 +318,7 @@ class Shredder:
 
 
 def _placed(values: ArrowArray, places: Numbers, length: int) -> ArrowArray:
-    """An array of a length that has the values at some places, and NULL elsewhere."""
+    """Return an array of a length that has the values at some places, and NULL elsewhere."""
     if len(places) == length:
         return values
     indices = np.full(length, -1, np.int64)
@@ -333,7 +333,7 @@ _NUMPY: Mapping[PrimitiveType, str] = {
 
 
 def typed_values(buffer: VariantBuffer, slots: Slots, wanted: PrimitiveType | DecimalType) -> ArrowArray:
-    """Values of types that a column can have, as an Arrow array without NULLs.
+    """Return the values of types that a column can have, as an Arrow array without NULLs.
 
     Raises:
         CorruptFileError: A text that is not UTF-8, a decimal of too many digits, a time outside of a day.
