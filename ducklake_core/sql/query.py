@@ -41,10 +41,10 @@ _SUBJECT = "the query"
 
 
 class Query(Readable):
-    """Rows of a query at one snapshot. Made by :meth:`DuckLake.sql`; every run computes them anew, at that snapshot.
+    """Rows of a query at one snapshot, made by :meth:`DuckLake.sql`. Every run computes them again, at that snapshot.
 
-    With a Spark session the session computes the rows. Without one, columns of one table under a condition are read as a scan, and
-    whatever else by DuckDB in this process, where it is installed, over scans that read only the columns and files that it asks for.
+    With a Spark session the session computes the rows. Without one, columns of one table under a condition are read as a scan.
+    Everything else is computed by DuckDB in this process, if it is installed, over scans that read only the columns and files it needs.
     """
 
     def __init__(self, lake: LakeContext, sql: str, snapshot_id: int, session: SparkSession | None = None, zone: str | None = None) -> None:
@@ -69,11 +69,11 @@ class Query(Readable):
         return self._sql
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema; in their order where the query has ORDER BY.
+        """Return the rows as a stream with a known schema; in their order where the query has ORDER BY.
 
         Raises:
             NotFoundError: A table that does not exist.
-            UsageError: The engine refuses the query, or fails while it runs.
+            UsageError: The engine rejects the query, or fails while it runs.
             UnsupportedFeatureError: The query needs an engine and there is none, or the engine lacks something.
         """
         if self._session is not None:
@@ -94,7 +94,7 @@ class Query(Readable):
         return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
-        """The rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
+        """Return the rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
 
         Args:
             session: The session to read with, that of the query when None.
@@ -121,7 +121,7 @@ class Query(Readable):
         return translated_frame(self._lake, translated, session)
 
     def _selection(self) -> Selection | None:
-        """The query as a scan of one table, None when it is more."""
+        """Return the query as a scan of one table, None when it is more."""
         from ducklake_core.view_sql.selection import selection
 
         try:
@@ -173,7 +173,7 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
 
 
 def renamed(rows: pa.RecordBatchReader, selected: Selection) -> pa.RecordBatchReader:
-    """The rows of a scan under the names that a query gives its columns."""
+    """Return the rows of a scan under the names that a query gives its columns."""
     schema = pa.schema([rows.schema.field(base).with_name(name) for name, base in selected.columns])
     batches = (pa.RecordBatch.from_arrays([batch.column(base) for _, base in selected.columns], schema=schema) for batch in rows)
     return pa.RecordBatchReader.from_batches(schema, batches)
@@ -185,7 +185,7 @@ def rows_in_process(
     """Return the rows of a query, or DuckDB's description of its columns, as a stream.
 
     DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
-    beside the tables' own, unless it shows all columns of anything, or whole rows.
+    in addition to the tables' own, unless it shows all columns of anything, or whole rows.
 
     Args:
         lake: The lake.
@@ -196,7 +196,7 @@ def rows_in_process(
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns or whole rows.
+        UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows all columns or whole rows.
     """
     text, found = sources(lake, names, sql)
     statement = f"DESCRIBE {text}" if describe else text
@@ -214,13 +214,13 @@ def rows_in_process(
 
 
 def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
-    """The virtual columns that texts name and that were not found."""
+    """Return the virtual columns that texts name and that were not found."""
     mentioned = {name for one in texts for name in identifiers(one)}
     return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
 
 
 def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
-    """Refuse texts that show all columns of something, or whole rows, as the virtual columns that they name would be among them.
+    """Reject texts that show all columns or whole rows of a table, because they would show the virtual columns that they name as well.
 
     Args:
         texts: Queries or statements.
@@ -240,7 +240,7 @@ def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[s
 
 
 def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
-    """What texts may name, with the virtual columns that they name."""
+    """Return what texts may name, with the virtual columns that they name."""
     mentioned = {name for one in texts for name in identifiers(one)}
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
@@ -251,7 +251,7 @@ def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
 
 
 def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[str]) -> bool:
-    """Whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
+    """Return whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
 
     >>> [_shows_all_columns(f"SELECT {shown} FROM t AS a", {"t"}, {"k"}) for shown in ("a.*", "a", "count(*), k", "trim(BOTH FROM k)")]
     [True, True, False, False]
@@ -277,7 +277,7 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
 
 
 def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
-    """Whether one of the tables is among what ``*`` shows; subqueries beside it say themselves what they show."""
+    """Return whether one of the tables is among what ``*`` shows; subqueries next to it are checked on their own."""
     if isinstance(star.parent, exp.Count):
         return False
     select = star.find_ancestor(exp.Select)
@@ -291,19 +291,19 @@ def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
 
 
 def selected_scan(lake: LakeContext, selected: Selection) -> Scan:
-    """The scan that a query of columns of one table is; a column that is named twice is read once."""
+    """Return the scan that a query of columns of one table is; a column that is named twice is read once."""
     columns = list(dict.fromkeys(base for _, base in selected.columns))
     return Scan(table=selected.table, columns=columns, where=selected.where, reader=lake.reader, storage=lake.storage)
 
 
 def selected_frame(lake: LakeContext, selected: Selection, session: SparkSession) -> DataFrame:
-    """The rows of such a query."""
+    """Return the rows of such a query."""
     frame = selected_scan(lake, selected).to_spark(session)
     return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
 
 
 def translated_frame(lake: LakeContext, translated: Translation, session: SparkSession) -> DataFrame:
-    """The rows of a translated query.
+    """Return the rows of a translated query.
 
     Raises:
         UnsupportedFeatureError: Spark does not run it.
@@ -322,7 +322,7 @@ def translated_frame(lake: LakeContext, translated: Translation, session: SparkS
 def register(
     lake: LakeContext, session: SparkSession | None, schema: str | None, tables: Sequence[str] | None, at: At
 ) -> dict[str, str | None]:
-    """Make the views; see :meth:`DuckLake.register`.
+    """Make the temporary views; see :meth:`DuckLake.register`.
 
     Raises:
         UsageError: There is no session.
