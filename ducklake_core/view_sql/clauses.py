@@ -29,7 +29,7 @@ _BOUNDS = ("UNBOUNDED", "CURRENT ROW")
 
 
 def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
-    """The keys of each set that a query groups by, None when it has one list of keys.
+    """Return the keys of each set that a query groups by, None when it has one list of keys.
 
     >>> from ducklake_core.view_sql.parsing import parse_query
     >>> found = grouping_sets(parse_query("SELECT 1 FROM t GROUP BY a, ROLLUP (b, (c, d))").args["group"])
@@ -52,7 +52,7 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
 
 
 def _grouping_parts(group: exp.Group) -> list[exp.Expression]:
-    """What is listed after GROUP BY; earlier versions of sqlglot keep each kind of sets by itself."""
+    """Return what is listed after GROUP BY; earlier versions of sqlglot store each kind of sets separately."""
     kinds = ("expressions", "rollup", "cube", "grouping_sets")
     return [part for kind in kinds for part in group.args.get(kind) or ()]
 
@@ -121,7 +121,7 @@ class Grouping:
         return f"(count(*) FILTER (WHERE {self.here}) > 0 OR grouping_id() = {2**every - 1})"
 
     def source(self, text: str, scope: Scope, texts: Sequence[str]) -> str:
-        """FROM and WHERE, with the row that is added.
+        """Return FROM and WHERE, with the row that is added.
 
         Args:
             text: FROM and WHERE of the rows.
@@ -145,7 +145,7 @@ class Grouping:
 
 
 def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], here: str | None) -> Grouping:
-    """The sets with the texts of their keys.
+    """Return the sets with the texts of their keys.
 
     Raises:
         Refused: A key that is a constant, which Spark would not tell from the same constant elsewhere; or there are no keys at all.
@@ -165,7 +165,7 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
 
 
 def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> Typed:
-    """``grouping(a, b)``: a bit for each key, which is 1 where the set of the row is without it."""
+    """Return ``grouping(a, b)``: a bit for each key, which is 1 where the set of the row is without it."""
     only(node, "this", "expressions")
     if not parts:
         raise Refused(f"it calls {name} without arguments")
@@ -174,7 +174,7 @@ def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> T
 
 
 def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Window]) -> Typed:
-    """A function over a window.
+    """Translate a function over a window.
 
     Raises:
         Refused: A function or a frame that is not translated.
@@ -206,7 +206,7 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
 
 
 def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
-    """The call, and what it says about NULLs."""
+    """Return the call, and what it says about NULLs."""
     nulls = ""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         nulls, node = "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "", node.this
@@ -248,14 +248,14 @@ def _neighbour(function: str, call: exp.Anonymous, translate: Translate, over: s
 
 
 def order_item(node: exp.Expression, part: Typed) -> str:
-    """A sort key with its direction and the place of NULLs."""
+    """Return a sort key with its direction and the place of NULLs."""
     assert isinstance(node, exp.Ordered)
     only(node, "this", "desc", "nulls_first")
     return sort_key(part, descending=bool(node.args.get("desc")), nulls_first=bool(node.args.get("nulls_first")))
 
 
 def sort_key(part: Typed, *, descending: bool, nulls_first: bool) -> str:
-    """As :func:`order_item`, of parts."""
+    """Return a sort key like :func:`order_item`, from its parts."""
     if not is_comparable(part.type):
         raise Refused(f"it sorts by values of type {part.type}")
     # A bare number would be a position in Spark's ORDER BY.
@@ -297,7 +297,7 @@ def _bound(kind: str, bound: object, side: object) -> str:
 
 
 def push_conditions(condition: exp.Expression, scope: Scope, sources: Sources) -> None:
-    """Hands every part of a condition that is about one table to that table's scan, where it needs no SQL engine.
+    """Pass every part of a condition that reads one table, and needs no SQL engine, to that table's scan.
 
     The condition itself stays where it is: only rows that it would drop are left out early.
     """
@@ -348,7 +348,7 @@ def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
 
 
 def _is_opaque(predicate: Predicate) -> bool:
-    """Whether a part of it needs a SQL engine."""
+    """Return whether a part of it needs a SQL engine."""
     match predicate:
         case SqlExpression():
             return True
