@@ -145,7 +145,7 @@ def parse_changes(text: str | None) -> Changes:
     ((QualifiedName(schema='main', name='a,b'),), (7,), ('new_kind:1',))
 
     Args:
-        text: The text; None and empty text say that nothing is recorded.
+        text: The text; None and an empty text mean that nothing is recorded.
 
     Raises:
         CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.

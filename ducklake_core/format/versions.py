@@ -50,7 +50,7 @@ class FormatVersion:
     """A version of the format.
 
     Attributes:
-        name: As the catalog says it.
+        name: As the catalog stores it.
         number: Major and minor, which decides which columns the metadata tables have.
         is_writable: Whether lakes of it are written; the others are read, and migrated.
         inlined_columns: How the leading columns of tables of inlined rows are called.
@@ -114,7 +114,7 @@ VERSIONS = {version.name: version for version in (*_EARLIER, V1_0, _V1_1_DEV1, V
 WRITABLE = {name: version for name, version in VERSIONS.items() if version.is_writable}
 """Every version that can be written, and created."""
 DEFAULT_VERSION = V1_0
-"""The version of a new lake, unless another one is asked for (decision 73)."""
+"""The version of a new lake, unless the caller chooses another one (decision 73)."""
 NEWEST = V1_1
 
 
@@ -150,7 +150,7 @@ def interrupted_name(former: FormatVersion, target: FormatVersion) -> str:
 
 
 def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | None:
-    """Return the two versions between which a catalog is that says this; None for a version.
+    """Return the two versions of a migration that has begun, from what the catalog states; None for a plain version.
 
     >>> [version.name for version in interrupted_migration("1.0-to-1.1")], interrupted_migration("1.0")
     (['1.0', '1.1'], None)

@@ -40,7 +40,7 @@ _DATE = r"[ \t-\r]*(?P<year>-?\d{1,9})(?P<separator>[-/ \\])(?P<month>\d{1,2})(?
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?:(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?)?"
 _ZONE = r"(?P<zone>Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?| (?i:UTC)| (?P<named>[A-Za-z][-+\w/]*)| )?[ \t-\r]*"
 _TIME_TEXT = re.compile(rf"\s*{_CLOCK}\s*", re.ASCII)
-# What stands behind the day is not looked at, as in DuckDB.
+# Anything may follow the day, as in DuckDB.
 _DATE_TEXT = re.compile(rf"{_DATE}(?!\d)", re.ASCII)
 _TIMESTAMP_TEXT = re.compile(rf"{_DATE}(?!\d)(?:[ T]?[ \t-\r]*{_CLOCK}{_ZONE})?", re.ASCII)
 _SPECIAL = re.compile(r"[ \t-\r]*(?P<sign>-?)(?P<name>infinity|inf|epoch)[ \t-\r]*", re.ASCII | re.IGNORECASE)
@@ -263,7 +263,7 @@ def _integer(text: str, *, is_unsigned: bool) -> int:
     if is_unsigned and found["sign"] == "-" and not plain:
         raise ValueError(text)
     if (found["exponent"] or "").startswith("-"):
-        # Digits behind the point are cut off before the exponent is looked at.
+        # DuckDB cuts the digits behind the point off before it applies a negative exponent.
         text = f"{found['sign']}{found['digits'].partition('.')[0] or '0'}e{found['exponent']}"
         found = _matched(text)
     return int(_exact(found, text).to_integral_value(rounding=ROUND_HALF_UP))

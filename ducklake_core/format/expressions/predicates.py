@@ -46,7 +46,7 @@ class Literal:
 class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
-    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` says that no SQL engine can.
+    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` means that no SQL engine can.
     ``implies`` is a condition that holds for every row for which this one does, None for no known one.
     """
 
@@ -79,7 +79,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InList:
-    """``operand IN (values)``; ``has_null`` says that the list also holds NULL, which makes misses NULL."""
+    """``operand IN (values)``; with ``has_null`` the list also holds NULL, which makes misses NULL."""
 
     operand: ColumnReference
     values: tuple[Literal, ...]

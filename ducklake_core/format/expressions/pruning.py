@@ -117,7 +117,7 @@ def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics],
 
 
 def columns(predicate: Predicate) -> frozenset[int]:
-    """Return the ids of the columns whose statistics can say something about the predicate."""
+    """Return the ids of the columns whose statistics bear on the predicate."""
     return frozenset(column.column_id for column in references(predicate))
 
 
@@ -205,7 +205,7 @@ def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: in
     """Return whether there may be NULLs, and whether there may be values."""
     if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
         return True, True
-    # Counts that do not add up, such as the zeros that DuckDB writes for some types, say nothing.
+    # Counts that do not add up, such as the zeros that DuckDB writes for some types, are unknown.
     if found.value_count + found.null_count != record_count or min(found.value_count, found.null_count) < 0 or record_count == 0:
         return True, True
     return found.null_count > 0, found.value_count > 0
@@ -227,7 +227,7 @@ def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapp
         if low == _NAN_KEY and not (high == _NAN_KEY and found.contains_nan):
             low = None
         high = _NAN_KEY if found.contains_nan is not False else None if high == _NAN_KEY else high
-    # Bounds that contradict each other say nothing.
+    # Bounds that contradict each other are damaged, and count as unknown.
     if low is not None and high is not None and low > high:
         low = high = None
     return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)
@@ -419,7 +419,7 @@ class ValueRange:
 
 
 def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record_count: int, *, with_floats: bool = False) -> ValueRange:
-    """Combine what several sources say about a column of a file, for instance its partition values and its statistics.
+    """Combine what several sources know about a column of a file, for instance its partition values and its statistics.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> column = Field(id=1, name="i", type=INT32)
@@ -430,7 +430,7 @@ def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record
     Args:
         found: What each source knows, None for nothing.
         record_count: Rows of the file.
-        with_floats: Whether columns of floats have bounds: those of sources that say they have no NaN.
+        with_floats: Whether columns of floats have bounds: those of sources that state that there is no NaN.
     """
     low: Any = None
     high: Any = None

@@ -82,7 +82,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
     ("(`the day` >= DATE '2013-02-01')", '(NOT ("the day" IS NULL))')
 
     Raises:
-        UnsupportedFeatureError: A constant that the dialect cannot hold, or SQL that cannot be said in it.
+        UnsupportedFeatureError: A constant that the dialect cannot hold, or SQL that it cannot express.
     """
     match predicate:
         case ColumnReference():
@@ -187,7 +187,7 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
     """Return SQL in DuckDB's dialect as SQL of another.
 
     Raises:
-        UnsupportedFeatureError: It cannot be said there.
+        UnsupportedFeatureError: The other dialect cannot express it.
     """
     if dialect == "duckdb":
         return sql

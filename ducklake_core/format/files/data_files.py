@@ -140,7 +140,7 @@ class DataFile:
             before version 0.4 say so. Files that store the snapshot with each row need no counts.
         delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
         inlined_deletes: Positions deleted through the catalog at or before the snapshot.
-        row_group_count: Its row groups, None where the catalog does not say (version 1.0, and files of that time).
+        row_group_count: Its row groups, None where the catalog does not store it (version 1.0, and files of that time).
     """
 
     id: int

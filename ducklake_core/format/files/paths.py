@@ -195,7 +195,7 @@ def is_of_write(path: str, write_id: str) -> bool:
 
 
 def mark_of_file(path: str) -> str | None:
-    """Return the mark of the write that a file would be of by its name; None when it is not called as DuckLake's writers call theirs.
+    """Return the mark of the write that a file would be of by its name; None when the name is not one of DuckLake's writers.
 
     >>> mark_of_file("main/t/ducklake-0198c1f2-0000-7000-8000-000000c0ffee-delete.parquet"), mark_of_file("part-0.parquet")
     ('000000c0ffee', None)

@@ -299,7 +299,7 @@ def _quoted(text: str) -> tuple[str, str]:
 
 
 def to_json(fields: Sequence[FieldStatistics]) -> str | None:
-    """Return the text for the catalog; None for no field, which is how DuckDB says so."""
+    """Return the text for the catalog; None for no field, as DuckDB writes it."""
     return json.dumps([_entry(field) for field in fields], ensure_ascii=False, separators=(",", ":")) if fields else None
 
 

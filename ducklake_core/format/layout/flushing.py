@@ -1,8 +1,8 @@
-"""Rows that DuckDB can flush: the deleted ones among them must be found again in the files that it makes of them.
+"""Decide whether DuckDB can flush inlined rows: it must find the deleted ones again in the files that it writes.
 
-It writes all versions of inlined rows to files, sorted and split as the table says, and then asks the catalog's database which
-positions the deleted ones have. That database compares what it stores: numbers as text, text as bytes. Where that is another order,
-or finds nothing, other rows are deleted, or none.
+DuckDB writes all versions of inlined rows to files, sorted and split as the table's keys require, and then queries the catalog's database
+for the positions of the deleted ones. That database compares what it stores: numbers as text, text as bytes. Where that gives another
+order, or finds nothing, other rows are deleted, or none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushRule:
-    """Tells whether DuckDB's flush of a table succeeds, by the columns that it reads and by how the catalog stores them.
+    """Decide whether DuckDB's flush of a table succeeds, by the columns that it reads and by how the catalog stores them.
 
     Attributes:
         sorted_by: Names of the columns that the table is sorted by; None for any other expression.

@@ -255,7 +255,7 @@ def partition_may_match(
         values: Texts of its keys, in key order, None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
-        file_begin_snapshot: Snapshot that the file came with. Buckets say something only about files that are as new as the
+        file_begin_snapshot: Snapshot that the file came with. Buckets prune only files that are as new as the
             column's present type, because another type may hash otherwise; without it they count for types that nothing
             widens into.
     """
@@ -369,7 +369,7 @@ def _constant(column: Field, text: str | None, record_count: int) -> ColumnStati
 def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_count: int) -> ColumnStatistics | None:
     """Return the bounds from year, month, day and hour, as many as there are without a gap; None when the year is not known.
 
-    NULL parts say nothing: infinite dates have them too.
+    NULL parts are no bounds: infinite dates have them too.
     """
     if column.type != DATE and column.type not in TIMESTAMPS:
         return None

@@ -114,7 +114,7 @@ _PHYSICAL = {
     "interval": pa.string(),
 }
 _AMBIGUOUS = frozenset({"int128", "uint128", "time_ns", "timetz"})
-# As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register theirs under the same names.
+# As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register types under the same names.
 _MARKED = {"geometry": (b"geoarrow.wkb", b"{}"), "variant": (b"arrow.parquet.variant", b"")}
 _SIMPLE: dict[pa.DataType, PrimitiveType] = {
     # DuckDB makes an INTEGER column of values that are all NULL.
@@ -240,7 +240,7 @@ class Schema:
         return to_arrow_schema(self)
 
     def select(self, names: Iterable[str]) -> Schema:
-        """Return the named columns, in the order asked for."""
+        """Return the named columns, in the order of ``names``."""
         return Schema(columns=tuple(self.column(name) for name in names))
 
 
@@ -612,7 +612,7 @@ class ColumnRow:
         column_type: Text of the type, containers without parameters.
         nulls_allowed: False for NOT NULL.
         initial_default: Text for rows of files that lack the column, None for NULL.
-        default_value: Text of the default for new rows; None and the text ``NULL`` both say that there is none.
+        default_value: Text of the default for new rows; None and the text ``NULL`` both mean that there is none.
         default_value_type: ``literal``, ``expression``, or empty for containers.
         default_value_dialect: SQL dialect of an expression.
         begin_snapshot: Snapshot that made the row; 0 before commit.

@@ -177,7 +177,7 @@ def shown(value: object) -> str:
 
 
 def parse_failure(problem: Exception) -> str:
-    """Say in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
+    """Return in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
     return "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem).splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""Types as users write them: DuckLake's texts, DuckDB's SQL, Arrow types, or values of our own."""
+"""Parse types as users write them: DuckLake's names, DuckDB's SQL, Arrow types, or :data:`DataType` values."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _UNITS_PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "n
 
 
 def stat_value(raw: object, data_type: DataType) -> object | None:
-    """Return a Parquet minimum or maximum in its Python form, None where it says nothing about the order of values.
+    """Return a Parquet minimum or maximum in its Python form, None where it does not bound the values.
 
     Args:
         raw: ``min_raw`` or ``max_raw`` of pyarrow's column chunk statistics: the physical value of a file written in
@@ -82,7 +82,7 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
 
 
 def stat_text(raw: object, data_type: DataType) -> str | None:
-    """Return the statistics text, in full length, of a Parquet minimum or maximum; None where it says nothing.
+    """Return the statistics text, in full length, of a Parquet minimum or maximum; None where it does not bound the values.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> stat_text(19737, DATE), stat_text(True, BOOLEAN), stat_text(b"\\x00\\x01", INTERVAL)

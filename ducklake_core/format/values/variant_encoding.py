@@ -14,7 +14,7 @@ from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.types.schema import ArrowArray
 
 NULL = b"\x00"
-"""The value of a variant that is null; DuckDB does not tell it from SQL NULL."""
+"""The value of a variant that is null; DuckDB does not distinguish it from SQL NULL."""
 EMPTY_METADATA = b"\x11\x00\x00"
 _SORTED = 0x10
 _MAX_DEPTH = 64

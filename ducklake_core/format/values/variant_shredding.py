@@ -5,7 +5,7 @@ most values are        ``typed_value``
 =====================  ==============================================================================================
 one primitive type     a column of that type; integers of several widths make the widest of them
 objects                a group of all their fields, each shredded by itself
-arrays                 a list of elements, shredded likewise
+arrays                 a list of elements, shredded in the same way
 nothing of these       none: all stays in ``value``
 =====================  ==============================================================================================
 
