@@ -56,7 +56,7 @@ class _Narrowing:
     is_settled: bool = False
 
     def begin(self) -> None:
-        """Forget what was asked before."""
+        """Forget the predicates of earlier scans."""
         self.asked, self.settled, self.is_settled = [], None, False
 
     def settle(self) -> None:
@@ -93,8 +93,8 @@ def _of_columns(where: Predicate | None) -> Predicate | None:
     return all_of(kept) if kept else None
 
 
-# How DuckDB computes a change that the library's own operations cannot express. DuckDB only says which rows change and to what; the
-# library writes the change, by row id:
+# How DuckDB computes a change that the library's own operations cannot express. DuckDB only computes which rows change and to what;
+# the library writes the change, by row id:
 #
 #   1. The table is a scan with its row ids as a column (_ROW_ID).
 #   2. UPDATE and DELETE are one query for row ids and new values (_selected).
@@ -310,7 +310,7 @@ class ComputedChange:
 
 
 ChangeComputed: TypeAlias = Callable[[str, str, Callable[["StagedTable"], ComputedChange]], None]
-"""Stages what a function computes for the table of a name; the text tells the change from others."""
+"""Stages what a function computes for the table of a name; the text identifies the change."""
 
 
 def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed) -> None:

@@ -32,12 +32,12 @@ _AFTER_COLUMNS = ("VALUES", "SELECT", "FROM", "WITH", "BY", "DEFAULT", "TABLE", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """What an INSERT says.
+    """The parts of an INSERT.
 
     Attributes:
         table: ``schema.table``.
         columns: Names of the columns that are given, all of the table's when None.
-        by_name: Whether the names of the query's columns say which they are.
+        by_name: Whether the query's columns are matched by name.
         query: The text of the query.
         rows: The texts of the values, for VALUES.
         prefix: The text of WITH, empty where there is none.

@@ -55,7 +55,7 @@ class StagedQueries:
         Args:
             query: The query; it sees what the transaction has done.
             target: Columns that the rows are for, in their order; values are cast to them as DuckDB casts what is inserted.
-            by_name: Whether the names of the query's columns say which of them they are for.
+            by_name: Whether the query's columns are matched to ``target`` by name.
             spark: The session.
         """
         from ducklake_core.engines.duckdb_instance import require_duckdb
