@@ -95,7 +95,7 @@ class Grouping:
 
     Attributes:
         sets: The texts of the keys of each.
-        here: The column that tells the rows from the one that is added; None when none is, as there is no total.
+        here: The column that is false for the added row only; None when no row is added, because there is no total.
     """
 
     sets: tuple[tuple[str, ...], ...]
@@ -206,7 +206,7 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
 
 
 def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
-    """Return the call, and what it says about NULLs."""
+    """Return the call, and ``IGNORE NULLS`` or an empty string."""
     nulls = ""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         nulls, node = "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "", node.this

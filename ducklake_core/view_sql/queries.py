@@ -219,7 +219,7 @@ class Select:
         texts = Expressions(
             scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows, sets=sets is not None, here=here
         )
-        # In the order in which DuckDB binds names: FROM makes the relations and the list its aliases; alias_rule says for each later
+        # In the order in which DuckDB binds names: FROM makes the relations and the list its aliases; alias_rule decides for each later
         # clause whether a name means a column or an alias. Tables note every column that is used on the way.
         source, is_inner = self._from(scope, texts)
         self._list(scope, texts)
@@ -402,7 +402,7 @@ class Select:
 
 
 def _own_name(node: exp.Expression) -> str | None:
-    """Return the name of a column that was given none; None for one that only the written text tells."""
+    """Return the name of a column that was given none; None for one that only the written text gives."""
     match node:
         case exp.Column() | exp.Dot() if not isinstance(node, exp.Dot) or isinstance(node.expression, exp.Identifier):
             return node.name

@@ -26,7 +26,7 @@ class OutputColumn:
     """A column of a relation or query.
 
     Attributes:
-        name: As DuckDB names it; None where that cannot be told.
+        name: As DuckDB names it; None where that is unknown.
         sql: Its identifier in Spark's text, or for a merged column of a join an expression.
         type: DuckDB's type.
     """
@@ -125,7 +125,7 @@ class Scope:
         Raises:
             Refused: Nothing, or more than one thing.
         """
-        # Columns of this query come before its aliases, and both before the query around it.
+        # Columns and aliases of this query hide those of the query around it; alias_rule decides where a name is a column and an alias.
         found = self._here(parts)
         alias = self.aliases.get(folded(parts[0])) if len(parts) == 1 else None
         if alias is not None and found and self.alias_rule != "column" and found[0] != alias:
