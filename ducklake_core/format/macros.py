@@ -85,6 +85,11 @@ def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) 
     >>> one.sql, [(p.name, p.type, p.default, p.default_type) for p in one.parameters]
     ('x > minutes', [('x', None, None, None), ('minutes', 'int32', '15', 'int32')])
 
+    Args:
+        name: The macro, for messages.
+        definitions: SQL by the text of the parameters, such as ``{"x, y := 5": "x + y"}``.
+        kind: ``scalar`` for expressions, ``table`` for queries.
+
     Raises:
         UsageError: What is wrong with it.
         UnsupportedFeatureError: What the catalog cannot hold, or cannot be parsed here.

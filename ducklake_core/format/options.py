@@ -173,6 +173,11 @@ def option_age(name: str, text: str, now: datetime | None = None) -> timedelta:
     >>> option_age("delete_older_than", "36 hours")
     datetime.timedelta(days=1, seconds=43200)
 
+    Args:
+        name: The option, for messages.
+        text: Its text, such as ``7 days``.
+        now: The time at which the age ends; this moment when None.
+
     Raises:
         UsageError: The text is not an age, or a negative one.
     """

@@ -204,8 +204,8 @@ def may_fit(frame: DataType, table: DataType) -> bool:
 
     The writer casts them, and rejects the first value that is not, with its row.
 
-    The type of a frame reveals little about its values: languages have one width of integers, pandas turns integers with a missing value into
-    floats, counts nanoseconds whatever a time is measured in, and has no dates.
+    The type of a frame reveals little about its values: languages have one width of integers, and pandas turns integers with a missing
+    value into floats, counts nanoseconds whatever a time is measured in, and has no dates.
 
     >>> may_fit(INT64, INT32), may_fit(INT64, DecimalType(precision=5, scale=2)), may_fit(TIMESTAMP_NS, TIMESTAMP), may_fit(FLOAT64, INT32)
     (True, True, True, True)

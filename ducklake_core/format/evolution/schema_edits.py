@@ -50,6 +50,12 @@ def find_node(schema: Schema, path: Sequence[str]) -> Field:
 def add_node(schema: Schema, parent: Sequence[str], field: Field, next_id: int) -> tuple[Schema, int]:
     """Return a new last column, or last field of the struct ``parent``, with ids from ``next_id`` on; and the next id after them.
 
+    Args:
+        schema: The table's columns.
+        parent: Path of the struct; empty for a new column.
+        field: The node to add; its ids are replaced.
+        next_id: First id that the node and those below it take.
+
     Raises:
         AlreadyExistsError: The name is taken.
         SchemaError: The parent is no struct.
@@ -96,6 +102,11 @@ def drop_node(schema: Schema, path: Sequence[str]) -> Schema:
 def rename_node(schema: Schema, path: Sequence[str], name: str) -> Schema:
     """Return the schema with another name for a column or field.
 
+    Args:
+        schema: The table's columns.
+        path: Path of the column or field.
+        name: The new name, without a path.
+
     Raises:
         NotFoundError: It does not exist.
         AlreadyExistsError: The name is taken.
@@ -113,6 +124,12 @@ def rename_node(schema: Schema, path: Sequence[str], name: str) -> Schema:
 
 def retype_node(schema: Schema, path: Sequence[str], data_type: DataType, next_id: int) -> tuple[Schema, int]:
     """Return the schema with another type for a column or field, and the next id; structs may gain and lose fields.
+
+    Args:
+        schema: The table's columns.
+        path: Path of the column or field.
+        data_type: The new type; the ids in it are ignored.
+        next_id: First id that new fields of structs take.
 
     Raises:
         NotFoundError: There is no such column.
@@ -176,7 +193,13 @@ class _Retyping:
 
 
 def edit_node(schema: Schema, path: Sequence[str], edit: Callable[[Field], Field]) -> Schema:
-    """Return the schema with another version of the node at a path."""
+    """Return the schema with another version of the node at a path.
+
+    Args:
+        schema: The table's columns.
+        path: Path of the node.
+        edit: Returns the new version of the node.
+    """
     find_node(schema, path)
     # find_node has raised an error for a missing node; _edited would return the schema unchanged.
     return Schema(columns=_edited(schema.columns, tuple(path), edit))

@@ -143,6 +143,11 @@ def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
     True
     >>> key_of(1, DATE, "point in time") == key_of(86_400_000_000, TIMESTAMP, "point in time")
     True
+
+    Args:
+        value: The value in the Python form of its type (format/values/leaf_values.py); not None.
+        data_type: Its type.
+        domain: The domain in which it is compared, see :func:`common_domain`.
     """
     match domain:
         case "exact":
@@ -247,6 +252,11 @@ def fit(op: Operator, literal: Literal, column_type: DataType) -> Fitted | bool 
     Fitted(operator='<=', value=1)
     >>> fit("=", Literal(value=1000, type=INT32), INT8), fit("<", Literal(value=1000, type=INT32), INT8)
     (False, True)
+
+    Args:
+        op: The comparison.
+        literal: The constant on its right; not NULL.
+        column_type: Type of the column on its left.
 
     Returns:
         The rewritten comparison; True or False when it has that outcome for every value that is not NULL; None when it
@@ -393,6 +403,11 @@ def cast_of(column: ColumnReference, target: DataType, *, is_try: bool = False) 
     >>> column = ColumnReference(column_id=1, path=("n",), type=INT32)
     >>> cast_of(column, INT64) is None, cast_of(column, INT8) is None
     (False, True)
+
+    Args:
+        column: The column that is cast.
+        target: The type to which it is cast.
+        is_try: Whether the cast is TRY_CAST, which gives NULL instead of an error.
     """
     if target == DATE and has_calendar(column):
         return Cast(column=column, type=DATE) if column.type == DATE else Truncated(column=column, unit="day", type=DATE)
@@ -440,6 +455,11 @@ def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Pr
     '(("at" >= DATE \\'2013-03-01\\') AND ("at" < DATE \\'2013-04-01\\'))'
     >>> to_sql(compared(Truncated(column=at, unit="week"), ">", first_of_march), "duckdb")
     '("at" >= DATE \\'2013-03-04\\')'
+
+    Args:
+        function: A function that never falls as its column grows.
+        op: The comparison.
+        literal: The constant on its right; next to NULL the result is UNKNOWN.
     """
     if literal.value is None:
         return UNKNOWN
@@ -453,7 +473,13 @@ def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Pr
 
 
 def one_of(function: MonotonicTransform, literals: Sequence[Literal], *, has_null: bool) -> Predicate | None:
-    """Return ``function IN (literals)`` as a condition on the column, with NULL among the literals or without; None where there is none."""
+    """Return ``function IN (literals)`` as a condition on the column, with NULL among the literals or without; None where there is none.
+
+    Args:
+        function: A function that never falls as its column grows.
+        literals: The constants of the list that are not NULL.
+        has_null: Whether the list also holds NULL.
+    """
     parts = [compared(function, "=", literal) for literal in literals]
     if any(part is None for part in parts):
         return None

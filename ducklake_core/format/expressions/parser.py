@@ -219,7 +219,14 @@ def _checked(predicate: Predicate, schema: Schema) -> Predicate:
 
 
 def predicate_of(node: exp.Expression, text: str, schema: Schema, *, scalars: bool = True) -> Predicate:
-    """Return a parsed condition as a predicate, see :func:`parse_predicate`; with ``scalars``, also what Arrow can evaluate of it."""
+    """Return a parsed condition as a predicate, see :func:`parse_predicate`; with ``scalars``, also what Arrow can evaluate of it.
+
+    Args:
+        node: The parsed condition.
+        text: Its SQL text, for messages.
+        schema: The table's columns.
+        scalars: Whether conditions that stay SQL also get the scalar that Arrow evaluates, where there is one.
+    """
     return _PredicateParser(text, schema, scalars=scalars).predicate(node)
 
 
@@ -726,6 +733,12 @@ def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, v
     >>> to_sql(compare(schema, "day", ">=", date(2013, 2, 1)), "duckdb"), to_sql(compare(schema, "N", "<", 5), "spark")
     ('("day" >= DATE \\'2013-02-01\\')', '(`n` < 5)')
 
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        operator: The comparison.
+        value: A Python value; a string is read as a value of the column's type.
+
     Raises:
         NotFoundError: There is no such column.
         UsageError: The value cannot be compared with the column; None cannot with any (see :func:`is_null`).
@@ -735,12 +748,25 @@ def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, v
 
 
 def between(schema: Schema, column: str | tuple[str, ...], start: object, end: object) -> Predicate:
-    """Return ``start <= column < end``, the half-open range of time partitions."""
+    """Return ``start <= column < end``, the half-open range of time partitions.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        start: Lower bound, included.
+        end: Upper bound, excluded.
+    """
     return conjunction((compare(schema, column, ">=", start), compare(schema, column, "<", end)))
 
 
 def one_of(schema: Schema, column: str | tuple[str, ...], values: Iterable[object]) -> Predicate:
-    """Return the predicate that the column has one of the values; FALSE when there are none."""
+    """Return the predicate that the column has one of the values; FALSE when there are none.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        values: Python values; None is not allowed.
+    """
     bound = _bound(schema, column)
     literals = tuple(literal(value, bound.type) for value in values)
     return InList(operand=bound, values=literals) if literals else FALSE
@@ -753,6 +779,11 @@ def is_null(schema: Schema, column: str | tuple[str, ...]) -> Predicate:
 
 def starts_with(schema: Schema, column: str | tuple[str, ...], prefix: str) -> Predicate:
     """Return the predicate that a string column begins with a prefix.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        prefix: The prefix; ``%`` and ``_`` stand for themselves.
 
     Raises:
         UsageError: The column holds no strings.

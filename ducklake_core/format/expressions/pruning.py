@@ -111,7 +111,13 @@ def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], 
 
 
 def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Return whether every row of a file surely satisfies the predicate; never True wrongly."""
+    """Return whether every row of a file surely satisfies the predicate; never True wrongly.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
     found = outcomes(predicate, statistics, record_count)
     return not found.false and not found.null
 
@@ -122,7 +128,13 @@ def columns(predicate: Predicate) -> frozenset[int]:
 
 
 def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
-    """Return every outcome that some row of the file may have, and possibly more."""
+    """Return every outcome that some row of the file may have, and possibly more.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
     match predicate:
         case Constant(value=value):
             return Outcomes(true=value is True, false=value is False, null=value is None)

@@ -262,7 +262,13 @@ def spans_of_ranges(predicate: InRanges) -> list[Span]:
 
 
 def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
-    """Return whether a value between two inclusive bounds may be in one of the ascending spans, and whether every one surely is."""
+    """Return whether a value between two inclusive bounds may be in one of the ascending spans, and whether every one surely is.
+
+    Args:
+        spans: Disjoint spans, ascending.
+        low: Lower bound of the values, included; None for no bound.
+        high: Upper bound of the values, included; None for no bound.
+    """
     start: _Edge = _FIRST if low is None else (1, low, 0)
     end: _Edge = _LAST if high is None else (0, high, 1)
     # The first span that does not end before the bounds begin.
@@ -402,6 +408,11 @@ def ranges(values: Sequence[Literal], column_type: DataType, most: int) -> list[
     >>> found = ranges([Literal(value=n, type=INT32) for n in (9, 1, 5, 6, 2)], INT32, 2)
     >>> [(low.value, high.value) for low, high in found]
     [(1, 5), (6, 9)]
+
+    Args:
+        values: Constants of a list.
+        column_type: Type of the column that they are compared with.
+        most: Maximum number of ranges per domain.
     """
     found: list[tuple[Literal, Literal]] = []
     for domain, literals in _by_domain(values, column_type).items():

@@ -271,6 +271,11 @@ def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: 
 def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
     """Return a constant of a type as SQL.
 
+    Args:
+        value: The value in the Python form of its type; None is NULL.
+        data_type: Its type.
+        dialect: The engine that reads the text.
+
     Raises:
         UsageError: A type that has no constants here.
         UnsupportedFeatureError: A value that the dialect cannot hold.

@@ -46,12 +46,24 @@ def inlined_rows_of(data: pa.Table, schema: Schema) -> InlinedRows:
 
 
 def chosen_rows(rows: InlinedRows, places: Sequence[int], schema: Schema) -> InlinedRows:
-    """Return some of the rows, which have the columns of a schema."""
+    """Return some of the rows, which have the columns of a schema.
+
+    Args:
+        rows: The rows.
+        places: Indexes of the rows to keep, from 0.
+        schema: Their columns.
+    """
     return inlined_rows(tuple(tuple(values[place] for place in places) for values in rows.columns), len(places), schema)
 
 
 def inlined_rows(columns: tuple[tuple[object, ...], ...], count: int, schema: Schema) -> InlinedRows:
-    """Return ``count`` rows of values by column of a schema, with their statistics."""
+    """Return ``count`` rows of values by column of a schema, with their statistics.
+
+    Args:
+        columns: Values by column, in the Python forms of :class:`InlinedRows`.
+        count: Number of rows.
+        schema: Their columns.
+    """
     statistics = [entry for values, column in zip(columns, schema, strict=True) for entry in _statistics(values, column)]
     return InlinedRows(columns=columns, record_count=count, statistics=tuple(statistics))
 

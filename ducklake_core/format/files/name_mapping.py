@@ -134,6 +134,11 @@ def path_keys(path: str) -> dict[str, str]:
 def unquoted(text: str, key: str, path: str) -> str | None:
     """Return a value of :func:`path_keys` decoded, None for NULL.
 
+    Args:
+        text: The value as it stands in the path.
+        key: The partition key, for messages.
+        path: The path, for messages.
+
     Raises:
         CorruptFileError: It is not text.
     """

@@ -53,6 +53,11 @@ def join(base: str, path: str | None, is_relative: bool = True) -> str:
     ('s3://lake/data/main/', '/elsewhere/t/', '/data/')
 
     Paths are joined as they stand, so ``base`` carries its trailing slash; one is added where a lake lacks it.
+
+    Args:
+        base: Full path of the level above.
+        path: Stored path of the level; None or empty for the level above itself.
+        is_relative: Whether the stored path is relative to the level above.
     """
     if not path:
         return base

@@ -60,6 +60,11 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
     >>> cut = truncate_bounds("é" * 200, "a" * 255 + "é", VARCHAR)
     >>> len(cut.min_value), cut.max_value == "a" * 254 + "b", len(cut.exact_min), len(cut.exact_max)
     (128, True, 200, 256)
+
+    Args:
+        minimum: The least value as statistics text, in full length; None for unknown.
+        maximum: The greatest value in the same form.
+        data_type: Type of the column.
     """
     if minimum is None or maximum is None or data_type not in (VARCHAR, JSON, BLOB):
         return Bounds(min_value=minimum, max_value=maximum)

@@ -66,7 +66,14 @@ class FlushRule:
 
 
 def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozenset[str], text_as_bytes: bool) -> FlushRule:
-    """Return the rule for a table with these sort keys."""
+    """Return the rule for a table with these sort keys.
+
+    Args:
+        keys: Sort keys of the table.
+        schema: Its columns.
+        sorting_types: Names of the types whose stored form sorts as their values do.
+        text_as_bytes: Whether the catalog's database stores strings as bytes.
+    """
 
     def column(key: SortKey) -> str | None:
         try:

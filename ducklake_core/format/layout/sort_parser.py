@@ -82,6 +82,11 @@ def sort_columns(key: SortKey) -> frozenset[str]:
 def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
     """Return the key after a column got another name.
 
+    Args:
+        key: The key.
+        old: Former name of the column.
+        new: New name of the column.
+
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
     """

@@ -270,7 +270,15 @@ def partition_must_match(
     schema: Schema,
     file_begin_snapshot: int | None = None,
 ) -> bool:
-    """Return whether these partition values prove that every row satisfies the predicate; never True wrongly."""
+    """Return whether these partition values prove that every row satisfies the predicate; never True wrongly.
+
+    Args:
+        spec: The spec that the file itself was written with.
+        values: Texts of its keys, in key order, None for NULL.
+        predicate: Bound to ``schema``.
+        schema: The table's columns.
+        file_begin_snapshot: Snapshot that the file came with, see :func:`partition_may_match`.
+    """
     decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
     return pruning.must_match(decided, partition_statistics(spec, values, schema), 1)
 
@@ -314,6 +322,12 @@ def partition_statistics(
     """Turn partition values into bounds of columns, in the form of file statistics: all rows of the file are alike.
 
     Calendar parts bound a column as far as they lead down from the year without a gap.
+
+    Args:
+        spec: The spec that the file was written with.
+        values: Texts of its keys, in key order, None for NULL.
+        schema: The table's columns.
+        record_count: Number of rows that the statistics describe.
     """
     columns = schema.by_id()
     found: dict[int, ColumnStatistics] = {}
@@ -543,6 +557,11 @@ def bucket_of(value: object, data_type: DataType, buckets: int) -> int:
     ([2], [0, 0, 3], 4)
     >>> bucket_of("200", VARCHAR, 2**31) == 395818824
     True
+
+    Args:
+        value: The value in its Python form (format/values/leaf_values.py); not None.
+        data_type: Its type.
+        buckets: Number of buckets.
     """
     return (mmh3.hash(hashed_bytes(value, data_type), 0, signed=False) & MASK) % buckets
 

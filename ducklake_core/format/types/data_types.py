@@ -268,6 +268,11 @@ def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> Deci
 
     >>> str(decimal_result("+", DecimalType(precision=10, scale=0), DecimalType(precision=4, scale=1)))
     'decimal(12,1)'
+
+    Args:
+        operator: ``+``, ``-`` or ``*``.
+        left: Type of the left side.
+        right: Type of the right side.
     """
     if operator == "*":
         precision, scale = left.precision + right.precision, left.scale + right.scale

@@ -98,7 +98,13 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True, exact: bool = 
 
 
 def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) -> bool:
-    """Return whether :func:`cast_to` passes data of an Arrow schema on as it is, without reading its values."""
+    """Return whether :func:`cast_to` passes data of an Arrow schema on as it is, without reading its values.
+
+    Args:
+        arrow_schema: The data's schema.
+        schema: The columns wanted.
+        physical: As for :func:`cast_to`.
+    """
     wanted = to_arrow_schema(schema, physical=physical)
     if arrow_schema.names != wanted.names or arrow_schema.types != wanted.types:
         return False
@@ -130,7 +136,14 @@ def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact
 
 
 def constant_array(text: str | None, field: Field, length: int, *, physical: bool = False) -> ArrowArray:
-    """Return an array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL."""
+    """Return an array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL.
+
+    Args:
+        text: The value as a cast text, see :func:`~ducklake_core.format.values.value_text.to_cast_text`; None is NULL.
+        field: The column.
+        length: Length of the array.
+        physical: As for :func:`cast_to`.
+    """
     arrow_type = to_arrow_type(field.type, physical=physical)
     if text is None:
         return null_array(length, arrow_type)
@@ -303,6 +316,11 @@ def _check_container(fits: bool, array: ArrowArray, data_type: DataType, path: s
 def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> ArrowArray:
     """Return the same values in the Arrow type of a leaf.
 
+    Args:
+        array: The values.
+        data_type: The leaf type wanted.
+        physical: As for :func:`cast_to`.
+
     Raises:
         SchemaError: A value outside the type's range.
         pyarrow.ArrowInvalid: A value that does not fit; the caller names the column.
@@ -351,6 +369,11 @@ def fit_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arrow
     >>> fit_leaf(pa.array([2**53 + 1]), PrimitiveType(name="float64"), physical=False)
     Traceback (most recent call last):
     ducklake_core.errors.SchemaError: 9007199254740993 cannot be stored exactly as float64 [schema]
+
+    Args:
+        array: The values.
+        data_type: The leaf type wanted.
+        physical: As for :func:`cast_to`.
 
     Raises:
         SchemaError: A value that the type does not have.
@@ -432,7 +455,13 @@ def _first(array: ArrowArray) -> object:
 
 
 def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> ArrowArray:
-    """Return an array of values in their Python forms (see format/values/leaf_values.py); None is NULL."""
+    """Return an array of values in their Python forms (see format/values/leaf_values.py); None is NULL.
+
+    Args:
+        values: The values; None is NULL.
+        data_type: Their leaf type.
+        physical: As for :func:`cast_to`.
+    """
     array: ArrowArray
     match data_type:
         case PrimitiveType(name="interval"):

@@ -88,6 +88,11 @@ def timestamp_text(units: int, digits: int = 6, zone: str = "") -> str:
 
     >>> timestamp_text(1_705_314_600_500_000), timestamp_text(0, zone="+00"), timestamp_text(-63517788000000000)
     ('2024-01-15 10:30:00.5', '1970-01-01 00:00:00+00', '0044-03-15 (BC) 10:00:00')
+
+    Args:
+        units: The timestamp; infinities are +-(2**63 - 1).
+        digits: Digits of a second that a unit has: 6 for microseconds, 9 for nanoseconds.
+        zone: Text of the zone, such as ``+00``.
     """
     if abs(units) == INFINITE_UNITS:
         return "infinity" if units > 0 else "-infinity"

@@ -335,6 +335,11 @@ _NUMPY: Mapping[PrimitiveType, str] = {
 def typed_values(buffer: VariantBuffer, slots: Slots, wanted: PrimitiveType | DecimalType) -> ArrowArray:
     """Return the values of types that a column can have, as an Arrow array without NULLs.
 
+    Args:
+        buffer: The variants.
+        slots: The values, all of types that the column can have.
+        wanted: Type of the column.
+
     Raises:
         CorruptFileError: A text that is not UTF-8, a decimal of too many digits, a time outside of a day.
     """
