@@ -316,6 +316,13 @@ ChangeComputed: TypeAlias = Callable[[str, str, Callable[["StagedTable"], Comput
 def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed) -> None:
     """Carry out an UPDATE, DELETE or MERGE.
 
+    Args:
+        tx: The transaction.
+        queries: Queries inside the transaction.
+        sql: The statement.
+        spark: The session that computes rows, None for this process.
+        change_computed: Stages a change that DuckDB computes.
+
     Raises:
         UnsupportedFeatureError: A part that the library's operations do not support, and DuckDB is not installed.
         UsageError: It cannot be parsed, or is rejected.

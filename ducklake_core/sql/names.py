@@ -79,7 +79,13 @@ class Names:
 
 
 def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
-    """Return the tables, views and macros of a snapshot, read with three statements."""
+    """Return the tables, views and macros of a snapshot, read with three statements.
+
+    Args:
+        lake: The lake.
+        reader: Reads the catalog.
+        snapshot_id: The snapshot.
+    """
     return Names(
         tables=tuple(
             NamedTable(id=table_id, schema_name=schema, name=name, open=partial(_opened, lake, schema, name, snapshot_id))
@@ -104,6 +110,11 @@ def scan_of(lake: LakeContext, state: TableState, columns: Sequence[str], where:
 
 def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     """Return a text as DuckDB runs it, and what it may name.
+
+    Args:
+        lake: The lake.
+        names: What the text may name.
+        sql: A query or statement in DuckDB's dialect.
 
     Raises:
         UsageError: The text cannot be read.

@@ -217,7 +217,14 @@ def constant_text(node: exp.Expression) -> str | None:
 
 
 def text_between(sql: str, tokens: Sequence[Any], start: int, end: int | None = None) -> str:
-    """Return the text of some tokens, as it was written."""
+    """Return the text of some tokens, as it was written.
+
+    Args:
+        sql: The text that the tokens are of.
+        tokens: Its tokens.
+        start: Position of the first token.
+        end: Position behind the last token; the end of the text when None.
+    """
     return sql[tokens[start].start : tokens[len(tokens) - 1 if end is None else end - 1].end + 1]
 
 

@@ -305,6 +305,11 @@ def selected_frame(lake: LakeContext, selected: Selection, session: SparkSession
 def translated_frame(lake: LakeContext, translated: Translation, session: SparkSession) -> DataFrame:
     """Return the rows of a translated query.
 
+    Args:
+        lake: The lake.
+        translated: The query in Spark SQL, with its scans.
+        session: The Spark session.
+
     Raises:
         UnsupportedFeatureError: Spark does not run it.
         UsageError: The session does not follow ANSI SQL.
@@ -323,6 +328,13 @@ def register(
     lake: LakeContext, session: SparkSession | None, schema: str | None, tables: Sequence[str] | None, at: At
 ) -> dict[str, str | None]:
     """Make the temporary views; see :meth:`DuckLake.register`.
+
+    Args:
+        lake: The lake.
+        session: The Spark session.
+        schema: Path of the schema, ``main`` when None.
+        tables: Names of tables and views, all of the schema when None.
+        at: The snapshot, or a time.
 
     Raises:
         UsageError: There is no session.

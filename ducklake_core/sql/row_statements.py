@@ -416,6 +416,11 @@ def under_alias(sql: str, name: Sequence[str], alias: str) -> str:
 
     >>> under_alias("s.t.a + t.b", ("s", "t"), "t")
     '"t".a + t.b'
+
+    Args:
+        sql: The text of an expression.
+        name: Schema and name of the table.
+        alias: What the statement calls it.
     """
     if len(name) < 2:
         return sql
