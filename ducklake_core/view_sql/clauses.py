@@ -147,6 +147,11 @@ class Grouping:
 def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], here: str | None) -> Grouping:
     """Return the sets with the texts of their keys.
 
+    Args:
+        sets: The keys of each set.
+        typed: Translates a key.
+        here: Column that is false for the added row only, None when no row is added.
+
     Raises:
         Refused: A key that is a constant, which Spark would not tell from the same constant elsewhere; or there are no keys at all.
     """
@@ -175,6 +180,11 @@ def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> T
 
 def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Window]) -> Typed:
     """Translate a function over a window.
+
+    Args:
+        node: The parsed function with its window.
+        translate: Translates an expression.
+        named: Windows of the WINDOW clause by lower-case name.
 
     Raises:
         Refused: A function or a frame that is not translated.
@@ -300,6 +310,11 @@ def push_conditions(condition: exp.Expression, scope: Scope, sources: Sources) -
     """Pass every part of a condition that reads one table, and needs no SQL engine, to that table's scan.
 
     The condition itself stays where it is: only rows that it would drop are left out early.
+
+    Args:
+        condition: The parsed condition of WHERE.
+        scope: Names of the query.
+        sources: The tables that are read, which take the conditions.
     """
     for part in _parts(condition):
         if part.find(exp.Query) is None:

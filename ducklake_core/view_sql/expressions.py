@@ -112,6 +112,7 @@ class Expressions:
             case exp.Extract():
                 only(node, "this", "expression")
                 return date_part(node.name, self.typed(node.expression))
+            # Every function arrives as Anonymous, because WrittenDuckDB gives none of them a meaning.
             case exp.Anonymous():
                 return self._function(node)
             case exp.Filter():

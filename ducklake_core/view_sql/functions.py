@@ -56,6 +56,7 @@ _PIECE = re.compile(
     r"|(?P<sign>[()|*+?^$.])|(?P<plain>[A-Za-z0-9_ ,:;@#%/=<>!'\"~&-])",
     re.ASCII,
 )
+# RE2's meaning in Java's spelling: anchors match at the ends of the text only, and classes of characters are ASCII.
 _JAVA = {".": r"[^\n]", "$": r"\z", "^": r"\A", "\\d": "[0-9]", "\\w": "[0-9A-Za-z_]", "\\s": r"[\t\n\f\r ]", "\\D": "[^0-9]",
          "\\W": "[^0-9A-Za-z_]", "\\S": r"[^\t\n\f\r ]"}  # fmt: skip
 
@@ -602,6 +603,7 @@ def _is_nan(parts: Sequence[Typed]) -> Typed:
     (part,) = parts
     if part.type not in FLOATS:
         raise Refused(f"it calls isnan with {part.type}")
+    # Spark's isnan is false for NULL.
     return Typed(sql=f"CASE WHEN {part.sql} IS NULL THEN NULL ELSE isnan({part.sql}) END", type=BOOLEAN)
 
 
@@ -617,7 +619,13 @@ def coalesce(parts: Sequence[Typed]) -> Typed:
 
 
 def choice(conditions: Sequence[str], results: Sequence[Typed], otherwise: Typed) -> Typed:
-    """Return CASE with the type that DuckDB chooses, beginning with ELSE."""
+    """Return CASE with the type that DuckDB chooses, beginning with ELSE.
+
+    Args:
+        conditions: Conditions in Spark SQL, in order.
+        results: The value for each condition.
+        otherwise: The value when no condition is true.
+    """
     kind = common_type((otherwise, *results))
     branches = " ".join(f"WHEN {test} THEN {_unified(result, kind)}" for test, result in zip(conditions, results, strict=True))
     return Typed(sql=f"CASE {branches} ELSE {_unified(otherwise, kind)} END", type=_settled(kind))
@@ -705,6 +713,7 @@ def _element(parts: Sequence[Typed]) -> Typed:
 def _length(parts: Sequence[Typed]) -> Typed:
     (part,) = parts
     if isinstance(part.type, ListType | MapType):
+        # The size of NULL depends on a setting of Spark.
         return Typed(sql=f"CASE WHEN {part.sql} IS NULL THEN NULL ELSE CAST(size({part.sql}) AS BIGINT) END", type=INT64)
     return Typed(sql=f"CAST(char_length({_text(part)}) AS BIGINT)", type=INT64)
 

@@ -124,6 +124,7 @@ def _cast_sql(sql: str, source: DataType, target: DataType) -> str:
         case DecimalType(), DecimalType():
             return f"CAST({sql} AS {name})"
         case DecimalType(), _ if target in SIGNED_INTEGERS:
+            # DuckDB rounds half away from zero; Spark's cast would cut the digits off.
             return f"CAST(round({sql}, 0) AS {name})"
         case DecimalType(), _ if target in (FLOAT32, FLOAT64):
             return f"CAST({sql} AS {name})"
@@ -244,6 +245,7 @@ def _division(left: Typed, right: Typed, kind: DataType, operator: str) -> Typed
     elif right.constant is not None and right.text is None and _is_not_zero(right):
         sql = f"({first} / {second})"
     else:
+        # Spark raises an error for a division by zero. The sign of the zero decides about that of infinity, and only its text shows it.
         infinity = f"CASE WHEN CAST({second} AS STRING) = '-0.0' THEN CAST('-Infinity' AS {name}) ELSE CAST('Infinity' AS {name}) END"
         sql = f"CASE WHEN {second} = CAST(0 AS {name}) THEN {first} * {infinity} ELSE {first} / {second} END"
     return Typed(sql=f"CAST({sql} AS {name})", type=result)

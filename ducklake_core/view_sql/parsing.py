@@ -34,6 +34,7 @@ class WrittenDuckDB(DuckDB):
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
         """Functions keep their names; only those with a grammar of their own are parsed as such."""
 
+        # With its own functions, sqlglot would turn names into classes and complete or reorder arguments.
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {

@@ -239,6 +239,7 @@ class Select:
             having, qualify = self._above_sets(grouping, having, qualify)
         body = f"{rows}{group or ''}{f' HAVING {having}' if having else ''}"
         sql = self._outermost(columns, body, qualify, keys)
+        # An aggregate without GROUP BY makes exactly one row, unless HAVING or LIMIT removes it.
         single = group is None and texts.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
         return Query(sql=sql, columns=columns, correlated=scope.uses_outer, single_row=single)
 
