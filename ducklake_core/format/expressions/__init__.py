@@ -1,7 +1,7 @@
 """Conditions and scalar expressions: parse, bind, fold, prune, render.
 
-In: SQL text in DuckDB's dialect, or a :class:`~ducklake_core.format.expressions.conditions.Condition` built with ``col``. Out: a predicate
-(``predicates``), an immutable tree that is bound to the ids and types of a table's columns.
+In: SQL text in DuckDB's dialect, or a :class:`~ducklake_core.format.expressions.conditions.Condition` built with
+:func:`ducklake_core.col`. Out: a predicate (``predicates``), an immutable tree that is bound to the ids and types of a table's columns.
 
 ``conditions.bind`` is the entry point. ``syntax`` parses text with sqlglot, ``parser`` turns the tree into a predicate, ``literals`` types
 its constants, ``nested_tests`` finds conditions inside of variants and geometries, ``comparison`` compares values of two types, and
