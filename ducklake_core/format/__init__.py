@@ -1,6 +1,10 @@
 """The DuckLake specification as pure values: no connection and no file.
 
-``state`` holds what the catalog contains about a table, ``options`` the options of a lake, ``changes`` the change log of a snapshot,
-``macros`` the SQL of views and macros, ``versions`` what differs between format versions. Subpackages, highest first: ``evolution``,
-``layout``, ``expressions``, ``files``, ``values``, ``types``.
+In: cells of the catalog, texts of callers, Arrow data in memory. Out: immutable values that catalog, planning, engines and maintenance
+share, and the texts that the catalog stores.
+
+``state`` holds what the catalog contains about a lake and its tables, ``options`` the options of a lake, ``changes`` the change log of a
+snapshot, ``macros`` the SQL of views and macros, ``versions`` what differs between format versions. ``arguments`` checks arguments of
+public methods, and ``cache`` holds the caches. Subpackages, highest first: ``evolution``, ``layout``, ``expressions``, ``files``,
+``values``, ``types``. A lower one never imports a higher one.
 """

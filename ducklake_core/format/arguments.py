@@ -15,6 +15,7 @@ from ducklake_core.format.types.text import in_utc, parse_age, shown
 
 COMMIT_MESSAGE = ("author", "message", "extra_info")
 COMMIT_OPTIONS = (*COMMIT_MESSAGE, "commit_id")
+# Ids and counts are BIGINT in every catalog database.
 _MAX_NUMBER = 2**63 - 1
 
 Checked = TypeVar("Checked")
@@ -58,7 +59,7 @@ def filled(name: str, value: object) -> str:
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Return names as a tuple; one string is one name, not its letters.
+    """Return the names as a tuple; one string is one name, not its letters.
 
     >>> names("on", "ab"), names("on", ["a", "b"])
     (('ab',), ('a', 'b'))
@@ -77,6 +78,7 @@ def paths(name: str, value: object) -> tuple[str, ...]:
     return tuple(filled(name, os.fspath(one) if isinstance(one, os.PathLike) else one) for one in given)
 
 
+# A generator: the check runs when the caller iterates, which every caller does before it returns.
 def _items(name: str, expected: str, value: object) -> Iterator[object]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise _wrong(name, expected, value)
@@ -92,6 +94,7 @@ def whole_number(name: str, value: object, *, least: int | None = None) -> int:
     Raises:
         UsageError: Something else.
     """
+    # Integers of NumPy have __index__ without being int. Floats have none, so 5.0 is rejected as well.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _wrong(name, "a whole number", value)
     number = int(value.__index__())
@@ -108,13 +111,14 @@ def row_count(name: str, value: object) -> int:
 
 
 def whole_numbers(name: str, value: object) -> tuple[int, ...]:
-    """Return integers as a tuple; one integer is a list of one."""
+    """Return the integers as a tuple; one integer is a list of one."""
     given = (value,) if isinstance(value, int) else _items(name, "a list of whole numbers", value)
     return tuple(whole_number(name, one) for one in given)
 
 
 def seconds(name: str, value: object) -> float:
     """Return a number of seconds, zero or more."""
+    # Not ``value < 0``: NaN compares false with every number, and has to be rejected.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise _wrong(name, "a number of seconds", value)
     return value
@@ -218,6 +222,7 @@ def condition(name: str, value: object) -> str | Predicate | Condition:
         )
     if not isinstance(value, str):
         raise _wrong(name, "a condition: SQL text, or one built with ducklake_core.col", value)
+    # NUL may occur in a condition, which is compared and never stored.
     return storable(name, value, nul=True)
 
 
@@ -251,6 +256,7 @@ def check_commit(given: Mapping[str, Any], known: Collection[str] = COMMIT_OPTIO
         if name not in known:
             options = f"{', '.join(list(known)[:-1])} and {list(known)[-1]}"
             raise UsageError(f"Unexpected argument {name!r}. Commit options are {options}.", parameter=name)
+        # The only commit option that is also accepted as a mapping.
         if name == "extra_info" and value is not None and not isinstance(value, str):
             mapping(name, value)
         else:

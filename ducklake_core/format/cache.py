@@ -61,6 +61,7 @@ class BoundedCache(Generic[Key, Value]):
             replaced = self._values.pop(key, None)
             self._size += size - (0 if replaced is None else replaced[1])
             self._values[key] = value, size
+            # A value that is larger than the whole cache empties it and is not kept itself.
             while self._size > self._max_size:
                 self._size -= self._values.popitem(last=False)[1][1]
 

@@ -1,7 +1,7 @@
-"""The text of ``ducklake_snapshot_changes.changes_made`` and what it says (specification: ducklake_snapshot_changes).
+"""Encode and parse ``ducklake_snapshot_changes.changes_made`` (specification: ducklake_snapshot_changes).
 
 A text is a list of ``kind:value`` entries, divided by commas, in a fixed order of kinds.  Values are ids, or quoted names for
-what was created.  DuckDB refuses to work over a snapshot that has a kind it does not know, so only the kinds below
+what was created.  DuckDB rejects a snapshot with a kind that it does not know, so only the kinds below
 are ever written; readers keep what they do not know as :attr:`Changes.unknown` and let the commit rules decide.
 """
 
@@ -65,7 +65,7 @@ class Changes:
     unknown: tuple[str, ...] = ()
 
     def listing(self) -> dict[str, list[str]]:
-        """The same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
+        """Return the same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 
         Names that are not plain are quoted; DuckDB also quotes those that are words of its SQL.
 
@@ -80,6 +80,7 @@ class Changes:
         return found
 
 
+# The order of the fields above is the order in which DuckDB writes the kinds.
 _KINDS = tuple(field.name for field in fields(Changes) if field.name != "unknown")
 _SCHEMA_KINDS = frozenset({"created_schema"})
 _NAME_KINDS = frozenset({"created_table", "created_view", "created_scalar_macro", "created_table_macro"})
@@ -106,11 +107,12 @@ _LISTED_AS = {
     "unknown": "unknown",
 }
 _PLAIN = re.compile("[a-z_][a-z0-9_]*", re.ASCII)
+# Spellings that earlier versions of DuckDB's extension wrote.
 _ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flush"}
 
 
 def encode_changes(changes: Changes) -> str:
-    """The text of changes, in DuckDB's order, ids ascending and each once.
+    """Return the text of changes, in DuckDB's order, ids ascending and each once.
 
     >>> created = (QualifiedName(schema="main", name='we"ird, name'),)
     >>> encode_changes(Changes(created_table=created, inserted_into_table=(4, 2, 4)))
@@ -143,13 +145,13 @@ def parse_changes(text: str | None) -> Changes:
     ((QualifiedName(schema='main', name='a,b'),), (7,), ('new_kind:1',))
 
     Args:
-        text: The text; None and empty text say that nothing is recorded.
+        text: The text; None and an empty text mean that nothing is recorded.
 
     Raises:
         CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.
     """
     text = text or ""
-    # Most commits of a lake say one of few things: that rows went into this table, or into that.
+    # Most commits record one of a few changes, such as rows inserted into the same table. Long texts hardly ever repeat.
     return _parse_again(text) if len(text) <= _SHORT else _parse(text)
 
 
@@ -172,6 +174,7 @@ def _parse(text: str) -> Changes:
 _parse_again = lru_cache(maxsize=4096)(_parse)
 
 
+# DuckDB sorts the tables and views of a snapshot together, by schema and name.
 def _created_relations(changes: Changes) -> Iterable[str]:
     relations = [("created_table", name) for name in changes.created_table] + [("created_view", name) for name in changes.created_view]
     return (f"{kind}:{_quoted_name(name)}" for kind, name in sorted(set(relations), key=lambda pair: _name_key(pair[1])))
@@ -186,7 +189,7 @@ def _name_key(name: QualifiedName) -> tuple[str, str]:
 
 
 def _shown(kind: str, value: object) -> str:
-    """An id, a word, or the path of a schema, of which DuckDB shows one at the top by its name as it is."""
+    """Return an id or a word as a string, and the path of a schema as DuckDB shows it: without quotes when it is at the top."""
     parts = split_path(str(value)) if kind in _SCHEMA_KINDS else ()
     return parts[0] if len(parts) == 1 else str(value)
 
@@ -200,6 +203,7 @@ def _quoted_name(name: QualifiedName) -> str:
     return quoted_path((*split_path(name.schema), name.name))
 
 
+# One entry with the comma behind it. Quoted names may contain commas and colons, so the text cannot be split at them.
 _ENTRY = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*:\s*((?:"(?:[^"]|"")*"|[^",])*)(?:,|$)', re.ASCII)
 
 
@@ -220,7 +224,7 @@ _NAME = re.compile(r'"((?:[^"]|"")*)"')
 
 def _parse_value(kind: str, value: str) -> object:
     if kind not in _NAME_KINDS | _SCHEMA_KINDS:
-        # Python refuses to read thousands of digits, and ids are 64-bit numbers.
+        # Python rejects integers of thousands of digits, and ids are 64-bit numbers.
         if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
             return int(value)
         raise CatalogCorruptError(f"changes_made has {value[:80]!r} as id of {kind}", changes=value)

@@ -79,11 +79,16 @@ class MacroImplementation:
 
 
 def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) -> tuple[MacroImplementation, ...]:
-    """The definitions of a macro, from the text of each one's parameters and its expression or query.
+    """Return the definitions of a macro, from the text of each one's parameters and its expression or query.
 
     >>> (one,) = implementations("late", {"x, minutes INTEGER := 15": "x > minutes"}, "scalar")
     >>> one.sql, [(p.name, p.type, p.default, p.default_type) for p in one.parameters]
     ('x > minutes', [('x', None, None, None), ('minutes', 'int32', '15', 'int32')])
+
+    Args:
+        name: The macro, for messages.
+        definitions: SQL by the text of the parameters, such as ``{"x, y := 5": "x + y"}``.
+        kind: ``scalar`` for expressions, ``table`` for queries.
 
     Raises:
         UsageError: What is wrong with it.
@@ -124,7 +129,7 @@ def _tokens(text: str) -> list[Any]:
 
 
 def _split(tokens: Sequence[Any]) -> list[list[Any]]:
-    """Parts between commas that are in no brackets."""
+    """Return the parts between commas that are in no brackets."""
     parts: list[list[Any]] = [[]] if tokens else []
     depth = 0
     for token in tokens:
@@ -160,7 +165,7 @@ def _leaf_type(text: str) -> DataType:
 
 
 def _default(text: str, kind: DataType | None) -> Constant:
-    """The constant of a default: of its own type where that becomes the parameter's, else of the parameter's type."""
+    """Return the constant of a default: of its own type where that becomes the parameter's, else of the parameter's type."""
     constant = constant_of(parse_text(text, "default"))
     if isinstance(constant, QuotedText):
         typed = Constant(value=constant.text, type=VARCHAR) if kind is None or kind == VARCHAR else text_literal(constant.text, kind)
@@ -178,7 +183,7 @@ def _default(text: str, kind: DataType | None) -> Constant:
 
 
 def _body(sql: str, kind: MacroKind, parameters: Sequence[MacroParameter]) -> str:
-    """The expression or query as it is stored: as it was written, without what follows its last word."""
+    """Return the expression or query in the form in which it is stored: as it was written, without what follows its last word."""
     try:
         tokens = DuckDB().tokenize(sql)
         while tokens and tokens[-1].token_type.name == "SEMICOLON":
@@ -212,7 +217,7 @@ def _check_expression(node: Any, sql: str, parameters: Sequence[MacroParameter])
 
 
 def view_text(sql: str, find: FindTable) -> str:
-    """The query as it is stored.
+    """Return the query of a view in the form in which it is stored.
 
     >>> view_text("SELECT a FROM t JOIN s.u USING (a);", lambda schema, name: schema or "main")
     'SELECT a FROM {DUCKLAKE_CATALOG}."main".t JOIN {DUCKLAKE_CATALOG}.s.u USING (a)'
@@ -241,6 +246,7 @@ def view_text(sql: str, find: FindTable) -> str:
         raise UsageError(f"a view has no parameters and writes nothing: {sql!r}", sql=sql)
     if any(_STAND_IN in literal.this for literal in query.find_all(exp.Literal)):
         raise UsageError(f"a constant in the view's query holds {PLACEHOLDER}, which readers would replace", sql=sql)
+    # Prefixes are inserted into the text as it was written, so that its comments and spacing survive.
     insertions = [place for table in query.find_all(exp.Table) if (place := _insertion(table, find, sql)) is not None]
     # A comment behind the last word would swallow what a reader puts there.
     start, end = tokens[0].start, tokens[-1].end + 1
@@ -254,7 +260,7 @@ def view_text(sql: str, find: FindTable) -> str:
 
 
 def _insertion(table: exp.Table, find: FindTable, sql: str) -> tuple[int, str] | None:
-    """Where to put what in front of a table's name, None when it is complete."""
+    """Return the position and the prefix to insert before a table's name, None when the name is complete."""
     names = table_names(table)
     if not names or (len(names) == 1 and _is_named_query(table)):
         return None
@@ -277,13 +283,13 @@ def _insertion(table: exp.Table, find: FindTable, sql: str) -> tuple[int, str] |
 
 
 def table_names(table: exp.Table) -> tuple[str, ...]:
-    """The names that a query gives for a table, outermost first; none for a function that makes rows."""
+    """Return the names that a query gives for a table, outermost first; none for a function that makes rows."""
     parts = table.parts
     return tuple(part.name for part in parts) if all(isinstance(part, exp.Identifier) for part in parts) else ()
 
 
 def _is_named_query(table: exp.Table) -> bool:
-    """Whether the name is one that a WITH around it gives to a query."""
+    """Return whether the name is one that a WITH around it gives to a query."""
     node: Any = table
     while node.parent is not None:
         parent = node.parent
@@ -308,7 +314,7 @@ def _quoted(name: str) -> str:
 
 
 def aliases_text(names: tuple[str, ...]) -> str:
-    """The text of ``column_aliases``.
+    """Return the text of ``column_aliases``.
 
     >>> aliases_text(("x", 'y"z')), aliases_text(())
     ('"x","y""z"', '')
@@ -317,7 +323,7 @@ def aliases_text(names: tuple[str, ...]) -> str:
 
 
 def called_functions(sql: str) -> frozenset[str]:
-    """What may be names of functions in an expression that are none of DuckDB's known ones, folded.
+    """Return the folded words of an expression that may be names of functions, without those that DuckDB has.
 
     >>> sorted(called_functions("late(x, 5) AND (abs(y) > 1 OR y IN (1, 2))"))
     ['late']
@@ -327,7 +333,7 @@ def called_functions(sql: str) -> frozenset[str]:
 
 
 def with_macros(sql: str, macros: Mapping[str, Sequence[MacroImplementation]]) -> str:
-    """An expression without calls of macros.
+    """Return an expression without calls of macros.
 
     >>> from ducklake_core.format.macros import implementations
     >>> late = implementations("late", {"x, minutes INTEGER := 15": "x > minutes"}, "scalar")
@@ -367,7 +373,7 @@ def _put_in_place(call: exp.Anonymous, definitions: Sequence[MacroImplementation
 
 
 def _arguments(call: exp.Anonymous, one: MacroImplementation) -> dict[str, exp.Expression] | None:
-    """What the parameters stand for, None when the definition is not meant."""
+    """Return the arguments by parameter, None when the call does not mean this definition."""
     named = {folded(node.this.name): node.expression for node in call.expressions if isinstance(node, exp.PropertyEQ | exp.Kwarg)}
     places = [node for node in call.expressions if not isinstance(node, exp.PropertyEQ | exp.Kwarg)]
     if len(places) > len(one.parameters) or not set(named) <= {folded(parameter.name) for parameter in one.parameters}:

@@ -20,22 +20,22 @@ Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "zstd", "brot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options in force, with the defaults of DuckDB.
+    """Effective options, with the defaults of DuckDB.
 
     Attributes:
         parquet_compression: Codec of new data files.
         parquet_version: Parquet data page version, 1 or 2.
         parquet_compression_level: Level of the codec, None for its own default.
-        parquet_row_group_size: Rows in a row group, None where nobody chose a number (DuckDB takes 122880).
+        parquet_row_group_size: Rows in a row group, None for the default (122,880 in DuckDB).
         parquet_row_group_size_bytes: Bytes in a row group, None for no limit.
         target_file_size: Bytes after which a writer starts the next file.
         data_inlining_row_limit: Inserts of up to this many rows may be kept in the catalog.
-        require_commit_message: Whether commits without a message are refused.
+        require_commit_message: Whether commits without a message are rejected.
         rewrite_delete_threshold: Part of a file's rows, 0 to 1, that must be deleted before a rewrite takes the file.
         hive_file_pattern: Whether files of partitioned tables lie in directories such as ``year=2013/``.
-        delete_older_than: Least age of a scheduled file before cleanup deletes it, as text: what it means is for :func:`option_age` to
-            say when it is needed, so that one that means nothing here is in the way of no write and no read.
-        expire_older_than: Age from which snapshots expire, likewise; None for never.
+        delete_older_than: Minimum age of a scheduled file before cleanup deletes it, as a string. :func:`option_age` reads it when it
+            is needed, so that an invalid one does not prevent reads and writes.
+        expire_older_than: Age from which snapshots expire, as a string; None for never.
         auto_compact: Whether flushing, merging and rewriting may take the table, even by its name.
         per_thread_output: Whether each writing thread makes its own files.
         write_deletion_vectors: Whether deletes are written as deletion vectors.
@@ -60,7 +60,7 @@ class Options:
     sort_on_insert: bool = True
 
     def check_compression(self) -> None:
-        """Refuse a level that the codec does not have.
+        """Reject a level that the codec does not have.
 
         Raises:
             UsageError: ``parquet_compression_level`` is not one of ``parquet_compression``.
@@ -82,7 +82,7 @@ class Options:
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str]) -> Options:
-        """Options from their texts by name, names without regard to case; what is not given has its default.
+        """Return the options from their texts by name, names without regard to case; what is not given has its default.
 
         >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
         10000000
@@ -101,7 +101,7 @@ MIN_TARGET_FILE_SIZE = 1000
 
 
 def normalize_option(name: str, value: object) -> tuple[str, str]:
-    """Name and text to store for an option, as DuckDB stores them.
+    """Return the name and text to store for an option, as DuckDB stores them.
 
     >>> normalize_option("TARGET_FILE_SIZE", "1MiB"), normalize_option("parquet_version", 2), normalize_option("auto_compact", False)
     (('target_file_size', '1048576'), ('parquet_version', 'V2'), ('auto_compact', 'false'))
@@ -112,6 +112,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
     folded = option_name(name)
     text = str(value)
     parsed = _parse(folded, text)
+    # Ages are stored as written: DuckDB parses them again, and the length of a month depends on the day.
     if folded in _AGES:
         option_age(folded, text)
         return folded, bare_age(text)
@@ -125,6 +126,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
             return folded, f"V{parsed}"
         case _, bool():
             return folded, "true" if parsed else "false"
+        # DuckDB stores doubles with six decimals.
         case _, float():
             return folded, f"{parsed:.6f}"
         case _:
@@ -132,7 +134,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
 
 
 def check_option(name: str, text: str) -> None:
-    """Refuse a stored text that its option cannot have; what is no option is not looked at.
+    """Reject a stored text that its option cannot have; other keys are not checked.
 
     Raises:
         UsageError: It cannot.
@@ -144,7 +146,7 @@ def check_option(name: str, text: str) -> None:
 
 
 def check_option_scope(name: str, *, is_lake: bool) -> None:
-    """Refuse to set an option for a schema or a table that every program looks for at the lake alone.
+    """Reject an option for a schema or a table that every program reads for the lake alone.
 
     Raises:
         UsageError: It would mean nothing there.
@@ -154,7 +156,7 @@ def check_option_scope(name: str, *, is_lake: bool) -> None:
 
 
 def option_name(name: str) -> str:
-    """The name of an option as it is stored.
+    """Return the name of an option as it is stored.
 
     Raises:
         UsageError: An unknown option.
@@ -166,13 +168,18 @@ def option_name(name: str) -> str:
 
 
 def option_age(name: str, text: str, now: datetime | None = None) -> timedelta:
-    """The age that an option says, as long as it is when it ends now (this moment when not given).
+    """Return the age of an option, counted back from ``now`` (this moment when not given).
 
     >>> option_age("delete_older_than", "36 hours")
     datetime.timedelta(days=1, seconds=43200)
 
+    Args:
+        name: The option, for messages.
+        text: Its text, such as ``7 days``.
+        now: The time at which the age ends; this moment when None.
+
     Raises:
-        UsageError: It is none, or a negative one.
+        UsageError: The text is not an age, or a negative one.
     """
     try:
         return parse_age(text, now)
@@ -195,7 +202,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
 def parse_memory_size(text: str) -> int:
-    """Bytes of a size as people write it.
+    """Return the bytes of a size as people write it.
 
     >>> parse_memory_size("10MB"), parse_memory_size("1.5 GiB"), parse_memory_size("4096")
     (10000000, 1610612736, 4096)
@@ -206,6 +213,7 @@ def parse_memory_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip().lower())
     if not found or found[2] not in _UNITS:
         raise UsageError(f"{text!r} is not a size such as 10MB or 1.5GiB")
+    # Whole numbers do not go through a float, which loses digits beyond 2**53.
     size = int(found[1]) * _UNITS[found[2]] if found[1].isdigit() else int(float(found[1]) * _UNITS[found[2]])
     if size <= 0:
         raise UsageError("a size must be positive")
@@ -273,4 +281,5 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "write_deletion_vectors": _boolean,
     "sort_on_insert": _boolean,
 }
+# A field without a parser would keep its default whatever the catalog stores.
 assert set(_PARSERS) == {field.name for field in fields(Options)}

@@ -29,7 +29,7 @@ class Snapshot:
         next_catalog_id: Next id for schemas, tables, views, macros, partition specs and sort keys.
         next_file_id: Next id for data files, delete files and name mappings.
         changes: The ``changes_made`` text, empty when the row is missing.
-        author: Who committed, as the writer said; None when unsaid. Likewise ``message`` and ``extra_info``.
+        author: Author that the writer gave, None for none. The same for ``message`` and ``extra_info``.
     """
 
     id: int
@@ -59,7 +59,7 @@ class Snapshot:
 
 
 def is_same_snapshot(one: Snapshot, other: Snapshot) -> bool:
-    """Whether both are the same commit, and so have the same history: an id alone is given out again after a backup was put back.
+    """Return whether both are the same commit, and so have the same history: an id alone is given out again after a backup was put back.
 
     Author and message say nothing more than the commit id in ``extra_info``, or the time in microseconds where there is none.
     """
@@ -80,7 +80,7 @@ class LakeInfo:
         created_by: What created the catalog.
         stored_data_path: The data path as the catalog has it, None when that does not matter.
         inlined_limits: Which tables of inlined rows the catalog's database takes.
-        allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/files/paths.py).
+        allowed_paths: Locations in addition to the data path that the user of this session lets the catalog name (format/files/paths.py).
     """
 
     version: str
@@ -105,7 +105,7 @@ class LakeInfo:
         return replace(format_version(self.version), inlined_limits=self.inlined_limits)
 
     def checked_location(self, path: str, what: str, **details: object) -> str:
-        """A full path, unless it is one that this lake has no business to name.
+        """Return a full path after the check that this lake may name it.
 
         Raises:
             UnsupportedFeatureError: It leaves the data path through ``..``, or is in another kind of store, and is not allowed.
@@ -167,7 +167,7 @@ class TableState:
         columns_version: Schema version at which columns, name or keys changed last; tables of inlined rows of earlier versions may lack
             columns.
         has_inlined_deletes: Whether ``ducklake_inlined_delete_<id>`` exists.
-        options: Options in force for this table (table over schema over global scope), by lower-case name.
+        options: Effective options of this table (table over schema over global scope), by lower-case name.
         comment: The table's ``comment`` tag.
         column_comments: ``comment`` tags of columns by column id.
         tags: Its other tags by key.
@@ -184,6 +184,7 @@ class TableState:
     snapshot_id: int
     schema_version: int
     next_column_id: int
+    # Not compared: two states of one snapshot are equal whether or not its time is known.
     snapshot_time: datetime | None = field(default=None, compare=False)
     partition_spec: PartitionSpec | None = None
     partition_specs: Mapping[int, PartitionSpec] = field(default_factory=dict)

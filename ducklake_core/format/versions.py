@@ -1,4 +1,4 @@
-"""What each version of the format has, in one place: everything else asks here, and nobody compares version numbers."""
+"""Describe what each version of the format has; no other module compares version numbers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FormatVersion:
     """A version of the format.
 
     Attributes:
-        name: As the catalog says it.
+        name: As the catalog stores it.
         number: Major and minor, which decides which columns the metadata tables have.
         is_writable: Whether lakes of it are written; the others are read, and migrated.
         inlined_columns: How the leading columns of tables of inlined rows are called.
@@ -81,6 +81,7 @@ class FormatVersion:
         return self.name
 
 
+# Version 1.1 prefixed them, so that a table with inlined rows may have a column called row_id.
 _BARE = InlinedColumns(row_id="row_id", begin_snapshot="begin_snapshot", end_snapshot="end_snapshot")
 _PREFIXED = InlinedColumns(
     row_id=f"{RESERVED_PREFIX}row_id", begin_snapshot=f"{RESERVED_PREFIX}begin_snapshot", end_snapshot=f"{RESERVED_PREFIX}end_snapshot"
@@ -99,6 +100,7 @@ V1_1 = FormatVersion(
     null_type=True,
     shared_deletion_vectors=True,
 )
+# Development builds of DuckDB wrote this version; it is read, and migrated to 1.1.
 _V1_1_DEV1 = FormatVersion(
     name="1.1-dev1", number=(1, 1), is_writable=False, inlined_columns=_PREFIXED, reserves_prefix=True, epoch_transforms=True
 )
@@ -112,12 +114,12 @@ VERSIONS = {version.name: version for version in (*_EARLIER, V1_0, _V1_1_DEV1, V
 WRITABLE = {name: version for name, version in VERSIONS.items() if version.is_writable}
 """Every version that can be written, and created."""
 DEFAULT_VERSION = V1_0
-"""The version of a new lake, unless another one is asked for (decision 73)."""
+"""The version of a new lake, unless the caller chooses another one (decision 73)."""
 NEWEST = V1_1
 
 
 def format_version(name: str) -> FormatVersion:
-    """The version of a name that a catalog says.
+    """Return the version that a catalog states.
 
     >>> format_version("1.1").inlined_columns.row_id, format_version("0.3").is_writable
     ('_ducklake_row_id', False)
@@ -132,7 +134,7 @@ def format_version(name: str) -> FormatVersion:
 
 
 def writable_version(name: str) -> FormatVersion:
-    """A version that lakes can be created in, and migrated to.
+    """Return a version that lakes can be created in, and migrated to.
 
     Raises:
         CatalogVersionError: Another one.
@@ -143,12 +145,12 @@ def writable_version(name: str) -> FormatVersion:
 
 
 def interrupted_name(former: FormatVersion, target: FormatVersion) -> str:
-    """What a catalog says that is on its way between two versions, where that takes more than one transaction."""
+    """Return the version that a catalog states between two versions, where a migration takes more than one transaction."""
     return f"{former.name}{_INTERRUPTED}{target.name}"
 
 
 def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | None:
-    """The two versions between which a catalog is that says this; None for a version.
+    """Return the two versions of a migration that has begun, from what the catalog states; None for a plain version.
 
     >>> [version.name for version in interrupted_migration("1.0-to-1.1")], interrupted_migration("1.0")
     (['1.0', '1.1'], None)
@@ -157,11 +159,13 @@ def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | No
     return (VERSIONS[former], VERSIONS[target]) if separator and former in VERSIONS and target in VERSIONS else None
 
 
+# Stored as the version while a migration takes several transactions, so that other clients reject the catalog instead of reading half of
+# it.
 _INTERRUPTED = "-to-"
 
 
 def migration_target(version: FormatVersion) -> FormatVersion:
-    """What a lake is brought to unless somebody says otherwise: the oldest version that is written and not older than its own.
+    """Return the default target of a migration: the oldest writable version that is not older than the lake's own.
 
     >>> migration_target(VERSIONS["0.3"]).name, migration_target(VERSIONS["1.1-dev1"]).name
     ('1.0', '1.1')

@@ -49,22 +49,22 @@ _SOURCE, _PAIRS = "__ducklake_source", "__ducklake_pairs"
 
 @dataclass(slots=True)
 class _Narrowing:
-    """What DuckDB asks of the scans of the table: rows that none of the predicates holds for are not changed."""
+    """The predicates of DuckDB's scans of the table: rows for which none of them holds are not changed."""
 
     asked: list[Predicate | None] = field(default_factory=list)
     settled: Predicate | None = None
     is_settled: bool = False
 
     def begin(self) -> None:
-        """Forget what was asked before."""
+        """Forget the predicates of earlier scans."""
         self.asked, self.settled, self.is_settled = [], None, False
 
     def settle(self) -> None:
-        """Note that later scans look for rows of earlier ones again."""
+        """Limit later scans to the rows of earlier ones."""
         self.settled, self.is_settled = self.predicate, True
 
     def watched(self, read: ReadRows) -> ReadRows:
-        """The same reads, noted."""
+        """Return the same reads, noted."""
 
         def watched(columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
             of_columns = _of_columns(where)
@@ -85,7 +85,7 @@ class _Narrowing:
 
 
 def _of_columns(where: Predicate | None) -> Predicate | None:
-    """The parts of a condition that are about columns alone."""
+    """Return the parts of a condition that are about columns alone."""
     if where is None:
         return None
     parts = where.operands if isinstance(where, And) else (where,)
@@ -93,10 +93,22 @@ def _of_columns(where: Predicate | None) -> Predicate | None:
     return all_of(kept) if kept else None
 
 
+# How DuckDB computes a change that the library's own operations cannot express. DuckDB only computes which rows change and to what;
+# the library writes the change, by row id:
+#
+#   1. The table is a scan with its row ids as a column (_ROW_ID).
+#   2. UPDATE and DELETE are one query for row ids and new values (_selected).
+#   3. MERGE (_merged) numbers the rows of the source and stores them, and then the pairs of row id and number that match. For each kind
+#      of rows, a CASE over the conditions gives every row to the first branch that takes it; one query per branch computes its values.
+#   4. The results become one merge source with a clause for each branch (request):
+#
+#        id | branch | v0 | v1 ...      v0, v1: every column that some branch sets, NULL in the rows of other branches
+#
+# _Narrowing notes the predicates with which DuckDB scans the table. Rows outside of all of them cannot change.
 def computed_change(
     statement: RowStatement, sql: str, table: TableSource, schema: Schema, found: Sources
 ) -> tuple[ChangeRequest, MergeSource]:
-    """What a statement does, with the rows that it names.
+    """Return the change that a statement makes, with the rows that it names.
 
     Args:
         statement: It, taken apart, as DuckDB runs it.
@@ -106,7 +118,7 @@ def computed_change(
         found: What it may name.
 
     Raises:
-        UsageError: DuckDB refuses a part, several rows say what becomes of one, or a branch is an error.
+        UsageError: DuckDB rejects a part, several rows of the source match one row, or a branch is an error.
         DuckLakeError: A table cannot be read.
     """
     narrowing = _Narrowing()
@@ -144,11 +156,11 @@ class _Change:
         return Schema(columns=(Field(name="id", type=INT64), Field(name="branch", type=INT64), *values))
 
     def no_rows(self) -> pa.Table:
-        """Nothing, in these columns."""
+        """Return no rows, under these columns."""
         return cast_to(pa.table({"id": pa.nulls(0, pa.int64())}), source_ids(self.source), physical=False)
 
     def request(self, where: Predicate | None) -> ChangeRequest:
-        """The change of the rows that :meth:`parts` has given."""
+        """Return the change of the rows that :meth:`parts` has given."""
         source = source_ids(self.source)
         flat = Binder(self._table, self._schema, source).flat
         places = {column.name: place for place, column in enumerate(self._set)}
@@ -171,7 +183,7 @@ class _Change:
         return ChangeRequest(table=self._table, target=self._schema, source=source, where=where, by_row_id=True, clauses=tuple(clauses))
 
     def parts(self, session: Session) -> list[pa.Table]:
-        """Rows of the change, each part under all columns of :attr:`source`."""
+        """Return the rows of the change, each part under all columns of :attr:`source`."""
         self._values = {}
         self._narrowing.begin()
         found = list(self._merged(session) if self._statement.kind == "MERGE" else self._selected(session))
@@ -185,13 +197,13 @@ class _Change:
         return parts
 
     def _selected(self, session: Session) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of an UPDATE or DELETE."""
+        """Yield the rows of an UPDATE or DELETE."""
         statement = self._statement
         if statement.branches[0].then == "update":
             self._values[0] = by_column(statement.branches[0], self._schema, (), "")
         scans = self._scan if statement.other is None else f"{self._scan}, {self._text(statement.other)}"
         where = "" if statement.where is None else f" WHERE {self._text(statement.where)}"
-        # Rows of FROM that say the same are one.
+        # Several rows of FROM that set the same values count as one.
         distinct = "" if statement.other is None else "DISTINCT "
         columns = ", ".join([f'{self._alias}."{ROW_ID_NAME}"', *self._value_texts(0)])
         yield 0, session.rows(f"{statement.prefix} SELECT {distinct}{columns} FROM {scans}{where}")  # noqa: S608 - names are quoted
@@ -213,10 +225,13 @@ class _Change:
         ids, numbers = f'{self._alias}."{ROW_ID_NAME}"', f'{own}."{_NUMBER}"'
         both = f"{self._scan} JOIN {source} {matching}"
         session.make(_PAIRS, f'{statement.prefix} SELECT {ids} AS "{ROW_ID_NAME}", {numbers} AS "{_NUMBER}" FROM {both}')  # noqa: S608
+        # A row of the table may match only one row of the source, as it would get the values of both.
         if session.number(f'SELECT count(*) - count(DISTINCT "{ROW_ID_NAME}") FROM temp.main."{_PAIRS}"'):  # noqa: S608
             raise matched_twice(self._table)
         if all(branch.when != "not matched by source" for branch in statement.branches):
+            # Without BY SOURCE, the rows that change are all among the pairs, so later scans need no others.
             self._narrowing.settle()
+        # Pairs are joined again by their numbers. USING has to be repeated, because it decides which columns a bare name means.
         again = both if not isinstance(on, str) else f"{self._scan}, {source}"
         kinds = {
             "matched": (again, (ids, numbers), None),
@@ -228,7 +243,7 @@ class _Change:
             yield from self._of_kind(session, when, scans, keys, rest)
 
     def _of_kind(self, session: Session, when: str, scans: str, keys: tuple[str, str], rest: str | None) -> Iterator[tuple[int, pa.Table]]:
-        """The rows of the branches for one kind of rows; ``rest`` is the key of those that are in no pair."""
+        """Yield the rows of the branches for one kind of rows; ``rest`` is the key of those that are in no pair."""
         branches = [(number, branch) for number, branch in enumerate(self._statement.branches) if branch.when == when]
         if not branches:
             return
@@ -239,6 +254,7 @@ class _Change:
             of_kind = f"{scans} {condition}"
         else:
             of_kind = f"{scans}, {pairs} AS __p {self._paired(keys, 'WHERE')}"
+        # The line break ends a comment with which the user's text may end.
         holds = [
             f"WHEN {'TRUE' if one.condition is None else f'({self._text(one.condition)}{chr(10)})'} THEN {number}"
             for number, one in branches
@@ -277,7 +293,7 @@ class _Change:
     _sides: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def _text(self, text: str) -> str:
-        """A text in which the statement's names stand before columns."""
+        """Return a text in which the statement's names qualify columns."""
         for written, alias in ((self._statement.target, self._statement.alias), *self._sides):
             name = written if len(written) > 1 else (DEFAULT_SCHEMA, *written)
             text = under_alias(text, name, alias)
@@ -294,21 +310,29 @@ class ComputedChange:
 
 
 ChangeComputed: TypeAlias = Callable[[str, str, Callable[["StagedTable"], ComputedChange]], None]
-"""Stages what a function computes for the table of a name; the text tells the change from others."""
+"""Stages what a function computes for the table of a name; the text identifies the change."""
 
 
 def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed) -> None:
     """Carry out an UPDATE, DELETE or MERGE.
 
+    Args:
+        tx: The transaction.
+        queries: Queries inside the transaction.
+        sql: The statement.
+        spark: The session that computes rows, None for this process.
+        change_computed: Stages a change that DuckDB computes.
+
     Raises:
-        UnsupportedFeatureError: A part that the verbs do not know, and DuckDB is not installed.
-        UsageError: It cannot be parsed, or is refused.
+        UnsupportedFeatureError: A part that the library's operations do not support, and DuckDB is not installed.
+        UsageError: It cannot be parsed, or is rejected.
         NotFoundError: A table or column that does not exist.
     """
     statement = row_statement(sql)
     table = name_of(statement.target)
     plain = Plain(statement=statement, table=table, schema=queries.schema(table))
     try:
+        # The library's own operations come first, because they need no DuckDB. _by_verb checks everything before anything is staged.
         carry_out = _by_verb(tx, queries, plain, spark)
     except DuckLakeError as refusal:
         if spark is not None:
@@ -319,10 +343,10 @@ def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: Sp
 
 
 def _by_verb(tx: StatementTarget, queries: StagedQueries, plain: Plain, spark: SparkSession | None) -> Callable[[], None]:
-    """What carries out a statement that the verbs know.
+    """Return a function that runs a statement with the library's own operations.
 
     Raises:
-        DuckLakeError: They do not, or a part is wrong.
+        DuckLakeError: They do not support a part, or a part is wrong.
     """
     from ducklake_core.engines.arrow.merge import merge_request, update_request
     from ducklake_core.engines.frame import frame_of
@@ -350,7 +374,7 @@ def _by_verb(tx: StatementTarget, queries: StagedQueries, plain: Plain, spark: S
 
 
 def _check_condition(where: str, schema: Schema) -> None:
-    """Refuse a condition that needs an engine, by a look at no rows."""
+    """Reject a condition that needs an engine, by evaluating it over no rows."""
     from ducklake_core.engines.arrow.evaluate import evaluate
     from ducklake_core.engines.arrow.merge import nullable_schema
     from ducklake_core.format.expressions.conditions import bind
@@ -367,7 +391,7 @@ def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeErr
     """Let DuckDB compute the change.
 
     Raises:
-        UnsupportedFeatureError: The refusal, with what to install.
+        UnsupportedFeatureError: DuckDB is not installed; the message tells what to install.
     """
     from ducklake_core.engines.duckdb_instance import require_duckdb
     from ducklake_core.sql.names import sources
@@ -388,10 +412,10 @@ def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeErr
 
 
 def _checked(text: str, found: Sources) -> Sources:
-    """What a statement may name, with virtual columns where it names them, once DuckDB has looked at it.
+    """Return what a statement may name, with the virtual columns that it names, after DuckDB has checked it.
 
     Raises:
-        UsageError: DuckDB refuses it, or it names virtual columns beside all columns.
+        UsageError: DuckDB rejects it, or it names virtual columns and shows all columns.
         NotFoundError: It names something that does not exist.
     """
     from ducklake_core.engines.duckdb.query import check_statement
@@ -403,7 +427,7 @@ def _checked(text: str, found: Sources) -> Sources:
         check_statement(text, found)
     except (UsageError, NotFoundError) as refused:
         problem = refused
-    # DuckDB's own tables have row ids, and views of ours have not.
+    # DuckDB's own tables have row ids; the views that stand for the tables of the lake have none.
     if problem is None and ROW_ID.name not in named:
         return found
     texts = [text, *found.texts]
@@ -419,7 +443,7 @@ def _checked(text: str, found: Sources) -> Sources:
 
 
 def _change(queries: StagedQueries, text: str, found: Sources, staged: StagedTable) -> ComputedChange:
-    """What becomes of the rows of a table, as DuckDB computes it over what the transaction sees."""
+    """Return the change of a table's rows that DuckDB computes over what the transaction sees."""
     from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
@@ -440,7 +464,7 @@ def _change(queries: StagedQueries, text: str, found: Sources, staged: StagedTab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """An UPDATE, DELETE or MERGE in the language of the verbs, as far as its parts are; engines alike.
+    """An UPDATE, DELETE or MERGE as arguments of the library's own operations, as far as they support its parts.
 
     Args:
         statement: It, taken apart.
@@ -453,7 +477,7 @@ class Plain:
     schema: Schema
 
     def where(self) -> str | None:
-        """The condition of an UPDATE or DELETE.
+        """Return the condition of an UPDATE or DELETE.
 
         Raises:
             UnsupportedFeatureError: Other tables are named.
@@ -467,7 +491,7 @@ class Plain:
         return None if self.statement.where is None else self._of_table(self.statement.where)
 
     def assignments(self) -> dict[str, object]:
-        """Values by column of an UPDATE."""
+        """Return the values by column of an UPDATE."""
         values = self.statement.branches[0].values
         assert not isinstance(values, str | tuple)
         return {name: self._of_table(value_text(text, self.schema.column(name))) for name, text in values.items()}
@@ -501,25 +525,25 @@ class Plain:
         return named
 
     def on(self) -> str | list[str]:
-        """What rows of both sides have in common."""
+        """Return the condition or the columns by which rows of both sides match."""
         on = self.statement.on
         return self._of_sides(on) if isinstance(on, str) else list(on)
 
     def _of_sides(self, text: str, only: str | None = None, names: Sequence[str] = ()) -> str:
-        """An expression over ``t`` and ``s``; of one side only, where the other has no row."""
+        """Return an expression over ``t`` and ``s``; of one side only, where the other has no row."""
         written, alias = self._source_name()
         sides = {written[start:]: ("s",) for start in range(len(written))} if folded(alias) == folded(written[-1]) else {(alias,): ("s",)}
         sides |= dict.fromkeys(self._qualifiers(), ("t",))
         return requalified(parse_text(text), sides, of_side=(only, names)).sql("duckdb")
 
     def clauses(self, source: Schema) -> list[MergeClause]:
-        """The branches of a MERGE.
+        """Return the branches of a MERGE.
 
         Args:
             source: The source's columns.
 
         Raises:
-            UnsupportedFeatureError: An action that no verb does.
+            UnsupportedFeatureError: An action that no operation supports.
         """
         found: list[MergeClause] = []
         nothing: dict[str, list[str]] = {}
@@ -527,6 +551,7 @@ class Plain:
             side, names = {"matched": (None, ()), "not matched": ("s", source.names)}.get(branch.when, ("t", self.schema.names))
             parts = [] if branch.condition is None else [f"({self._of_sides(branch.condition, side, names)})"]
             match branch.then:
+                # DO NOTHING takes its rows from the branches behind it, whose conditions get the negation; NULL takes none.
                 case "nothing" if parts:
                     nothing.setdefault(branch.when, []).append(f"{parts[0]} IS NOT TRUE")
                 case "nothing":
@@ -545,7 +570,7 @@ class Plain:
 
 
 def by_column(branch: Branch, target: Schema, source: Sequence[str], alias: str) -> dict[str, str]:
-    """The values of a branch by column, as texts.
+    """Return the values of a branch by column, as texts.
 
     Args:
         branch: It updates or inserts.

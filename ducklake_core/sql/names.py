@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | None], Scan]"
 """Makes a scan of columns; rows for which the predicate is not true are left out."""
 TAKE_TEXTS = {"query", "query_table"}
-"""Functions that take names of tables as texts."""
+"""Functions that take names of tables as strings."""
 _LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}
 
@@ -72,14 +72,20 @@ class Names:
     snapshot_id: int
 
     def objects(self) -> list[tuple[str, str]]:
-        """Path of the schema and name of each of them."""
+        """Return the path of the schema and name of each of them."""
         of_tables = [(one.schema_name, one.name) for one in self.tables]
         of_views = [(one.schema_name, one.name) for one in self.views]
         return [*of_tables, *of_views, *((one.schema_name, one.name) for one in self.macros)]
 
 
 def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
-    """What there is at a snapshot: three statements."""
+    """Return the tables, views and macros of a snapshot, read with three statements.
+
+    Args:
+        lake: The lake.
+        reader: Reads the catalog.
+        snapshot_id: The snapshot.
+    """
     return Names(
         tables=tuple(
             NamedTable(id=table_id, schema_name=schema, name=name, open=partial(_opened, lake, schema, name, snapshot_id))
@@ -98,12 +104,17 @@ def _opened(lake: LakeContext, schema: str, name: str, snapshot_id: int) -> tupl
 
 
 def scan_of(lake: LakeContext, state: TableState, columns: Sequence[str], where: str | Predicate | None) -> Scan:
-    """A scan of a table at its snapshot."""
+    """Return a scan of a table at its snapshot."""
     return Scan(table=state, columns=columns, where=where, reader=lake.reader, storage=lake.storage)
 
 
 def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
-    """A text as DuckDB runs it, and what it may name.
+    """Return a text as DuckDB runs it, and what it may name.
+
+    Args:
+        lake: The lake.
+        names: What the text may name.
+        sql: A query or statement in DuckDB's dialect.
 
     Raises:
         UsageError: The text cannot be read.
@@ -115,10 +126,13 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     paths = SchemaPaths(objects)
     _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
+    # query('...') takes SQL in a string, in which every word may be a name.
     if mentioned & TAKE_TEXTS:
         mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
+    # Until nothing new is named: views and macros name further views, macros and tables. Every word that occurs counts as named, which
+    # may offer DuckDB too much and never too little.
     while True:
         views_now = [view for view in names.views if folded(view.name) in mentioned and (view.schema_name, view.name) not in chosen]
         macros_now = [macro for macro in names.macros if folded(macro.name) in mentioned and macro.id not in called]
@@ -136,13 +150,14 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             bodies = tuple(replace(one, sql=paths.flattened(one.sql)) for one in macro.implementations)
             called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
     named = [one for one in names.tables if folded(one.name) in mentioned]
+    # Counts of rows cost a query, and DuckDB needs them only to order joins.
     is_joined = len(named) + len(then) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
     tables = [*_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
     return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
 
 
 def _check_lists(text: str, schemas: Collection[str]) -> None:
-    """Refuse lists of what there is: they would be those of the instance, which has what the query names."""
+    """Reject functions that list tables or views: they would list the DuckDB instance, which has only what the query names."""
     tokens = tokens_of(text)
     for token, after in pairwise(tokens):
         name = folded(token.text)
@@ -175,7 +190,7 @@ def _sources_now(lake: LakeContext, snapshot_id: int, named: Sequence[NamedTable
 
 
 def reading(scan: ScanTable) -> ReadRows:
-    """How DuckDB reads a table: in the order of the columns that it asks for."""
+    """Return the function by which DuckDB reads a table, in the order of the columns that it requests."""
     return lambda columns, where: scan(columns, where).to_reader()
 
 
@@ -193,7 +208,7 @@ def _source_then(lake: LakeContext, wanted: TableAt) -> TableSource:
 
 
 def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
-    """The table that AT names.
+    """Return the table that AT names.
 
     Raises:
         NotFoundError: There is none then, or no such snapshot.
@@ -214,7 +229,7 @@ def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
 
 
 def all_then(reader: CatalogReader, wanted: Iterable[TableAt]) -> dict[str, TableState]:
-    """The tables that AT names, by the names that stand for them."""
+    """Return the tables that AT names, by the names that stand for them."""
     return {one.key: table_then(reader, one) for one in wanted}
 
 
@@ -227,6 +242,7 @@ class Run:
     parts: tuple[str, ...]
 
 
+# DuckDB has one level of schemas. The path ``sales.europe`` becomes one schema of the instance, whose name is the whole path.
 class SchemaPaths:
     """Schemas inside schemas, and what is in them.
 
@@ -241,7 +257,7 @@ class SchemaPaths:
         self._objects = {(nested[path], folded(name)) for path, name in objects if path in nested}
 
     def flattened(self, sql: str) -> str:
-        """A text in which every name of two parts and more of a schema's path has one for it.
+        """Return a text in which every name of two parts and more of a schema's path has one for it.
 
         >>> print(SchemaPaths([("sales.europe", "orders")]).flattened("SELECT orders.k FROM sales.europe.orders"))
         SELECT orders.k FROM \"\"\"sales\"\".\"\"europe\"\"\".orders
@@ -261,7 +277,7 @@ class SchemaPaths:
         return "".join([*pieces, sql[done:]])
 
     def _schema_length(self, run: Run, tokens: Sequence[Any], aliases: Collection[str]) -> int:
-        """How many of the names are a schema's path; 0 for a column, a field of structs, or a schema at the top."""
+        """Return the number of names that are a schema's path; 0 for a column, a field of structs, or a schema at the top."""
         names = tuple(map(folded, run.parts))
         before = keyword(tokens[run.start - 1]) if run.start else ""
         # Behind the placeholder for the lake's name stands a table or a macro.
@@ -270,6 +286,7 @@ class SchemaPaths:
             return len(names) - 1
         if names[0] in aliases and not is_table:
             return 0
+        # The longest path that has such an object: ``a.b.c`` is table c of schema a.b, or field c of table b in schema a.
         lengths = range(len(names) - 1, 1, -1)
         return next((length for length in lengths if (names[:length], names[length]) in self._objects), 0)
 
@@ -287,7 +304,7 @@ def _runs(tokens: Sequence[Any]) -> Iterator[Run]:
 
 
 def _may_be_alias(tokens: Sequence[Any], place: int) -> bool:
-    """Whether a name that stands alone names a table in this query."""
+    """Return whether a name that stands alone names a table in this query."""
     if not place:
         return False
     before = tokens[place - 1]

@@ -1,4 +1,4 @@
-"""Parts of statements: names, keys, types, and the texts of the queries in them."""
+"""Read parts of statements: names, keys, types, and the texts of the queries in them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 
 def parse_statement(sql: str) -> exp.Expression:
-    """The one statement of a text.
+    """Return the one statement of a text.
 
     Raises:
         UsageError: It cannot be parsed.
     """
+    # sqlglot logs a warning when it falls back to an unparsed command; such statements are rejected by name.
     log = logging.getLogger("sqlglot")
     log.addFilter(_is_no_fallback)
     try:
@@ -50,30 +51,30 @@ def parse_statement(sql: str) -> exp.Expression:
 
 
 def _is_no_fallback(record: logging.LogRecord) -> bool:
-    """Leaves out the parser's warnings about statements that it does not know: they are refused by name."""
+    """Return False for the parser's warnings about statements that it does not know: they are rejected by name."""
     return "Falling back" not in record.getMessage()
 
 
 def _reason(problem: Exception) -> str:
-    """The parser's words and place, without the names of its classes."""
+    """Return the parser's words and place, without the names of its classes."""
     text = re.sub(r" but got (<Token .*\]>|None)", "", str(problem).splitlines()[0])
     return re.sub(r"^Required keyword: .*<class[^>]*>\.?", "a part is missing.", text)
 
 
 def refuse(what: str, instead: str | None = None) -> NoReturn:
-    """Refuse what no verb does, and say what does it instead."""
+    """Reject what no operation supports, and name what to use instead."""
     raise unsupported(what, instead)
 
 
 def unsupported(what: str, instead: str | None = None) -> UnsupportedFeatureError:
-    """The error for what no verb does."""
+    """Return the error for what no operation supports."""
     return UnsupportedFeatureError(
         f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/reference/sql.md lists what is"
     )
 
 
 def only(node: exp.Expression, *keys: str) -> None:
-    """Refuse a node that has more parts than these.
+    """Reject a node that has more parts than these.
 
     Raises:
         UnsupportedFeatureError: It has.
@@ -85,7 +86,7 @@ def only(node: exp.Expression, *keys: str) -> None:
 
 
 def table_name(node: exp.Expression | None) -> str:
-    """``schema.table`` of a table's name; a schema may be a path.
+    """Return ``schema.table`` of a table's name; a schema may be a path.
 
     Raises:
         UnsupportedFeatureError: It is no name.
@@ -98,7 +99,7 @@ def table_name(node: exp.Expression | None) -> str:
 
 
 def name_of(parts: Sequence[str]) -> str:
-    """The text of a name that is given by its parts.
+    """Return the text of a name that is given by its parts.
 
     >>> name_of(["orders"]), name_of(["sales.europe", "orders"]), name_of(["sales", "europe", "orders"])
     ('main.orders', '"sales.europe".orders', 'sales.europe.orders')
@@ -107,7 +108,7 @@ def name_of(parts: Sequence[str]) -> str:
 
 
 def names_at(tokens: Sequence[Any], start: int) -> list[str]:
-    """The parts of the name that begins at a place; none where no name does.
+    """Return the parts of the name that begins at a place; none where no name does.
 
     Raises:
         UsageError: Something else follows a dot.
@@ -122,14 +123,14 @@ def names_at(tokens: Sequence[Any], start: int) -> list[str]:
 
 
 def without_qualifier(node: exp.Expression, *names: tuple[str, ...]) -> exp.Expression:
-    """The expression with columns that are qualified by a table's name under their own names."""
+    """Return the expression with columns that are qualified by a table's name under their own names."""
     return requalified(node, dict.fromkeys(names, ()))
 
 
 def requalified(
     node: exp.Expression, names: Mapping[tuple[str, ...], tuple[str, ...]], of_side: tuple[str | None, Sequence[str]] = (None, ())
 ) -> exp.Expression:
-    """The expression with other names before its columns, by those that are written there.
+    """Return the expression with other names before its columns, by those that are written there.
 
     Args:
         node: The expression.
@@ -137,6 +138,7 @@ def requalified(
         of_side: What is to stand before columns that have nothing there, and their names.
     """
     side, own = of_side[0], set(map(folded, of_side[1]))
+    # Longest names first, so that ``s.t.a`` is column a of table s.t before it is field t of column s.
     wanted = sorted(((tuple(map(folded, old)), new) for old, new in names.items()), key=lambda pair: -len(pair[0]))
 
     def other(part: exp.Expression) -> exp.Expression:
@@ -153,7 +155,7 @@ def requalified(
 
 
 def _column_parts(node: exp.Expression) -> tuple[str, ...]:
-    """The names of a column with everything before it; none for anything else. More than four stand in dots around a column."""
+    """Return the names of a column with everything before it; none for anything else. More than four stand in dots around a column."""
     if isinstance(node, exp.Column):
         return tuple(part.name for part in node.parts)
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
@@ -163,14 +165,14 @@ def _column_parts(node: exp.Expression) -> tuple[str, ...]:
 
 
 def as_path(names: Sequence[str]) -> exp.Expression:
-    """A column, or a field of structs."""
+    """Return a column, or a field of structs."""
     found = sqlglot.parse_one(quoted_path(names), read="duckdb")
     assert isinstance(found, exp.Expression)
     return found
 
 
 def column_of(definition: exp.Expression) -> Field:
-    """A column of CREATE TABLE.
+    """Return a column of CREATE TABLE.
 
     Raises:
         UnsupportedFeatureError: A constraint that DuckLake does not have.
@@ -199,13 +201,13 @@ def column_of(definition: exp.Expression) -> Field:
 
 
 def with_default_of(field: Field, node: exp.Expression) -> Field:
-    """The column with a default as it is written: a constant, or an expression."""
+    """Return the column with a default as it is written: a constant, or an expression."""
     text = constant_text(node)
     return with_expression(field, node.sql("duckdb")) if text is None and not isinstance(node, exp.Null) else with_default(field, text)
 
 
 def constant_text(node: exp.Expression) -> str | None:
-    """The text of a number or a quoted text; None for NULL, and for anything that is computed."""
+    """Return the text of a number or a quoted text; None for NULL, and for anything that is computed."""
     if isinstance(node, exp.Boolean):
         return str(bool(node.this)).lower()
     if isinstance(node, exp.Literal):
@@ -215,12 +217,19 @@ def constant_text(node: exp.Expression) -> str | None:
 
 
 def text_between(sql: str, tokens: Sequence[Any], start: int, end: int | None = None) -> str:
-    """The text of some tokens, as it was written."""
+    """Return the text of some tokens, as it was written.
+
+    Args:
+        sql: The text that the tokens are of.
+        tokens: Its tokens.
+        start: Position of the first token.
+        end: Position behind the last token; the end of the text when None.
+    """
     return sql[tokens[start].start : tokens[len(tokens) - 1 if end is None else end - 1].end + 1]
 
 
 def find_word(tokens: Sequence[Any], *words: str, start: int = 0) -> int:
-    """Place of the first of some words that stands in no brackets.
+    """Return the position of the first of some words outside of brackets.
 
     Raises:
         UsageError: There is none.
@@ -232,15 +241,17 @@ def find_word(tokens: Sequence[Any], *words: str, start: int = 0) -> int:
 
 
 def bracketed(tokens: Sequence[Any], start: int) -> int:
-    """Place behind the bracket that closes the one at ``start``."""
+    """Return the position behind the bracket that closes the one at ``start``."""
     return next((place for place in _outside(tokens, start + 1, depth=1) if place > start), len(tokens))
 
 
 def outside_brackets(tokens: Sequence[Any], start: int) -> list[int]:
-    """The places from ``start`` on that stand in no brackets."""
+    """Return the places from ``start`` on that stand in no brackets."""
     return list(_outside(tokens, start))
 
 
+# An opening bracket counts as outside, a closing one as inside. So bracketed, which starts one level deep, gets the position behind the
+# closing bracket.
 def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]:
     for place in range(start, len(tokens)):
         kind = tokens[place].token_type
@@ -253,7 +264,7 @@ def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]
 
 
 def comma_separated(sql: str, tokens: Sequence[Any]) -> list[str]:
-    """The texts between commas that are in no brackets."""
+    """Return the texts between commas that are in no brackets."""
     commas = [place for place in _outside(tokens, 0) if tokens[place].token_type == TokenType.COMMA]
     starts, ends = [0, *(place + 1 for place in commas)], [*commas, len(tokens)]
     return [text_between(sql, tokens, start, end) for start, end in zip(starts, ends, strict=True) if end > start]

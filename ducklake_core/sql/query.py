@@ -41,10 +41,10 @@ _SUBJECT = "the query"
 
 
 class Query(Readable):
-    """Rows of a query at one snapshot. Made by :meth:`DuckLake.sql`; every run computes them anew, at that snapshot.
+    """Rows of a query at one snapshot, made by :meth:`DuckLake.sql`. Every run computes them again, at that snapshot.
 
-    With a Spark session the session computes the rows. Without one, columns of one table under a condition are read as a scan, and
-    whatever else by DuckDB in this process, where it is installed, over scans that read only the columns and files that it asks for.
+    With a Spark session the session computes the rows. Without one, columns of one table under a condition are read as a scan.
+    Everything else is computed by DuckDB in this process, if it is installed, over scans that read only the columns and files it needs.
     """
 
     def __init__(self, lake: LakeContext, sql: str, snapshot_id: int, session: SparkSession | None = None, zone: str | None = None) -> None:
@@ -69,11 +69,11 @@ class Query(Readable):
         return self._sql
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema; in their order where the query has ORDER BY.
+        """Return the rows as a stream with a known schema; in their order where the query has ORDER BY.
 
         Raises:
             NotFoundError: A table that does not exist.
-            UsageError: The engine refuses the query, or fails while it runs.
+            UsageError: The engine rejects the query, or fails while it runs.
             UnsupportedFeatureError: The query needs an engine and there is none, or the engine lacks something.
         """
         if self._session is not None:
@@ -82,6 +82,7 @@ class Query(Readable):
             return self._rows_in_process()
 
     def _rows_in_process(self) -> pa.RecordBatchReader:
+        # Columns of one table under a condition need no engine at all.
         selected = self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
@@ -93,7 +94,7 @@ class Query(Readable):
         return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
-        """The rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
+        """Return the rows as a lazy DataFrame, classic or Connect; docs/reference/views.md lists what is translated to Spark.
 
         Args:
             session: The session to read with, that of the query when None.
@@ -120,7 +121,7 @@ class Query(Readable):
         return translated_frame(self._lake, translated, session)
 
     def _selection(self) -> Selection | None:
-        """The query as a scan of one table, None when it is more."""
+        """Return the query as a scan of one table, None when it is more."""
         from ducklake_core.view_sql.selection import selection
 
         try:
@@ -172,7 +173,7 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
 
 
 def renamed(rows: pa.RecordBatchReader, selected: Selection) -> pa.RecordBatchReader:
-    """The rows of a scan under the names that a query gives its columns."""
+    """Return the rows of a scan under the names that a query gives its columns."""
     schema = pa.schema([rows.schema.field(base).with_name(name) for name, base in selected.columns])
     batches = (pa.RecordBatch.from_arrays([batch.column(base) for _, base in selected.columns], schema=schema) for batch in rows)
     return pa.RecordBatchReader.from_batches(schema, batches)
@@ -184,7 +185,7 @@ def rows_in_process(
     """Return the rows of a query, or DuckDB's description of its columns, as a stream.
 
     DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
-    beside the tables' own, unless it shows all columns of anything, or whole rows.
+    in addition to the tables' own, unless it shows all columns of anything, or whole rows.
 
     Args:
         lake: The lake.
@@ -195,12 +196,13 @@ def rows_in_process(
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns or whole rows.
+        UsageError: DuckDB rejects the query, or fails while it runs; or it names a virtual column and shows all columns or whole rows.
     """
     text, found = sources(lake, names, sql)
     statement = f"DESCRIBE {text}" if describe else text
     try:
         return run(statement, found, target=target, by_name=by_name)
+    # Virtual columns are added only when the query fails without them, because ``*`` would show them.
     except (UsageError, NotFoundError) as problem:
         texts = [text, *found.texts]
         extended = with_virtual_columns(found, texts)
@@ -212,13 +214,13 @@ def rows_in_process(
 
 
 def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
-    """The virtual columns that texts name and that were not found."""
+    """Return the virtual columns that texts name and that were not found."""
     mentioned = {name for one in texts for name in identifiers(one)}
     return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
 
 
 def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
-    """Refuse texts that show all columns of something, or whole rows, as the virtual columns that they name would be among them.
+    """Reject texts that show all columns or whole rows of a table, because they would show the virtual columns that they name as well.
 
     Args:
         texts: Queries or statements.
@@ -238,7 +240,7 @@ def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[s
 
 
 def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
-    """What texts may name, with the virtual columns that they name."""
+    """Return what texts may name, with the virtual columns that they name."""
     mentioned = {name for one in texts for name in identifiers(one)}
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
@@ -249,7 +251,7 @@ def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
 
 
 def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[str]) -> bool:
-    """Whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
+    """Return whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
 
     >>> [_shows_all_columns(f"SELECT {shown} FROM t AS a", {"t"}, {"k"}) for shown in ("a.*", "a", "count(*), k", "trim(BOTH FROM k)")]
     [True, True, False, False]
@@ -265,41 +267,48 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
         return True
     if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
         return True
-    # What a function finds in a text is not in the tree.
+    # The tree does not contain what query('...') reads.
     if any(call.name.lower() == "query" for call in tree.find_all(exp.Anonymous)):
         return True
+    # The name of a table alone is its row, unless a column has the same name.
     rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table) if folded(table.name) in tables}.difference(columns)
     has_rows = any(not column.table and folded(column.name) in rows for column in tree.find_all(exp.Column))
     return has_rows or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
 
 
 def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
-    """Whether one of the tables is among what ``*`` shows; subqueries beside it say themselves what they show."""
+    """Return whether one of the tables is among what ``*`` shows; subqueries next to it are checked on their own."""
     if isinstance(star.parent, exp.Count):
         return False
     select = star.find_ancestor(exp.Select)
     if select is None:
         return True
     clauses = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())]
+    # Not into subqueries: their own stars decide what they show.
     inner = (exp.Select, exp.SetOperation)
     nodes = (node for clause in clauses if clause is not None for node in clause.walk(prune=lambda node: isinstance(node, inner)))
     return any(isinstance(node, exp.Table) and (not node.name or folded(node.name) in tables) for node in nodes)
 
 
 def selected_scan(lake: LakeContext, selected: Selection) -> Scan:
-    """The scan that a query of columns of one table is; a column that is named twice is read once."""
+    """Return the scan that a query of columns of one table is; a column that is named twice is read once."""
     columns = list(dict.fromkeys(base for _, base in selected.columns))
     return Scan(table=selected.table, columns=columns, where=selected.where, reader=lake.reader, storage=lake.storage)
 
 
 def selected_frame(lake: LakeContext, selected: Selection, session: SparkSession) -> DataFrame:
-    """The rows of such a query."""
+    """Return the rows of such a query."""
     frame = selected_scan(lake, selected).to_spark(session)
     return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
 
 
 def translated_frame(lake: LakeContext, translated: Translation, session: SparkSession) -> DataFrame:
-    """The rows of a translated query.
+    """Return the rows of a translated query.
+
+    Args:
+        lake: The lake.
+        translated: The query in Spark SQL, with its scans.
+        session: The Spark session.
 
     Raises:
         UnsupportedFeatureError: Spark does not run it.
@@ -309,7 +318,7 @@ def translated_frame(lake: LakeContext, translated: Translation, session: SparkS
 
     frames = {}
     for one in translated.scans:
-        # A query calculates with its columns, which a text in place of a number would not let it do.
+        # Not exact: the query computes with its columns, which strings in place of numbers would not allow.
         scan = Scan(table=one.table, columns=one.columns, where=one.where, reader=lake.reader, storage=lake.storage)
         frames[one.key] = scanned(scan.to_spark(session, exact=False), one.types, one.identifiers, translated.subject)
     return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, translated.subject)
@@ -318,7 +327,14 @@ def translated_frame(lake: LakeContext, translated: Translation, session: SparkS
 def register(
     lake: LakeContext, session: SparkSession | None, schema: str | None, tables: Sequence[str] | None, at: At
 ) -> dict[str, str | None]:
-    """Make the views; see :meth:`DuckLake.register`.
+    """Make the temporary views; see :meth:`DuckLake.register`.
+
+    Args:
+        lake: The lake.
+        session: The Spark session.
+        schema: Path of the schema, ``main`` when None.
+        tables: Names of tables and views, all of the schema when None.
+        at: The snapshot, or a time.
 
     Raises:
         UsageError: There is no session.
@@ -336,6 +352,7 @@ def register(
         try:
             frame = _frame(lake, owner.name, name, snapshot, session)
         except UnsupportedFeatureError as problem:
+            # One view that Spark cannot run does not keep the others from being registered.
             made[name] = problem.message
         else:
             frame.createOrReplaceTempView("`" + name.replace("`", "``") + "`")

@@ -32,12 +32,12 @@ _AFTER_COLUMNS = ("VALUES", "SELECT", "FROM", "WITH", "BY", "DEFAULT", "TABLE", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """What an INSERT says.
+    """The parts of an INSERT.
 
     Attributes:
         table: ``schema.table``.
         columns: Names of the columns that are given, all of the table's when None.
-        by_name: Whether the names of the query's columns say which they are.
+        by_name: Whether the query's columns are matched by name.
         query: The text of the query.
         rows: The texts of the values, for VALUES.
         prefix: The text of WITH, empty where there is none.
@@ -53,7 +53,7 @@ class Insert:
     defaults: bool = False
 
     def query_for(self, target: Sequence[tuple[str, Field]]) -> str:
-        """The text of the query; constants of VALUES become what they are for one by one, as they may be of several types."""
+        """Return the text of the query; constants of VALUES become what they are for one by one, as they may be of several types."""
         if self.defaults:
             return f"VALUES ({', '.join(cast_text(default_text(column), column) for _, column in target)})"
         for row in self.rows:
@@ -63,11 +63,11 @@ class Insert:
         query = f"VALUES {', '.join(f'({row})' for row in rows)}" if rows else self.query
         if not self.prefix:
             return query
-        # A query has one WITH.
+        # A query has one WITH, so one with a WITH of its own goes into brackets. The line break ends a comment at its end.
         return f"{self.prefix} FROM ({query}\n)" if keyword(tokens_of(query)[0]) in ("WITH", "(") else f"{self.prefix} {query}"
 
     def given(self, schema: Schema) -> list[str]:
-        """Names of the table's columns in the order of the query's."""
+        """Return the names of the table's columns in the order of the query's."""
         return [schema.column(name).name for name in self.columns] if self.columns is not None else list(schema.names)
 
 
@@ -89,6 +89,7 @@ def insert_of(sql: str) -> Insert:
     start = 1 + 2 * len(parts)
     if words[start : start + 1] == ["AS"]:
         start += 2
+    # Brackets behind the table hold its columns or a query: ``INSERT INTO t (SELECT 1)``.
     columns = _column_list(tokens, start)
     if columns is not None:
         start = bracketed(tokens, start)
@@ -114,7 +115,7 @@ def insert_of(sql: str) -> Insert:
 
 
 def _column_list(tokens: Sequence[Any], start: int) -> tuple[str, ...] | None:
-    """The columns in brackets; None where a query stands there, or nothing."""
+    """Return the columns in brackets; None where a query stands there, or nothing."""
     end = bracketed(tokens, start) if start < len(tokens) and tokens[start].token_type == TokenType.L_PAREN else start
     inside = tokens[start + 1 : end - 1]
     is_list = len(inside) % 2 == 1 and all(
@@ -126,7 +127,7 @@ def _column_list(tokens: Sequence[Any], start: int) -> tuple[str, ...] | None:
 
 
 def _check_rest(tokens: Sequence[Any], start: int) -> None:
-    """Refuse what may follow the rows."""
+    """Reject clauses that may follow the rows."""
     words = [keyword(token) for token in tokens]
     outside = outside_brackets(tokens, start)
     if "RETURNING" in (words[place] for place in outside):
@@ -136,7 +137,7 @@ def _check_rest(tokens: Sequence[Any], start: int) -> None:
 
 
 def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[str, ...], ...]:
-    """The texts of the values where the query is nothing but VALUES."""
+    """Return the texts of the values where the query is nothing but VALUES."""
     if keyword(tokens[start]) != "VALUES":
         return ()
     rows: list[tuple[str, ...]] = []
@@ -153,12 +154,12 @@ def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[
 
 
 def value_text(text: str, column: Field) -> str:
-    """The text of a value for a column, of its default where it is DEFAULT."""
+    """Return the text of a value for a column, of its default where it is DEFAULT."""
     return default_text(column) if text.upper() == DEFAULT else text
 
 
 def default_text(column: Field) -> str:
-    """The default of a column as SQL."""
+    """Return the default of a column as SQL."""
     if column.default is None:
         return "NULL"
     return f"({column.default})" if column.default_is_expression else exp.Literal.string(column.default).sql("duckdb")
@@ -173,7 +174,7 @@ class Branch:
         then: What is done.
         condition: Further condition, None for none.
         values: What columns get.
-        message: What an error says; an expression.
+        message: Expression of an error's message.
     """
 
     when: When
@@ -217,6 +218,12 @@ def row_statement(sql: str) -> RowStatement:
     return _Parts(sql).statement()
 
 
+# Statements are cut at keywords outside of brackets and CASE, and the pieces stay text, because DuckDB reads them later:
+#
+#   WITH ...   MERGE INTO s.t      AS x     USING source     ON condition    WHEN ... THEN ...    WHEN ... THEN ...
+#   prefix                target     alias         other        on              branch               branch
+#
+#   UPDATE s.t SET a = 1 FROM source WHERE condition      is one branch for rows that are "matched", and so is DELETE
 class _Parts:
     """The tokens of a statement."""
 
@@ -302,7 +309,7 @@ class _Parts:
         raise unsupported(f"{self._text(then + 1, end)} in MERGE, WHEN {when.upper()}")
 
     def _inserted(self, place: int, end: int) -> Assigned:
-        """``(columns) VALUES (...)``."""
+        """Return the values of ``(columns) VALUES (...)``."""
         if tuple(self._words[place:end]) == ("DEFAULT", "VALUES"):
             return "defaults"
         names: list[str] | None = None
@@ -321,7 +328,7 @@ class _Parts:
         return _each_once(zip(names, values, strict=True))
 
     def _assignments(self, start: int, end: int) -> Mapping[str, str]:
-        """``a = 1, (b, c) = (2, 3)``."""
+        """Return the values by column of ``a = 1, (b, c) = (2, 3)``."""
         commas = [at for at in self._outside(start, end) if self._tokens[at].token_type == TokenType.COMMA]
         found: list[tuple[str, str]] = []
         for first, last in zip([start, *(at + 1 for at in commas)], [*commas, end], strict=True):
@@ -347,7 +354,7 @@ class _Parts:
         return [(name.text, value) for name, value in zip(names[1:-1:2], values, strict=True)]
 
     def _alias(self, place: int, name: str) -> tuple[str, int]:
-        """What the table is called, and the place behind it."""
+        """Return the name of the table in the statement, and the position behind it."""
         if self._word(place) == "AS" and place + 1 < len(self._tokens):
             return self._tokens[place + 1].text, place + 2
         if place < len(self._tokens) and is_name(self._tokens[place]) and self._word(place) not in ("SET", "USING", "WHERE", "RETURNING"):
@@ -367,9 +374,10 @@ class _Parts:
         return text_between(self._sql, self._tokens, start, end)
 
     def _outside(self, start: int, end: int | None = None) -> Iterator[int]:
-        """The places in no brackets and in no CASE."""
+        """Yield the places in no brackets and in no CASE."""
         depth = 0
         for place in outside_brackets(self._tokens[:end], start):
+            # ``s.end`` is a field, not the end of a CASE.
             is_field = place > 0 and self._tokens[place - 1].token_type == TokenType.DOT
             word = "" if is_field else self._words[place]
             depth += word == "CASE"
@@ -378,8 +386,9 @@ class _Parts:
             depth -= word == "END"
 
     def _places(self, start: int, *words: str, end: int | None = None) -> Iterator[int]:
-        """Places of words that begin a clause."""
+        """Yield the positions of words that begin a clause."""
         for place in self._outside(start, end):
+            # IS DISTINCT FROM is an operator.
             is_part = self._words[place] == "FROM" and self._words[place - 1] == "DISTINCT"
             if self._words[place] in words and not is_part:
                 yield place
@@ -403,10 +412,15 @@ def _each_once(found: Any) -> Mapping[str, str]:
 
 
 def under_alias(sql: str, name: Sequence[str], alias: str) -> str:
-    """A text in which columns with a table's whole name before them have its alias there.
+    """Return a text in which columns with a table's whole name before them have its alias there.
 
     >>> under_alias("s.t.a + t.b", ("s", "t"), "t")
     '"t".a + t.b'
+
+    Args:
+        sql: The text of an expression.
+        name: Schema and name of the table.
+        alias: What the statement calls it.
     """
     if len(name) < 2:
         return sql
@@ -430,7 +444,7 @@ def under_alias(sql: str, name: Sequence[str], alias: str) -> str:
 
 
 def source_name(text: str) -> tuple[tuple[str, ...], str] | None:
-    """The name of a source as it is written, and what it is called; None for a query without a name.
+    """Return the name of a source as it is written, and what it is called; None for a query without a name.
 
     >>> source_name("s.u AS x"), source_name("(SELECT 1 AS k) AS y(k)"), source_name("range(3) r"), source_name("(VALUES (1))")
     ((('s', 'u'), 'x'), (('y',), 'y'), (('r',), 'r'), None)
@@ -438,6 +452,7 @@ def source_name(text: str) -> tuple[tuple[str, ...], str] | None:
     Raises:
         UnsupportedFeatureError: It is a join.
     """
+    # A name, a call or brackets, and perhaps an alias with names of columns behind it. Whatever is left over makes it a join.
     tokens = tokens_of(without_time_travel(text)[0])
     names: tuple[str, ...] = ()
     place = 0

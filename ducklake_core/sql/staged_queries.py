@@ -35,7 +35,7 @@ class StagedQueries:
 
     Attributes:
         lake: The lake.
-        catalog: What is staged; it refuses when the block has ended.
+        catalog: What is staged; raises an error after the block has ended.
         table: Reads of a table inside the transaction.
         coordinator: Reads of rows with their ids.
         is_done: Whether an earlier run has committed the transaction, so that nothing is staged.
@@ -50,12 +50,12 @@ class StagedQueries:
     def rows_of(
         self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
     ) -> FrameLike:
-        """The rows of a query, as a stream or as a DataFrame of a session.
+        """Return the rows of a query, as a stream or as a DataFrame of a session.
 
         Args:
             query: The query; it sees what the transaction has done.
             target: Columns that the rows are for, in their order; values are cast to them as DuckDB casts what is inserted.
-            by_name: Whether the names of the query's columns say which of them they are for.
+            by_name: Whether the query's columns are matched to ``target`` by name.
             spark: The session.
         """
         from ducklake_core.engines.duckdb_instance import require_duckdb
@@ -81,6 +81,7 @@ class StagedQueries:
         columns: list[Field] = []
         for name, kind in zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True):
             try:
+                # DuckDB describes an untyped NULL as "NULL", with the quotes.
                 columns.append(Field(name=name, type=NULL if kind == '"NULL"' else data_type_of(kind)))
             except DuckLakeError as problem:
                 message = f"column {name!r} of the query has type {kind}, which DuckLake does not support. Cast it, for example to VARCHAR"
@@ -92,6 +93,7 @@ class StagedQueries:
         from ducklake_core.sql.time_travel import identifiers
 
         mentioned = identifiers(query)
+        # Spark reads committed files, and would not see rows that are only staged.
         changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
         if changed is not None:
             raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
@@ -103,7 +105,7 @@ class StagedQueries:
         return frame.toDF(*(name for name, _ in target))
 
     def schema(self, name: str) -> Schema:
-        """The columns of a table as the transaction has made it."""
+        """Return the columns of a table as the transaction has made it."""
         return self.catalog().table(name).state.schema
 
     def without_macros(self, text: str) -> str:
@@ -113,23 +115,25 @@ class StagedQueries:
         return without_macro_calls(text, self.catalog().macros_now)
 
     def read_with_ids(self, name: str, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
-        """Columns and virtual columns of a table as the transaction has made it; those that it has not are the row id."""
+        """Read columns and virtual columns of a table as the transaction has made it; any other name is the row id."""
         catalog = self.catalog()
         return self.coordinator.read_with_ids(catalog.table(name), catalog.base, columns, where)
 
     def has(self, name: str) -> bool:
-        """Whether there is a table or view of a name, as the transaction has made it."""
+        """Return whether there is a table or view of a name, as the transaction has made it."""
         return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
 
     def names(self) -> Names:
-        """What the transaction sees: the base snapshot, with what is staged in place of it."""
+        """Return what the transaction sees: the base snapshot, with what is staged in its place."""
         from ducklake_core.sql.names import NamedTable, lake_names
 
         catalog = self.catalog()
         with self.lake.reader() as reader:
             names = lake_names(self.lake, reader, catalog.base.id)
+        # An earlier run committed the transaction: the lake has its changes, and nothing is staged.
         if self.is_done:
             return names
+        # By id, so that a renamed table is found under its new name only.
         staged = {one.state.id: one for one in catalog.tables}
         kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
         own = [
@@ -166,7 +170,7 @@ class StagedQuery(Readable):
         return f"<StagedQuery {shown(self._sql)}>"
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream, computed anew each time, inside the transaction's block."""
+        """Return the rows as a stream, computed again for each call, inside the transaction's block."""
         with in_zone(self._zone):
             rows = self._queries.rows_of(self._sql)
         assert isinstance(rows, pa.RecordBatchReader)

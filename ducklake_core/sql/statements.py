@@ -61,6 +61,8 @@ class Statement:
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
+        # By tokens where sqlglot does not know DuckDB's grammar: comments, macros, layouts and statements about rows. The rest by its
+        # tree.
         if words[0] == "COMMENT":
             comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
@@ -103,7 +105,7 @@ class Statement:
         schema = self._queries.schema(insert.table)
         target = [(name, schema.column(name)) for name in insert.given(schema)]
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
-        # Columns that an INSERT does not name get their default or NULL, as in every SQL.
+        # Columns that an INSERT does not name get their default or NULL, as in any SQL database.
         self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
@@ -111,6 +113,7 @@ class Statement:
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
+        # IF NOT EXISTS does not run the query when the table exists.
         if node.args.get("exists") and self._queries.has(name):
             return
         query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
@@ -128,7 +131,7 @@ class Statement:
 
 
 def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
-    """CREATE SCHEMA, VIEW, or TABLE without a query."""
+    """Run CREATE SCHEMA, VIEW, or TABLE without a query."""
     or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     match node.kind:
         case "SCHEMA":
@@ -151,17 +154,18 @@ def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Creat
 
 
 def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:
-    """The keys of PARTITIONED BY; other properties are refused."""
+    """Return the keys of PARTITIONED BY; other properties are rejected."""
     properties = node.args.get("properties")
     for one in properties.expressions if properties is not None else ():
         if not isinstance(one, exp.PartitionedByProperty):
             refuse(f"{one.sql('duckdb')} in CREATE TABLE")
+    # sqlglot makes one token of PARTITIONED BY. The keys are read from the text, because its tree spells them otherwise.
     place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
     return [] if properties is None or place is None else _keys(sql, tokens, place)
 
 
 def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
-    """The texts in the brackets that follow a place."""
+    """Return the texts in the brackets that follow a place."""
     opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
     if opened is None:
         raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")
@@ -169,7 +173,7 @@ def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
 
 
 def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
-    """CREATE MACRO with one definition."""
+    """Run CREATE MACRO with one definition."""
     words = [keyword(token) for token in tokens]
     start = find_word(tokens, "MACRO", "FUNCTION") + 1
     if_not_exists = words[start : start + 3] == ["IF", "NOT", "EXISTS"]
@@ -194,7 +198,7 @@ def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
 
 
 def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
-    """DROP TABLE, VIEW, SCHEMA or MACRO."""
+    """Run DROP TABLE, VIEW, SCHEMA or MACRO."""
     only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
     named = node.args.get("tables") or [node.this]
     if len(named) != 1:
@@ -215,7 +219,7 @@ def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
 
 
 def alter(tx: StatementTarget, node: exp.Alter) -> None:
-    """ALTER TABLE or VIEW with one action."""
+    """Run ALTER TABLE or VIEW with one action."""
     only(node, "this", "kind", "actions", "options")
     name, actions = table_name(node.this), node.args["actions"]
     if len(actions) != 1:
@@ -272,7 +276,7 @@ def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> No
 
 
 def alter_layout(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> bool:
-    """ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; False when the statement is none of these."""
+    """Run ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; return False when the statement is none of these."""
     words = [keyword(token) for token in tokens]
     place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
     kind = next((one for one in _LAYOUTS if " ".join(words[place : place + 3]).startswith(one)), None)
@@ -291,7 +295,7 @@ def alter_layout(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> bool:
 
 
 def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
-    """COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
+    """Run COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
     end = find_word(tokens, "IS")
     kind, value = keyword(tokens[2]), tokens[end + 1 :]
     if len(value) != 1 or not (value[0].token_type == TokenType.STRING or keyword(value[0]) == "NULL"):
@@ -310,7 +314,7 @@ def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
 
 
 def schema_name(tokens: Sequence[Any]) -> str:
-    """The path of the schema that CREATE or DROP SCHEMA names."""
+    """Return the path of the schema that CREATE or DROP SCHEMA names."""
     start = find_word(tokens, "SCHEMA") + 1
     words = [keyword(token) for token in tokens]
     if words[start] == "IF":

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike, MissingColumns, SchemaEvolution, Where
 
 
+# A protocol, because the module of Transaction imports this package.
 class StatementTarget(Protocol):
-    """What carries out statements: a :class:`Transaction`, whose methods these are."""
+    """The methods of :class:`Transaction` that SQL statements call."""
 
     def append(
         self,
@@ -88,7 +89,7 @@ class StatementTarget(Protocol):
     def add_column(
         self, table: str, column: ColumnName, data_type: TypeLike, *, default: object = None, if_not_exists: bool = False
     ) -> None:
-        """Add a nullable column, or a field of a struct, at the end; rows that are there have its default."""
+        """Add a nullable column, or a field of a struct, at the end; existing rows have its default."""
 
     def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
         """Drop a column or field. Earlier snapshots keep it; files are not touched."""
@@ -100,10 +101,10 @@ class StatementTarget(Protocol):
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it."""
 
     def set_default(self, table: str, column: ColumnName, value: object = None, *, expression: str | None = None) -> None:
-        """Give a column another default for new rows; rows that are there stay as they are."""
+        """Give a column another default for new rows; existing rows do not change."""
 
     def drop_default(self, table: str, column: ColumnName) -> None:
-        """Take away a column's default: rows that lack it get NULL from now on."""
+        """Remove a column's default: rows that lack it get NULL from now on."""
 
     def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
         """Make a column NOT NULL, after the data proves that it can be."""
@@ -112,16 +113,16 @@ class StatementTarget(Protocol):
         """Let a column be NULL."""
 
     def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
-        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Files that are there stay."""
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Existing files stay."""
 
     def reset_partitioned_by(self, table: str) -> None:
-        """No longer partition new files."""
+        """Stop partitioning new files."""
 
     def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
         """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``."""
 
     def reset_sorted_by(self, table: str) -> None:
-        """No longer sort new files."""
+        """Stop sorting new files."""
 
     def create_view(
         self,
@@ -156,7 +157,7 @@ class StatementTarget(Protocol):
         """Drop a macro with all of its definitions."""
 
     def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
-        """Comment on a table, a view or a column of either; None takes the comment away."""
+        """Comment on a table, a view or a column of either; None removes the comment."""
 
     def set_schema_comment(self, name: str, text: str | None) -> None:
-        """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas."""
+        """Comment on a schema; None removes the comment. DuckDB neither writes nor shows comments on schemas."""

@@ -1,4 +1,4 @@
-"""``t AT (VERSION => 3)`` and ``t AT (TIMESTAMP => ...)``: found in a text, and replaced by names that stand for the table then."""
+"""Replace ``t AT (VERSION => 3)`` and ``t AT (TIMESTAMP => ...)`` in a text by names that stand for the table at that snapshot."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class TableAt:
 
 
 def tokens_of(sql: str) -> list[Any]:
-    """The tokens of a text in DuckDB's dialect.
+    """Return the tokens of a text in DuckDB's dialect.
 
     Raises:
-        UsageError: It has none, or they cannot be told apart.
+        UsageError: The text is empty or cannot be split into tokens.
     """
     try:
         found = list(DuckDB().tokenize(sql))
@@ -62,17 +62,17 @@ def tokens_of(sql: str) -> list[Any]:
 
 
 def is_name(token: Any) -> bool:
-    """Whether a token may be a part of a name: a quoted one, or any word, as many keywords are names too."""
+    """Return whether a token may be a part of a name: a quoted one, or any word, as many keywords are names too."""
     return token.token_type == TokenType.IDENTIFIER or (token.token_type != TokenType.STRING and bool(_WORD.fullmatch(token.text)))
 
 
 def keyword(token: Any) -> str:
-    """A word of SQL in capitals; nothing for a text or a quoted name, which may read like one."""
+    """Return a word of SQL in capitals; an empty string for a quoted string or name, which may read like one."""
     return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).upper()
 
 
 def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, ...]]:
-    """The text with other names for tables at other snapshots, and what they stand for.
+    """Return the text with other names for tables at other snapshots, and what they stand for.
 
     >>> text, (found,) = without_time_travel("SELECT t.a FROM s.t AT (VERSION => 3) WHERE a > 1")
     >>> text
@@ -100,6 +100,7 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
         named = tuple(token.text for token in tokens[begin:place] if token.token_type != TokenType.DOT)
         key = f"t{first + len(found)}"
         found.append(TableAt(key=key, parts=named, at=_moment(tokens[place + 2 : end], sql)))
+        # Without an alias of its own the table keeps its name, by which columns may be qualified.
         has_alias = end + 1 < len(tokens) and tokens[end + 1].token_type in (TokenType.ALIAS, *_NAMES)
         alias = "" if has_alias else f" AS {quoted_path(named[-1:])}"
         parts += [sql[done : tokens[begin].start], quoted_path((OTHER_SNAPSHOTS, key)), alias]
@@ -108,9 +109,10 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
 
 
 def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
-    """Place of the bracket that closes AT (...), None where no such clause begins."""
+    """Return the position of the bracket that closes AT (...), None where no such clause begins."""
     if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or not is_name(tokens[place - 1]):
         return None
+    # AT is no reserved word: a column or an alias may be called so. Only AT (VERSION => and AT (TIMESTAMP => begin the clause.
     is_clause = tokens[place + 1].token_type == TokenType.L_PAREN and tokens[place + 2].text.upper() in ("VERSION", "TIMESTAMP")
     if not is_clause or not tokens[place + 3].text.startswith("="):
         return None
@@ -129,7 +131,8 @@ def _name_start(tokens: Sequence[Any], last: int) -> int:
 
 
 def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
-    """The snapshot or time of ``VERSION => expression``."""
+    """Return the snapshot or time of ``VERSION => expression``."""
+    # The arrow is one token or two, depending on the version of sqlglot.
     start = next(place for place in range(1, len(tokens)) if ">" in tokens[place].text) + 1
     text = sql[tokens[start].start : tokens[-1].end + 1] if start < len(tokens) else ""
     is_version = tokens[0].text.upper() == "VERSION"
@@ -142,7 +145,7 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
 
 
 def _time(constant: QuotedText | Literal | None) -> datetime | None:
-    """The time of a constant, None for what only DuckDB reads; without a zone it is meant in the effective zone."""
+    """Return the time of a constant, None for what only DuckDB reads; without a zone it is meant in the effective zone."""
     try:
         if isinstance(constant, QuotedText):
             moment = datetime.fromisoformat(constant.text)
@@ -162,7 +165,7 @@ def _zoned(moment: datetime) -> datetime:
 
 
 def _computed(text: str, *, is_version: bool) -> int | datetime:
-    """The value of an expression such as ``now() - INTERVAL 1 DAY``, by DuckDB."""
+    """Return the value of an expression such as ``now() - INTERVAL 1 DAY``, by DuckDB."""
     try:
         value = query_constant(text, INT64 if is_version else TIMESTAMPTZ)
         if isinstance(value, int):
@@ -190,7 +193,7 @@ def _since_epoch(constant: Literal) -> timedelta:
 
 
 def identifiers(sql: str) -> set[str]:
-    """Everything in a text that may be a name, folded."""
+    """Return everything in a text that may be a name, folded."""
     return {folded(token.text) for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 
@@ -199,7 +202,7 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 
 def is_query(sql: str) -> bool:
-    """Whether a text asks for rows, rather than changing something.
+    """Return whether a text is a query, and not a statement that changes something.
 
     >>> is_query("WITH a AS (SELECT 1) FROM a"), is_query("DELETE FROM t"), is_query("WITH a AS (SELECT 1) DELETE FROM t")
     (True, False, False)
@@ -209,9 +212,10 @@ def is_query(sql: str) -> bool:
 
 
 def main_word(tokens: Sequence[Any]) -> int:
-    """The place of the word that says what is done, behind WITH and its queries."""
+    """Return the position of the statement's keyword, behind WITH and its queries."""
     if keyword(tokens[0]) != "WITH":
         return 0
+    # The queries of WITH stand in brackets, so the first keyword outside of them is that of the statement.
     depths = accumulate((token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN) for token in tokens)
     outside = (place for place, depth in enumerate(depths) if not depth)
     return next((place for place in outside if keyword(tokens[place]) in (*_QUERIES[:3], *_CHANGES)), 0)

@@ -29,7 +29,7 @@ _BOUNDS = ("UNBOUNDED", "CURRENT ROW")
 
 
 def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
-    """The keys of each set that a query groups by, None when it has one list of keys.
+    """Return the keys of each set that a query groups by, None when it has one list of keys.
 
     >>> from ducklake_core.view_sql.parsing import parse_query
     >>> found = grouping_sets(parse_query("SELECT 1 FROM t GROUP BY a, ROLLUP (b, (c, d))").args["group"])
@@ -52,7 +52,7 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
 
 
 def _grouping_parts(group: exp.Group) -> list[exp.Expression]:
-    """What is listed after GROUP BY; earlier versions of sqlglot keep each kind of sets by itself."""
+    """Return what is listed after GROUP BY; earlier versions of sqlglot store each kind of sets separately."""
     kinds = ("expressions", "rollup", "cube", "grouping_sets")
     return [part for kind in kinds for part in group.args.get(kind) or ()]
 
@@ -83,13 +83,19 @@ def _joined(elements: Sequence[Keys]) -> Keys:
     return tuple(key for keys in elements for key in keys)
 
 
+# The set without keys (the total) has one row in DuckDB even when no row is grouped, and none in Spark. So one row is added:
+#
+#   SELECT columns, TRUE AS here FROM ... WHERE ...   UNION ALL   SELECT NULL ..., FALSE
+#
+# Aggregates count only rows for which ``here`` is true (FILTER), and ``is_group`` drops every group that consists of the added row
+# alone, except the total.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
     """The sets of one query in Spark SQL.
 
     Attributes:
         sets: The texts of the keys of each.
-        here: The column that tells the rows from the one that is added; None when none is, as there is no total.
+        here: The column that is false for the added row only; None when no row is added, because there is no total.
     """
 
     sets: tuple[tuple[str, ...], ...]
@@ -115,7 +121,7 @@ class Grouping:
         return f"(count(*) FILTER (WHERE {self.here}) > 0 OR grouping_id() = {2**every - 1})"
 
     def source(self, text: str, scope: Scope, texts: Sequence[str]) -> str:
-        """FROM and WHERE, with the row that is added.
+        """Return FROM and WHERE, with the row that is added.
 
         Args:
             text: FROM and WHERE of the rows.
@@ -139,7 +145,12 @@ class Grouping:
 
 
 def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], here: str | None) -> Grouping:
-    """The sets with the texts of their keys.
+    """Return the sets with the texts of their keys.
+
+    Args:
+        sets: The keys of each set.
+        typed: Translates a key.
+        here: Column that is false for the added row only, None when no row is added.
 
     Raises:
         Refused: A key that is a constant, which Spark would not tell from the same constant elsewhere; or there are no keys at all.
@@ -159,7 +170,7 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
 
 
 def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> Typed:
-    """``grouping(a, b)``: a bit for each key, which is 1 where the set of the row is without it."""
+    """Return ``grouping(a, b)``: a bit for each key, which is 1 where the set of the row is without it."""
     only(node, "this", "expressions")
     if not parts:
         raise Refused(f"it calls {name} without arguments")
@@ -168,7 +179,12 @@ def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> T
 
 
 def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Window]) -> Typed:
-    """A function over a window.
+    """Translate a function over a window.
+
+    Args:
+        node: The parsed function with its window.
+        translate: Translates an expression.
+        named: Windows of the WINDOW clause by lower-case name.
 
     Raises:
         Refused: A function or a frame that is not translated.
@@ -200,7 +216,7 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
 
 
 def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
-    """The call, and what it says about NULLs."""
+    """Return the call, and ``IGNORE NULLS`` or an empty string."""
     nulls = ""
     if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         nulls, node = "IGNORE NULLS" if isinstance(node, exp.IgnoreNulls) else "", node.this
@@ -208,6 +224,7 @@ def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
         node = node.expression
     if not isinstance(node, exp.Anonymous):
         raise Refused(f"it has {type(node).__name__.upper()} over a window")
+    # IGNORE NULLS stands behind the call, or behind its last argument as DuckDB prints it.
     last = node.expressions[-1] if node.expressions else None
     if isinstance(last, exp.IgnoreNulls | exp.RespectNulls):
         nulls, node = "IGNORE NULLS" if isinstance(last, exp.IgnoreNulls) else "", node.copy()
@@ -241,16 +258,17 @@ def _neighbour(function: str, call: exp.Anonymous, translate: Translate, over: s
 
 
 def order_item(node: exp.Expression, part: Typed) -> str:
-    """A sort key with its direction and the place of NULLs."""
+    """Return a sort key with its direction and the place of NULLs."""
     assert isinstance(node, exp.Ordered)
     only(node, "this", "desc", "nulls_first")
     return sort_key(part, descending=bool(node.args.get("desc")), nulls_first=bool(node.args.get("nulls_first")))
 
 
 def sort_key(part: Typed, *, descending: bool, nulls_first: bool) -> str:
-    """As :func:`order_item`, of parts."""
+    """Return a sort key like :func:`order_item`, from its parts."""
     if not is_comparable(part.type):
         raise Refused(f"it sorts by values of type {part.type}")
+    # A bare number would be a position in Spark's ORDER BY.
     sql = part.sql if part.constant is None else f"CAST({part.sql} AS {spark_name(part.type)})"
     return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
@@ -289,9 +307,14 @@ def _bound(kind: str, bound: object, side: object) -> str:
 
 
 def push_conditions(condition: exp.Expression, scope: Scope, sources: Sources) -> None:
-    """Hands every part of a condition that is about one table to that table's scan, where it needs no SQL engine.
+    """Pass every part of a condition that reads one table, and needs no SQL engine, to that table's scan.
 
     The condition itself stays where it is: only rows that it would drop are left out early.
+
+    Args:
+        condition: The parsed condition of WHERE.
+        scope: Names of the query.
+        sources: The tables that are read, which take the conditions.
     """
     for part in _parts(condition):
         if part.find(exp.Query) is None:
@@ -312,6 +335,7 @@ def _parts(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
+    # Anything unclear is left out without an error, because the query tests the whole condition in any case.
     owners = {column: (source, name) for source in sources.tables for column, name in source.used.items()}
     about: TableSource | None = None
     columns = list(part.find_all(exp.Column))
@@ -339,7 +363,7 @@ def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
 
 
 def _is_opaque(predicate: Predicate) -> bool:
-    """Whether a part of it needs a SQL engine."""
+    """Return whether a part of it needs a SQL engine."""
     match predicate:
         case SqlExpression():
             return True

@@ -1,4 +1,4 @@
-"""Expressions of a parsed query as typed Spark SQL; a node that is not named here is refused by name."""
+"""Translate expressions of a parsed query to typed Spark SQL; a node that is not named here is rejected by name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Expressions:
     here: str | None = None
 
     def typed(self, node: exp.Expression) -> Typed:
-        """The expression.
+        """Translate an expression.
 
         Raises:
             Refused: Something in it is not translated.
@@ -71,7 +71,7 @@ class Expressions:
         return found
 
     def condition(self, node: exp.Expression) -> str:
-        """The expression as a condition."""
+        """Return the expression as a condition."""
         return condition(self.typed(node)).sql
 
     def _typed(self, node: exp.Expression) -> Typed:  # noqa: C901, PLR0912 - one case per kind of node
@@ -112,6 +112,7 @@ class Expressions:
             case exp.Extract():
                 only(node, "this", "expression")
                 return date_part(node.name, self.typed(node.expression))
+            # Every function arrives as Anonymous, because WrittenDuckDB gives none of them a meaning.
             case exp.Anonymous():
                 return self._function(node)
             case exp.Filter():
@@ -129,7 +130,7 @@ class Expressions:
                 raise Refused(f"it has {type(node).__name__.upper()}: {shown(node)}")
 
     def _dot(self, node: exp.Dot) -> Typed:
-        """A function of DuckDB's own schema, or a field."""
+        """Return a function of DuckDB's own schema, or a field."""
         if isinstance(node.expression, exp.Anonymous):
             qualifier = node.this.name.lower() if isinstance(node.this, exp.Identifier | exp.Column | exp.Var) else shown(node.this)
             if qualifier != "main":
@@ -145,7 +146,7 @@ class Expressions:
         return functions.element(self.typed(node.this), self.typed(node.expressions[0]))
 
     def _connected(self, node: exp.Expression) -> Typed:
-        """A chain of ANDs or ORs, without recursing into its length."""
+        """Return a chain of ANDs or ORs, without recursing into its length."""
         word, kind = ("AND", exp.And) if isinstance(node, exp.And) else ("OR", exp.Or)
         operands: list[exp.Expression] = []
         while isinstance(node, kind):
@@ -226,7 +227,7 @@ class Expressions:
         return comparison(_COMPARISONS[type(node)], self.typed(node.this), self.typed(node.expression))
 
     def _within(self, subject: Typed, node: exp.Expression) -> Typed:
-        """``IN`` a query."""
+        """Return ``IN`` with a query."""
         if not isinstance(node, exp.Subquery | exp.Query):
             raise Refused(f"it has ANY: {shown(node)}")
         query = self.subquery(node, self.scope)
@@ -241,6 +242,7 @@ class Expressions:
         query = self.subquery(node, self.scope)
         if len(query.columns) != 1:
             raise Refused("it takes a query of several columns for a value")
+        # Spark takes a correlated query for a value only if it is an aggregate.
         if query.correlated and not query.single_row:
             raise Refused("it takes a correlated query without an aggregate for a value")
         return Typed(sql=f"({query.sql})", type=query.columns[0].type)
@@ -262,6 +264,7 @@ class Expressions:
             return _FUNCTIONS[name]([self.typed(part) for part in node.expressions])
         except Refused as problem:
             raise Refused(f"{problem} (in {name})") from problem
+        # Functions unpack their arguments, ``(part,) = parts``, which raises ValueError for any other number.
         except ValueError as problem:
             raise Refused(f"it calls {name} with {len(node.expressions)} arguments") from problem
 
@@ -272,6 +275,7 @@ class Expressions:
         if name in self.macros or name not in AGGREGATES:
             raise Refused(f"the aggregate {name} is not among those that are translated")
         self.aggregates += 1
+        # The flag is cleared to find out about the arguments alone, and restored for the query.
         around, self.scope.uses_outer = self.scope.uses_outer, False
         distinct, nodes = "", list(node.expressions)
         if len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):
@@ -297,5 +301,5 @@ class Expressions:
 
 
 def constant_null() -> Typed:
-    """NULL without a type."""
+    """Return NULL without a type."""
     return Typed(sql="CAST(NULL AS INT)", type=NULL_TYPE)

@@ -50,11 +50,13 @@ NEIGHBOURS = ("lag", "lead", "first_value", "last_value", "first", "last", "nth_
 
 _LONGEST_REPEATED = 200
 
+# Pieces of a regular expression that DuckDB (RE2) and Java match alike. Anything else is rejected.
 _PIECE = re.compile(
     r"(?P<class>\[\^?[A-Za-z0-9_ .,:;@#%/+-]+\])|(?P<escape>\\[.dwsDWS\\()\[\]+*?|^$/-])|(?P<bound>\{\d{1,3}(?:,\d{0,3})?\})"
     r"|(?P<sign>[()|*+?^$.])|(?P<plain>[A-Za-z0-9_ ,:;@#%/=<>!'\"~&-])",
     re.ASCII,
 )
+# RE2's meaning in Java's spelling: anchors match at the ends of the text only, and classes of characters are ASCII.
 _JAVA = {".": r"[^\n]", "$": r"\z", "^": r"\A", "\\d": "[0-9]", "\\w": "[0-9A-Za-z_]", "\\s": r"[\t\n\f\r ]", "\\D": "[^0-9]",
          "\\W": "[^0-9A-Za-z_]", "\\S": r"[^\t\n\f\r ]"}  # fmt: skip
 
@@ -98,6 +100,7 @@ def _sum(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
 
 def _sum_type(part: Typed) -> DataType:
     if part.text is None and (part.type in DIGITS or part.type in (BOOLEAN, NULL_TYPE)):
+        # DuckDB sums integers as HUGEINT.
         return INT128
     if isinstance(part.type, DecimalType):
         return DecimalType(precision=38, scale=part.type.scale)
@@ -107,7 +110,7 @@ def _sum_type(part: Typed) -> DataType:
 
 
 def _average(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
-    """The exact sum divided as doubles, as DuckDB does it; Spark's own would add doubles."""
+    """Return the exact sum divided as doubles, as DuckDB does it; Spark's own average would add doubles."""
     (part,) = parts
     if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
         raise Refused(f"it takes the average of values of type {part.type}")
@@ -124,10 +127,10 @@ def _average(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
 
 
 def _average_of_many_digits(part: Typed, kind: DecimalType, distinct: str, call: Call) -> Typed:
-    """Likewise where the digits leave no room to be shifted: those of the sum become a whole number as a text."""
+    """Return the average where the digits leave no room to be shifted: those of the sum become a whole number as a string."""
     total = call(f"sum({distinct}{cast(part, DecimalType(precision=38, scale=kind.scale)).sql})")
     number = call(f"count({distinct}{part.sql})")
-    # A text of a small number with more digits behind the point has an exponent.
+    # Spark writes small decimals of more than six digits behind the point with an exponent.
     if kind.scale <= 6:
         digits, divisor = f"CAST(replace(CAST({total} AS STRING), '.', '') AS DOUBLE)", f" * 1E{kind.scale}D"
     else:
@@ -136,7 +139,7 @@ def _average_of_many_digits(part: Typed, kind: DecimalType, distinct: str, call:
 
 
 def _spread(name: str) -> Aggregate:
-    """A variance or deviation, up to rounding: engines add in other orders. What is none is an error in DuckDB."""
+    """Return a variance or deviation, up to rounding: engines add in other orders. A result that is not finite is an error in DuckDB."""
 
     def aggregate(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
         (part,) = parts
@@ -176,7 +179,7 @@ def _truth(name: str) -> Aggregate:
 
 
 def _count_if(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
-    """NULL without rows, as a sum."""
+    """Return a sum of ones, which is NULL without rows."""
     (part,) = parts
     if distinct:
         raise Refused("it has count_if with DISTINCT")
@@ -208,7 +211,7 @@ def _part(unit: str) -> Function:
 
 
 def date_part(unit: str, part: Typed) -> Typed:
-    """A number of the calendar or clock."""
+    """Return a number of the calendar or clock."""
     unit = _OTHER_NAMES.get(unit.lower(), unit.lower())
     if unit not in _PARTS:
         raise Refused(f"it takes the part {unit!r} of a date")
@@ -247,7 +250,7 @@ def _date_trunc(parts: Sequence[Typed]) -> Typed:
 
 
 def _date_diff(parts: Sequence[Typed]) -> Typed:
-    """How many boundaries of the unit lie between two dates."""
+    """Return the number of boundaries of a unit between two dates."""
     unit = parts[0].text.lower() if len(parts) == 3 and parts[0].text is not None else None
     unit = _OTHER_NAMES.get(unit, unit) if unit else None
     first, second = (_checked_day(part) for part in parts[1:]) if unit else ("", "")
@@ -293,7 +296,7 @@ def _make_date(parts: Sequence[Typed]) -> Typed:
 
 
 def _strftime(parts: Sequence[Typed]) -> Typed:
-    """Four-digit years only, because Spark writes others in another form."""
+    """Format a timestamp; years without four digits are an error, because Spark writes them in another form."""
     if len(parts) != 2 or parts[1].text is None:
         raise Refused("it has strftime with a format that is no constant")
     moment, pieces, rest = _moment(parts[0]), [], parts[1].text
@@ -314,7 +317,7 @@ def _strftime(parts: Sequence[Typed]) -> Typed:
 
 
 def interval_of(node: exp.Expression) -> str | None:
-    """A constant interval of one unit as Spark SQL, None for what is no interval.
+    """Return a constant interval of one unit as Spark SQL, None for what is no interval.
 
     Raises:
         Refused: An interval that is not of that form.
@@ -334,7 +337,7 @@ def interval_of(node: exp.Expression) -> str | None:
 
 
 def _number_in(node: exp.Expression) -> int:
-    """The whole number in ``CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER)``, which DuckDB makes of INTERVAL 1 DAY."""
+    """Return the whole number in ``CAST(trunc(CAST(1 AS DOUBLE)) AS INTEGER)``, which DuckDB makes of INTERVAL 1 DAY."""
     while not isinstance(node, exp.Literal):
         match node:
             case exp.Neg():
@@ -370,7 +373,7 @@ def _interval(number: int, unit: str) -> str:
 
 
 def moved(part: Typed, operator: str, interval: str) -> Typed:
-    """A date or timestamp plus or minus an interval: a timestamp."""
+    """Return a date or timestamp plus or minus an interval: a timestamp."""
     moment = _moment(part)
     stamp = cast(moment, TIMESTAMP).sql if moment.type == DATE else finite(moment.sql, TIMESTAMP)
     return Typed(sql=f"({stamp} {operator} {interval})", type=TIMESTAMP)
@@ -389,12 +392,12 @@ _CAPITALS, _SMALL = "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}\N{GREEK CAPITAL L
 
 
 def lower_sql(text: str) -> str:
-    """A text in lower case. Java gives a dot of its own for the dotted capital I, and another sigma at the end of a word."""
+    """Return a string in lower case. Java writes the dotted capital I as two characters, and another sigma at the end of a word."""
     return f"lower(translate({text}, {string_text(_CAPITALS)}, {string_text(_SMALL)}))"
 
 
 def upper_sql(text: str) -> str:
-    """A text in upper case; those with letters that Java makes several of are taken apart."""
+    """Return a string in upper case, letter by letter where Java makes several letters of one."""
     if len(text) > _LONGEST_REPEATED:
         # Calls within calls must not make the query grow without bounds.
         return f"element_at(transform(array({text}), whole -> {_upper('whole')}), 1)"
@@ -410,7 +413,7 @@ def _upper(text: str) -> str:
 
 
 def _letters_of_several() -> dict[str, str]:
-    """Letters whose capital form is several letters, with the one that DuckDB has: a capital of one letter, or the letter itself.
+    """Return letters with several capitals in Java, by the one letter that DuckDB makes of each: a capital, or the letter itself.
 
     >>> [_letters_of_several()[letter] for letter in "ßᾳŉ"]
     ['ẞ', 'ᾼ', 'ŉ']
@@ -427,7 +430,7 @@ def _text(part: Typed) -> str:
 
 
 def _whole(part: Typed, least: int) -> int:
-    """A constant whole number that is not below a bound."""
+    """Return a constant whole number that is not below a bound."""
     if part.integer is None or part.integer < least:
         raise Refused(f"a function takes other than a constant whole number from {least} on")
     return part.integer
@@ -499,7 +502,7 @@ def _replaced(parts: Sequence[Typed]) -> Typed:
 
 
 def _concat(parts: Sequence[Typed]) -> Typed:
-    """NULLs are left out."""
+    """Concatenate the arguments, leaving out NULL."""
     return Typed(sql=f"concat({', '.join(f'coalesce({as_text(part).sql}, {EMPTY_TEXT})' for part in parts)})", type=VARCHAR)
 
 
@@ -541,7 +544,7 @@ def _sign(parts: Sequence[Typed]) -> Typed:
 
 
 def _whole_double(sql: str, function: str) -> str:
-    """Spark's functions answer in 64 bits; doubles from 2**52 on are whole already."""
+    """Return a rounded double: Spark's functions answer in 64 bits, and doubles from 2**52 on are whole already."""
     # A zero keeps the sign of what it comes from.
     whole = f"CASE WHEN {function}({sql}) = 0 THEN {sql} * 0D ELSE CAST({function}({sql}) AS DOUBLE) END"
     return f"CASE WHEN abs({sql}) < 4503599627370496D THEN {whole} ELSE {sql} END"
@@ -568,7 +571,7 @@ def _rounding(function: str) -> Function:
 
 
 def _round(parts: Sequence[Typed]) -> Typed:
-    """Half away from zero; doubles by way of a multiple, as DuckDB does it."""
+    """Round half away from zero; doubles are scaled to a multiple first, as in DuckDB."""
     _check_count(parts, 1, 2)
     digits = _whole(parts[1], 0) if len(parts) == 2 else 0
     part = _number(parts[0])
@@ -600,6 +603,7 @@ def _is_nan(parts: Sequence[Typed]) -> Typed:
     (part,) = parts
     if part.type not in FLOATS:
         raise Refused(f"it calls isnan with {part.type}")
+    # Spark's isnan is false for NULL.
     return Typed(sql=f"CASE WHEN {part.sql} IS NULL THEN NULL ELSE isnan({part.sql}) END", type=BOOLEAN)
 
 
@@ -609,13 +613,19 @@ def _modulo(parts: Sequence[Typed]) -> Typed:
 
 
 def coalesce(parts: Sequence[Typed]) -> Typed:
-    """The first that is not NULL."""
+    """Return the first that is not NULL."""
     kind = common_type(parts)
     return Typed(sql=f"coalesce({', '.join(_unified(part, kind) for part in parts)})", type=_settled(kind))
 
 
 def choice(conditions: Sequence[str], results: Sequence[Typed], otherwise: Typed) -> Typed:
-    """CASE; DuckDB looks at ELSE first when it chooses the type."""
+    """Return CASE with the type that DuckDB chooses, beginning with ELSE.
+
+    Args:
+        conditions: Conditions in Spark SQL, in order.
+        results: The value for each condition.
+        otherwise: The value when no condition is true.
+    """
     kind = common_type((otherwise, *results))
     branches = " ".join(f"WHEN {test} THEN {_unified(result, kind)}" for test, result in zip(conditions, results, strict=True))
     return Typed(sql=f"CASE {branches} ELSE {_unified(otherwise, kind)} END", type=_settled(kind))
@@ -658,7 +668,7 @@ def _null_if(parts: Sequence[Typed]) -> Typed:
 
 
 def element(subject: Typed, index: Typed) -> Typed:
-    """``list[i]`` with a constant place, ``map[key]``, ``struct['name']``."""
+    """Return ``list[i]`` with a constant position, ``map[key]`` or ``struct['name']``."""
     kind = subject.type
     if isinstance(kind, ListType):
         if index.integer is None or not -(2**31) < index.integer < 2**31:
@@ -680,7 +690,7 @@ def element(subject: Typed, index: Typed) -> Typed:
 
 
 def field(subject: Typed, name: str) -> Typed:
-    """A field of a struct."""
+    """Return a field of a struct."""
     from ducklake_core.catalog.reading.visibility import same_name
     from ducklake_core.format.types.data_types import StructType
 
@@ -703,6 +713,7 @@ def _element(parts: Sequence[Typed]) -> Typed:
 def _length(parts: Sequence[Typed]) -> Typed:
     (part,) = parts
     if isinstance(part.type, ListType | MapType):
+        # The size of NULL depends on a setting of Spark.
         return Typed(sql=f"CASE WHEN {part.sql} IS NULL THEN NULL ELSE CAST(size({part.sql}) AS BIGINT) END", type=INT64)
     return Typed(sql=f"CAST(char_length({_text(part)}) AS BIGINT)", type=INT64)
 
@@ -741,7 +752,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def java_pattern(pattern: str) -> str:
-    r"""The pattern as Java writes it.
+    r"""Return the pattern as Java writes it.
 
     >>> java_pattern("^a.[0-9]+$")
     '\\Aa[^\\n][0-9]+\\z'

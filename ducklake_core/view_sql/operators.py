@@ -47,7 +47,7 @@ _TEXT_FORMS = {
 
 
 def string_text(text: str) -> str:
-    """A string constant that means the same under every setting of Spark's parser.
+    """Return a string constant that means the same under every setting of Spark's parser.
 
     >>> string_text("it's"), string_text("a-b")
     ("CAST(X'69742773' AS STRING)", "'a-b'")
@@ -58,7 +58,7 @@ def string_text(text: str) -> str:
 
 
 def constant(value: QuotedText | Literal) -> Typed:
-    """A bare constant with the type that it has by itself.
+    """Return a bare constant with the type that it has by itself.
 
     Raises:
         Refused: A constant that Spark cannot hold.
@@ -91,7 +91,7 @@ def _digits(value: object) -> str:
 
 
 def cast(part: Typed, target: DataType) -> Typed:
-    """A cast, written out or implied.
+    """Return a cast, written out or implied.
 
     Raises:
         Refused: The two engines differ, or the constant is not a value of the type.
@@ -124,6 +124,7 @@ def _cast_sql(sql: str, source: DataType, target: DataType) -> str:
         case DecimalType(), DecimalType():
             return f"CAST({sql} AS {name})"
         case DecimalType(), _ if target in SIGNED_INTEGERS:
+            # DuckDB rounds half away from zero; Spark's cast would cut the digits off.
             return f"CAST(round({sql}, 0) AS {name})"
         case DecimalType(), _ if target in (FLOAT32, FLOAT64):
             return f"CAST({sql} AS {name})"
@@ -141,7 +142,7 @@ def _cast_sql(sql: str, source: DataType, target: DataType) -> str:
 
 
 def _to_narrower_unsigned(cast_sql: str, target: DataType) -> str:
-    """Spark holds unsigned integers in larger types, whose range would let too much through."""
+    """Return a cast, unless to an unsigned type: Spark holds these in larger types, whose range is too wide."""
     if target in INTEGERS and target not in SIGNED_INTEGERS and target != UINT128:
         raise Refused(f"it casts to {target}")
     return cast_sql
@@ -158,7 +159,7 @@ def _to_text(sql: str, source: DataType) -> str:
 
 
 def _from_text(sql: str, target: DataType) -> str:
-    """Only texts that both engines read alike; any other is an error rather than another value."""
+    """Return a cast of strings that both engines read alike; any other string raises an error."""
     form = "integer" if target in SIGNED_INTEGERS else "number" if target == FLOAT64 else "date" if target == DATE else None
     if form is None:
         raise Refused(f"it casts varchar to {target}")
@@ -177,12 +178,12 @@ def _of_time(sql: str, source: DataType, target: DataType) -> str:
 
 
 def finite(sql: str, data_type: DataType) -> str:
-    """The date or timestamp, or an error for an infinite one, which Spark would take for a day."""
+    """Return the date or timestamp, or an error for an infinite one, which Spark would take for a day."""
     return _checked(sql, is_finite(sql, data_type), sql, spark_name(data_type))
 
 
 def is_finite(sql: str, data_type: DataType) -> str:
-    """The condition that a date or timestamp is not infinite."""
+    """Return the condition that a date or timestamp is not infinite."""
     low, high = (literal_text(sign * _INFINITY[data_type], data_type, "spark") for sign in (-1, 1))
     return f"({sql} > {low} AND {sql} < {high})"
 
@@ -193,7 +194,7 @@ def _checked(sql: str, condition: str, result: str, name: str) -> str:
 
 
 def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
-    """``+ - * / // %``.
+    """Return ``+ - * / // %`` of two expressions.
 
     Raises:
         Refused: Types whose arithmetic is not translated.
@@ -218,12 +219,13 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
 
 
 def _decimals(operator: str, left: Typed, right: Typed) -> Typed:
-    """Sums have the larger scale and a digit more, products the digits of both; 18 digits or 38 are the limits."""
+    """Return a sum or product of decimals: sums have the larger scale and a digit more, products the digits of both."""
     first, second = (_decimal_of(side, other) for side, other in ((left, right), (right, left)))
     result = decimal_result(operator, first, second)
     computed = first.precision + second.precision + 1
     if operator != "*":
         computed = max(first.precision - first.scale, second.precision - second.scale) + result.scale + 1
+    # Spark reduces the scale, down to 6, of results that need more than 38 digits. DuckDB raises an error.
     if computed > 38 and result.scale > 6:
         raise Refused(f"it computes {first} {operator} {second}, where Spark would round")
     return Typed(sql=f"CAST({cast(left, first).sql} {operator} {cast(right, second).sql} AS {spark_name(result)})", type=result)
@@ -234,7 +236,7 @@ def _decimal_of(side: Typed, other: Typed) -> DecimalType:
 
 
 def _division(left: Typed, right: Typed, kind: DataType, operator: str) -> Typed:
-    """A floating point division: by zero it gives an infinity or NaN with ``/``, and NULL with ``//``."""
+    """Return a floating point division: by zero it gives an infinity or NaN with ``/``, and NULL with ``//``."""
     result = FLOAT32 if kind == FLOAT32 else FLOAT64
     first, second = cast(left, result).sql, cast(right, result).sql
     name = spark_name(result)
@@ -243,6 +245,7 @@ def _division(left: Typed, right: Typed, kind: DataType, operator: str) -> Typed
     elif right.constant is not None and right.text is None and _is_not_zero(right):
         sql = f"({first} / {second})"
     else:
+        # Spark raises an error for a division by zero. The sign of the zero decides about that of infinity, and only its text shows it.
         infinity = f"CASE WHEN CAST({second} AS STRING) = '-0.0' THEN CAST('-Infinity' AS {name}) ELSE CAST('Infinity' AS {name}) END"
         sql = f"CASE WHEN {second} = CAST(0 AS {name}) THEN {first} * {infinity} ELSE {first} / {second} END"
     return Typed(sql=f"CAST({sql} AS {name})", type=result)
@@ -254,7 +257,7 @@ def _is_not_zero(part: Typed) -> bool:
 
 
 def _remainder(operator: str, left: Typed, right: Typed, kind: DataType) -> Typed:
-    """NULL when divided by zero; NaN for floating point numbers."""
+    """Return ``//`` or ``%``: NULL when divided by zero, NaN for floating point numbers."""
     if operator == "//" and kind == INT128:
         raise Refused("it divides an int128 with //")
     first, second, name = cast(left, kind).sql, cast(right, kind).sql, spark_name(kind)
@@ -279,20 +282,20 @@ def _date_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
 
 
 def negated(part: Typed) -> Typed:
-    """The number with the other sign."""
+    """Return the number with the other sign."""
     if part.text is not None or not is_number(part.type) or part.type == NULL_TYPE:
         raise Refused(f"it negates {part.type}")
     return Typed(sql=f"(- {part.sql})", type=part.type)
 
 
 def comparison(operator: str, left: Typed, right: Typed) -> Typed:
-    """A comparison; ``<=>`` is IS NOT DISTINCT FROM."""
+    """Return a comparison; ``<=>`` is IS NOT DISTINCT FROM."""
     kind = compared_type((left, right))
     return Typed(sql=f"({cast(left, kind).sql} {operator} {cast(right, kind).sql})", type=BOOLEAN)
 
 
 def compared_type(parts: tuple[Typed, ...]) -> DataType:
-    """The type in which values are compared."""
+    """Return the type in which values are compared."""
     kind = common_type(parts)
     if not is_comparable(kind):
         raise Refused(f"it compares values of type {kind}")
@@ -304,40 +307,41 @@ def compared_type(parts: tuple[Typed, ...]) -> DataType:
 
 
 def listed(subject: Typed, items: list[Typed]) -> Typed:
-    """``IN`` a list."""
+    """Return ``IN`` with a list."""
     kind = compared_type((subject, *items))
     return Typed(sql=f"({cast(subject, kind).sql} IN ({', '.join(cast(item, kind).sql for item in items)}))", type=BOOLEAN)
 
 
 def condition(part: Typed) -> Typed:
-    """The expression as a condition."""
+    """Return the expression as a condition."""
     if part.type in (BOOLEAN, NULL_TYPE):
         return cast(part, BOOLEAN)
     raise Refused(f"it takes a value of type {part.type} for a condition")
 
 
 def logic(word: str, left: Typed, right: Typed) -> Typed:
-    """AND and OR."""
+    """Return AND or OR of two conditions."""
     return Typed(sql=f"({condition(left).sql} {word} {condition(right).sql})", type=BOOLEAN)
 
 
 def like(subject: Typed, pattern: Typed, escape: str | None = None) -> Typed:
-    """LIKE with a constant pattern; without ESCAPE nothing escapes."""
+    """Return LIKE with a constant pattern; without ESCAPE nothing escapes."""
     if subject.type != VARCHAR or pattern.text is None:
         raise Refused("it has LIKE with other than a text and a constant pattern")
     if escape == "" or escape is None:
+        # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing.
         free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
         return Typed(sql=f"({cast(subject, VARCHAR).sql} LIKE {pattern.sql} ESCAPE {_escape_text(free)})", type=BOOLEAN)
     raise Refused("it has LIKE with ESCAPE")
 
 
 def _escape_text(letter: str) -> str:
-    """Spark wants the letter itself in quotes; control characters mean themselves there."""
+    """Return an escape character in quotes, where Spark takes control characters as they are."""
     return f"'{letter}'"
 
 
 def joined(left: Typed, right: Typed) -> Typed:
-    """``||`` of texts."""
+    """Return ``||`` of strings."""
     if NULL_TYPE in (left.type, right.type):
         return Typed(sql="CAST(NULL AS INT)", type=NULL_TYPE)
     parts = [as_text(side) for side in (left, right)]
@@ -345,7 +349,7 @@ def joined(left: Typed, right: Typed) -> Typed:
 
 
 def as_text(part: Typed) -> Typed:
-    """The value as text."""
+    """Return a value as a string."""
     if not is_comparable(part.type):
         raise Refused(f"it casts {part.type} to varchar")
     return cast(part, VARCHAR)

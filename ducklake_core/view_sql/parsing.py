@@ -19,7 +19,7 @@ CATALOG = "__ducklake_catalog_of_the_view"
 
 
 def _substring(parser: Any) -> exp.Expression:
-    """``substring(x FROM 1 FOR 2)`` as ``substring(x, 1, 2)``."""
+    """Parse ``substring(x FROM 1 FOR 2)`` as ``substring(x, 1, 2)``."""
     parsed = parser._parse_substring()  # noqa: SLF001 - sqlglot's parsers are made to be extended
     parts = [parsed.this, parsed.args.get("start"), parsed.args.get("length")]
     return exp.Anonymous(this="substring", expressions=[part for part in parts if part is not None])
@@ -34,6 +34,7 @@ class WrittenDuckDB(DuckDB):
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
         """Functions keep their names; only those with a grammar of their own are parsed as such."""
 
+        # With its own functions, sqlglot would turn names into classes and complete or reorder arguments.
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -42,7 +43,7 @@ class WrittenDuckDB(DuckDB):
 
 
 def parse_query(sql: str) -> exp.Expression:
-    """The one query of a text.
+    """Return the one query of a text.
 
     Raises:
         Refused: No query, or more than one.
@@ -61,7 +62,7 @@ def parse_query(sql: str) -> exp.Expression:
 
 
 def only(node: exp.Expression, *keys: str) -> None:
-    """Refuses a node that has more parts than these.
+    """Reject a node that has more parts than these.
 
     Raises:
         Refused: It has.
@@ -73,7 +74,7 @@ def only(node: exp.Expression, *keys: str) -> None:
 
 
 def schema_and_name(table: exp.Table) -> tuple[str | None, str]:
-    """The path of the schema that a query gives for a table, None for none, and the table's name."""
+    """Return the path of the schema that a query gives for a table, None for none, and the table's name."""
     *schemas, name = table_names(table)
     if schemas and schemas[0] == CATALOG:
         schemas = schemas[1:]
@@ -81,7 +82,7 @@ def schema_and_name(table: exp.Table) -> tuple[str | None, str]:
 
 
 def shown(node: exp.Expression) -> str:
-    """A part of the query for a message."""
+    """Return a part of the query for a message."""
     text = node.sql(dialect=WrittenDuckDB, normalize_functions=False).replace(CATALOG, PLACEHOLDER)
     return text if len(text) < 80 else f"{text[:77]}..."
 
@@ -91,7 +92,7 @@ def _kind(node: exp.Expression) -> str:
 
 
 def written_columns(sql: str) -> list[str]:
-    """The texts of what the first SELECT of a query makes, which are the names that DuckDB gives columns without one.
+    """Return the texts of the columns of a query's first SELECT, which DuckDB uses as names for columns without one.
 
     >>> written_columns("SELECT a, (b + 1), count_star() FROM t")
     ['a', '(b + 1)', 'count_star()']
@@ -102,6 +103,7 @@ def written_columns(sql: str) -> list[str]:
         return []
     depths = _depths(tokens)
     with_first = bool(tokens) and tokens[0].token_type == TokenType.WITH
+    # The SELECT of the query itself, not one inside of its WITH.
     start = next((i for i, t in enumerate(tokens) if t.token_type == TokenType.SELECT and not (with_first and depths[i])), None)
     if start is None:
         return []
@@ -118,12 +120,12 @@ def written_columns(sql: str) -> list[str]:
 
 
 def _as_named(text: str) -> str:
-    """DuckDB quotes the type that it puts into intervals when it reads the text again."""
+    """Return a text as DuckDB names a column: it quotes the type that it puts into intervals when it reads the text again."""
     return text.replace(" AS DOUBLE)) AS ", ' AS "DOUBLE")) AS ')
 
 
 def _depths(tokens: list[Any]) -> list[int]:
-    """How many brackets are open around each token; a closing one is outside already."""
+    """Return the number of open brackets around each token; a closing one is outside already."""
     depth, depths = 0, []
     for token in tokens:
         if token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE):
@@ -141,6 +143,6 @@ _AFTER_COLUMNS = (
 
 
 def _ends(tokens: list[Any], index: int) -> bool:
-    """Whether the columns end here; DISTINCT FROM is an operator."""
+    """Return whether the columns end here; DISTINCT FROM is an operator."""
     kind = tokens[index].token_type
     return kind in _AFTER_COLUMNS and not (kind == TokenType.FROM and tokens[index - 1].token_type == TokenType.DISTINCT)

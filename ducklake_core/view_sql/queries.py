@@ -29,7 +29,7 @@ Named = Callable[[exp.Table], Query | TableState]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cte:
-    """A query of a WITH clause, to be translated anew for each reference."""
+    """A query of a WITH clause, translated again for each reference."""
 
     query: exp.Expression
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Queries:
     depth: int = 0
 
     def whole_view(self) -> Query:
-        """The view's own query, with the names that it gives its columns.
+        """Return the view's own query, with the names that it gives its columns.
 
         Raises:
             Refused: It cannot be translated.
@@ -73,7 +73,7 @@ class Queries:
         return replace(query, columns=renamed(query.columns, self.view.column_aliases))
 
     def query(self, node: exp.Expression, outer: Scope | None) -> Query:
-        """Any query."""
+        """Translate any query."""
         if self.depth > _DEEPEST:
             raise Refused("its queries are nested too deep")
         clause = node.args.get("with_") or node.args.get("with")
@@ -95,7 +95,7 @@ class Queries:
                 raise Refused(f"it is a {type(node).__name__.upper()}, not a query")
 
     def expressions(self, scope: Scope) -> Expressions:
-        """A translator of expressions over some names."""
+        """Return a translator of expressions over some names."""
         return Expressions(scope=scope, subquery=self.query, macros=self.sources.macros)
 
     def _with(self, clause: exp.With) -> Mapping[str, Cte]:
@@ -110,6 +110,7 @@ class Queries:
     def named(self, table: exp.Table) -> Query | TableState:
         """Resolve a name in FROM."""
         if len(table_names(table)) == 1 and folded(table.name) in self.ctes:
+            # Translated again for every reference, each with identifiers of its own.
             cte = self.ctes[folded(table.name)]
             query = replace(self, ctes=cte.ctes, depth=self.depth + 1).query(cte.query, None)
             return replace(query, columns=renamed(query.columns, cte.names))
@@ -123,7 +124,7 @@ class Queries:
             raise Refused(f"it reads {found.schema_name}.{found.name}, and that: {problem}") from problem
 
     def set_operation(self, node: exp.Expression, outer: Scope | None) -> Query:
-        """UNION, EXCEPT or INTERSECT, with ALL or without."""
+        """Translate UNION, EXCEPT or INTERSECT, with ALL or without."""
         only(node, "this", "expression", "distinct", "order", "limit", "offset", "with")
         sides = [self.query(side, outer) for side in (node.this, node.expression)]
         widths = [len(side.columns) for side in sides]
@@ -141,7 +142,7 @@ class Queries:
         return self._ordered(node, query)
 
     def _ordered(self, node: exp.Expression, query: Query) -> Query:
-        """ORDER BY names or positions, LIMIT and OFFSET of a set operation."""
+        """Translate ORDER BY names or positions, LIMIT and OFFSET of a set operation."""
         if not any(node.args.get(key) for key in ("order", "limit", "offset")):
             return query
         keys = [order_item(item, _output(item.this, query)) for item in (node.args["order"].expressions if node.args.get("order") else ())]
@@ -159,7 +160,7 @@ def _selected(query: Query, columns: list[OutputColumn]) -> str:
 
 
 def _output(node: exp.Expression, query: Query) -> Typed:
-    """The column of a result that a key of its order names."""
+    """Return the column of a result that a key of its order names."""
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and 1 <= int(node.name) <= len(query.columns):
         return query.columns[int(node.name) - 1].typed
     if isinstance(node, exp.Column) and not node.table:
@@ -173,7 +174,7 @@ class Surroundings(Protocol):
     """The services that a SELECT needs of the queries around it."""
 
     def query(self, node: exp.Expression, outer: Scope | None) -> Query:
-        """Translates a query within this one."""
+        """Translate a query within this one."""
 
     def named(self, table: exp.Table) -> Query | TableState:
         """Resolve a name in FROM."""
@@ -207,7 +208,7 @@ class Select:
     items: list[_Item] = field(default_factory=list)
 
     def translated(self) -> Query:
-        """The query in Spark SQL."""
+        """Return the query in Spark SQL."""
         node = self.node
         only(node, "with", "expressions", "from", "joins", "where", "group", "having", "qualify", "windows", "distinct", "order",
              "limit", "offset")  # fmt: skip
@@ -218,6 +219,8 @@ class Select:
         texts = Expressions(
             scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows, sets=sets is not None, here=here
         )
+        # In the order in which DuckDB binds names: FROM makes the relations and the list its aliases; alias_rule decides for each later
+        # clause whether a name means a column or an alias. Tables note every column that is used on the way.
         source, is_inner = self._from(scope, texts)
         self._list(scope, texts)
         where = self._clause("where", texts, scope, "column")
@@ -236,6 +239,7 @@ class Select:
             having, qualify = self._above_sets(grouping, having, qualify)
         body = f"{rows}{group or ''}{f' HAVING {having}' if having else ''}"
         sql = self._outermost(columns, body, qualify, keys)
+        # An aggregate without GROUP BY makes exactly one row, unless HAVING or LIMIT removes it.
         single = group is None and texts.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
         return Query(sql=sql, columns=columns, correlated=scope.uses_outer, single_row=single)
 
@@ -253,7 +257,7 @@ class Select:
         return f" FROM {reads.text(clause.this, self.node.args.get('joins') or [])}", reads.only_inner
 
     def _list(self, scope: Scope, texts: Expressions) -> None:
-        """The SELECT list, stars expanded; a name that it gives may be used to its right."""
+        """Translate the SELECT list, stars expanded; a name that it gives may be used to its right."""
         for node in self.node.expressions:
             if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
                 self._star(node, scope, texts)
@@ -310,7 +314,7 @@ class Select:
         return f" GROUP BY {', '.join(dict.fromkeys(listed))}" if listed else None
 
     def _grouping(self, sets: Sequence[Keys], scope: Scope, texts: Expressions) -> Grouping:
-        """The sets of ROLLUP, CUBE and GROUPING SETS."""
+        """Return the sets of ROLLUP, CUBE and GROUPING SETS."""
         scope.alias_rule = "column"
 
         def key(node: exp.Expression) -> Typed:
@@ -322,7 +326,7 @@ class Select:
         return grouping_of(sets, key, texts.here)
 
     def _above_sets(self, grouping: Grouping, having: str, qualify: str) -> tuple[str, str]:
-        """HAVING and QUALIFY in Spark: it does not find keys of sets in HAVING, so that conditions are tested above the groups."""
+        """Return HAVING and QUALIFY for Spark, which finds no keys of sets in HAVING: conditions are tested above the groups."""
         has_windows = self.node.find(exp.Window) is not None
         if having and has_windows:
             raise Refused("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
@@ -333,7 +337,7 @@ class Select:
         return "", " AND ".join(f"({test})" for test in (grouping.is_group, qualify or having) if test)
 
     def _position(self, node: exp.Expression) -> Typed | None:
-        """The expression that a bare number in GROUP BY or ORDER BY counts to."""
+        """Return the expression that a bare number in GROUP BY or ORDER BY counts to."""
         if not isinstance(node, exp.Literal) or node.is_string:
             return None
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(self.items):
@@ -359,6 +363,9 @@ class Select:
         return keys
 
     def _outermost(self, columns: tuple[OutputColumn, ...], body: str, qualify: str, keys: list[tuple[Typed, bool, bool]]) -> str:
+        # DISTINCT, QUALIFY, LIMIT and sort keys need a SELECT around the columns, which also keeps other sort keys out of the result:
+        #
+        #   SELECT columns FROM (SELECT items, other sort keys, test of QUALIFY FROM ...) WHERE test ORDER BY ... LIMIT ...
         items = [f"{item.typed.sql} AS {column.sql}" for item, column in zip(self.items, columns, strict=True)]
         distinct = self._distinct(columns)
         limit = limits(self.node)
@@ -396,7 +403,7 @@ class Select:
 
 
 def _own_name(node: exp.Expression) -> str | None:
-    """The name of a column that was given none; None for one that only the written text tells."""
+    """Return the name of a column that was given none; None for one that only the written text gives."""
     match node:
         case exp.Column() | exp.Dot() if not isinstance(node, exp.Dot) or isinstance(node.expression, exp.Identifier):
             return node.name
@@ -409,7 +416,7 @@ def _is_empty(node: exp.Expression) -> bool:
 
 
 def _is_all(node: exp.Expression) -> bool:
-    """ORDER BY ALL, which DuckDB stores as COLUMNS(*)."""
+    """Return whether a sort key is ALL, which DuckDB stores as COLUMNS(*)."""
     if isinstance(node, exp.Var):
         return node.name.upper() == "ALL"
     is_columns = isinstance(node, exp.Anonymous) and node.name.lower() == "columns" and len(node.expressions) == 1
@@ -417,7 +424,7 @@ def _is_all(node: exp.Expression) -> bool:
 
 
 def limits(node: exp.Expression) -> str:
-    """LIMIT and OFFSET with constants."""
+    """Return LIMIT and OFFSET with constants."""
     text = ""
     for key, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
         clause = node.args.get(key)
@@ -454,7 +461,7 @@ class FromClause:
     only_inner: bool = True
 
     def text(self, first: exp.Expression, joins: list[exp.Join]) -> str:
-        """The clause without the word FROM."""
+        """Return the clause without the word FROM."""
         sql = self._added(first)
         has_comma = False
         for join in joins:
@@ -464,10 +471,13 @@ class FromClause:
             if method not in ("", "NATURAL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"):
                 raise Refused(f"it has a {method or kind} join")
             conditioned = bool(join.args.get("on") is not None or join.args.get("using") or method)
+            # A comma binds less tightly than JOIN, so the rows that such a join keeps would differ.
             if has_comma and side in ("RIGHT", "FULL"):
                 raise Refused(f"it has a {side} join after a comma")
             has_comma = has_comma or not (conditioned or kind or side)
             word = "LEFT " + kind if kind in ("SEMI", "ANTI") else side or ("INNER" if conditioned else "CROSS")
+            # Below an outer, semi or anti join, a row that fails WHERE may still decide what becomes of another row, so conditions stay
+            # above.
             self.only_inner = self.only_inner and word in ("INNER", "CROSS")
             sql = self._joined(sql, join, word)
         return sql
@@ -489,7 +499,7 @@ class FromClause:
         return f"{left} {word} JOIN {right}{condition}"
 
     def _shared(self, before: list[Relation], new: Relation) -> list[str]:
-        """Names of a NATURAL join."""
+        """Return the names of a NATURAL join."""
         left = [column.name for relation in before for column in relation.columns if column.name is not None]
         names = [c.name for c in new.columns if c.name is not None and any(same_name(c.name, other) for other in left)]
         if not names or any(column.name is None for relation in (*before, new) for column in relation.columns):
@@ -497,7 +507,7 @@ class FromClause:
         return names
 
     def _merge(self, name: str, before: list[Relation], new: Relation, word: str) -> str:
-        """One column of USING: its condition, and which side the name means from then on."""
+        """Return the condition of one column of USING, and note which side its name means from here on."""
         merged = self.scope.merged.get(folded(name))
         lefts = [(r, c) for r in before for c in r.find(name) if c.sql not in self.scope.hidden]
         rights = new.find(name)
@@ -514,6 +524,7 @@ class FromClause:
         equal = f"({cast(left.typed, kind).sql} = {cast(right.typed, kind).sql})"
         if word in ("LEFT SEMI", "LEFT ANTI"):
             return equal
+        # From here on the name means the left column, after a right join the right one, and after a full join the first that is not NULL.
         self.scope.hidden.add(right.sql)
         if word == "RIGHT":
             self.scope.merged[folded(name)] = OutputColumn(name=left.name, sql=right.sql, type=right.type)
@@ -561,7 +572,7 @@ class FromClause:
 
 
 def values(node: exp.Values, expressions: Expressions, sources: Sources) -> Query:
-    """VALUES: columns ``col0``, ``col1`` and so on, of the types that all rows have in common."""
+    """Translate VALUES: columns ``col0``, ``col1`` and so on, of the types that all rows have in common."""
     rows = [[expressions.typed(item) for item in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
         raise Refused("it has VALUES of different lengths")

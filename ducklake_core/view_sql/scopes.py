@@ -26,7 +26,7 @@ class OutputColumn:
     """A column of a relation or query.
 
     Attributes:
-        name: As DuckDB names it; None where that cannot be told.
+        name: As DuckDB names it; None where that is unknown.
         sql: Its identifier in Spark's text, or for a merged column of a join an expression.
         type: DuckDB's type.
     """
@@ -67,7 +67,7 @@ class Relation:
         schema: Name of the table's schema, where it is a table that was given no other name.
         columns: Its columns in order.
         virtual: Makes a column that ``*`` does not show, None where there is none of that name.
-        touched: Is told of columns that are used.
+        touched: Called with every column that is used.
     """
 
     alias: str | None
@@ -77,7 +77,7 @@ class Relation:
     touched: Callable[[OutputColumn], None] = lambda _: None
 
     def find(self, name: str) -> list[OutputColumn]:
-        """Columns of that name."""
+        """Return the columns of that name."""
         found = [column for column in self.columns if column.name is not None and same_name(column.name, name)]
         if found:
             return found
@@ -94,7 +94,7 @@ class Scope:
         merged: Columns that USING made one, by folded name.
         hidden: Identifiers of the columns behind a merged one.
         aliases: Expressions of the SELECT list by folded name, as far as they are known.
-        alias_rule: What a name means that is both: ``column``, ``alias``, or ``either``, which refuses it.
+        alias_rule: What a name means that is both: ``column``, ``alias``, or ``either``, which raises an error.
         outer: The query around this one.
         uses_outer: Whether a column of the query around it was used.
     """
@@ -108,7 +108,7 @@ class Scope:
     uses_outer: bool = False
 
     def star(self, qualifier: str | None = None) -> Iterator[OutputColumn]:
-        """Columns of ``*`` or ``relation.*``."""
+        """Yield the columns of ``*`` or ``relation.*``."""
         relations = [own for own in self.relations if qualifier is None or (own.alias is not None and same_name(own.alias, qualifier))]
         if not relations or (qualifier is not None and len(relations) > 1):
             raise Refused(f"it selects * from {qualifier or 'nothing'}")
@@ -125,6 +125,7 @@ class Scope:
         Raises:
             Refused: Nothing, or more than one thing.
         """
+        # Columns and aliases of this query hide those of the query around it; alias_rule decides where a name is a column and an alias.
         found = self._here(parts)
         alias = self.aliases.get(folded(parts[0])) if len(parts) == 1 else None
         if alias is not None and found and self.alias_rule != "column" and found[0] != alias:
@@ -146,20 +147,22 @@ class Scope:
         raise Refused(f"there is no column {'.'.join(parts)!r}")
 
     def _here(self, parts: tuple[str, ...]) -> list[Typed]:
-        """Every reading of a name: relation and column, column and fields."""
+        """Return every reading of a name: relation and column, column and fields."""
         readings: list[Typed] = []
         for relation in self.relations:
             for taken in self._qualified(relation, parts):
                 readings += self._fields(relation, relation.find(parts[taken]), parts[taken + 1 :])
         if not readings or len(parts) > 1:
             readings += self._unqualified(parts)
+        # A column that is found twice, by its alias and by its schema, is not ambiguous.
         return list(dict.fromkeys(readings))
 
     def _qualified(self, relation: Relation, parts: tuple[str, ...]) -> Iterator[int]:
-        """How many parts name the relation, where they do."""
+        """Yield the numbers of leading parts that name the relation."""
         from ducklake_core.view_sql.parsing import CATALOG
 
         schemas = split_path(relation.schema) if relation.schema is not None else (None,)
+        # A column may be qualified by the table, by schema and table, or by lake, schema and table.
         names = (CATALOG, *schemas, relation.alias)
         for taken in range(1, min(len(parts), len(names) + 1)):
             wanted = names[-taken:]
@@ -180,7 +183,7 @@ class Scope:
         ]
 
     def _variant(self, parts: tuple[str, ...]) -> str | None:
-        """The variant of which a name is a part, None for none."""
+        """Return the variant of which a name is a part, None for none."""
         for relation in self.relations:
             for taken in (0, *self._qualified(relation, parts)):
                 inner = len(parts) > taken + 1
@@ -231,12 +234,13 @@ class Sources:
         self.macros = frozenset(folded(macro.name) for macro in macros(reader, snapshot_id))
 
     def fresh(self) -> str:
-        """An identifier that nothing else has."""
+        """Return an identifier that nothing else has."""
+        # Generated names need no quoting, and no two relations of a join have the same.
         self._count += 1
         return f"c{self._count}"
 
     def find(self, schema: str | None, name: str, own_schema: str) -> TableState | ViewState:
-        """The table or view of a name, without a schema in that of the view or in ``main``.
+        """Return the table or view of a name, without a schema in that of the view or in ``main``.
 
         Raises:
             Refused: None, or one in each.
@@ -257,7 +261,7 @@ class Sources:
             return find_view(self._reader, schema, name, self._snapshot_id)
 
     def relation(self, table: TableState, alias: str | None, names: tuple[str, ...] = ()) -> tuple[str, Relation]:
-        """One reference to a table: its text for FROM, and its columns."""
+        """Return one reference to a table: its text for FROM, and its columns."""
         source = TableSource(key=f"t{len(self.tables)}", table=table)
         self.tables.append(source)
         columns = tuple(OutputColumn(name=column.name, sql=self.fresh(), type=without_ids(column.type)) for column in table.schema)
@@ -286,11 +290,12 @@ class Sources:
             virtual=find_virtual,
             touched=touch,
         )
+        # Spark's session puts the scan in place of the braces.
         return "{" + source.key + "}", relation
 
 
 def renamed(columns: tuple[OutputColumn, ...], names: tuple[str, ...]) -> tuple[OutputColumn, ...]:
-    """The columns with other names, of the first ones at least.
+    """Return the columns with other names, of the first ones at least.
 
     Raises:
         Refused: More names than columns.

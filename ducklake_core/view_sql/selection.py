@@ -1,7 +1,7 @@
-"""Reduces a view's query to a scan of one table: columns under new names, and a condition.
+"""Reduce a view's query to a scan of one table: columns under new names, and a condition.
 
-Only queries of that form are understood, and views on such views: there nothing is left to a second SQL dialect, because the
-scan itself decides what the condition means.  Everything else is refused by name.
+Only queries of that form are accepted, and views on such views. Nothing is left to a second SQL dialect there, because the scan itself
+evaluates the condition. Everything else is rejected by name.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class Selection:
 
 
 def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = frozenset()) -> Selection:
-    """The scan that a view stands for at its snapshot.
+    """Return the scan that a view stands for at its snapshot.
 
     Args:
+        reader: Reads the catalog.
+        view: The view.
         above: Ids of the views that are being resolved.
 
     Raises:
@@ -70,6 +72,7 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
             _refuse(view, f"it has two columns {name!r}")
     condition = query.args.get("where")
     own = names.condition(condition.this) if condition is not None else None
+    # Each in brackets, because OR binds less tightly than the AND that joins them.
     both = [f"({text})" for text in (source.where, own) if text is not None]
     return Selection(table=source.table, columns=tuple(outputs), where=" AND ".join(both) or None)
 
@@ -93,7 +96,8 @@ def _query(view: ViewState) -> exp.Select:
 
 
 def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: frozenset[int]) -> tuple[Selection, str, bool]:
-    """The table or view that the query reads, the name that qualifies its columns, and whether it is a table."""
+    """Return the table or view that the query reads, the name that qualifies its columns, and whether it is a table."""
+    # The key differs between versions of sqlglot.
     clause = query.args.get("from_") or query.args.get("from")
     table = clause.this if clause is not None else None
     if not isinstance(table, exp.Table) or not table_names(table):
@@ -130,7 +134,7 @@ class _Names:
     is_table: bool
 
     def outputs(self, projection: exp.Expression) -> Iterator[tuple[str, str]]:
-        """Name and column of the table, for each column that a projection makes."""
+        """Yield name and column of the table, for each column that a projection makes."""
         match projection:
             case exp.Star() if not any(projection.args.values()):
                 yield from self.source.columns
@@ -144,7 +148,7 @@ class _Names:
                 _refuse(self.view, f"it computes {projection.sql('duckdb')}")
 
     def base(self, column: exp.Column) -> tuple[str, str]:
-        """The column's name as the source writes it, and the column of the table that it is."""
+        """Return the column's name as the source writes it, and the column of the table that it is."""
         name = column.name
         if column.args.get("db") or (column.table and not same_name(column.table, self.alias)):
             _refuse(self.view, f"{column.sql('duckdb')} is not a column of {self.alias}")
@@ -154,12 +158,12 @@ class _Names:
         return found[0]
 
     def _virtual(self, name: str) -> list[tuple[str, str]]:
-        """A column of a table that ``*`` does not show; views have none, and ``file_index`` counts the files of one scan."""
+        """Return a column of a table that ``*`` does not show; views have none, and ``file_index`` counts the files of one scan."""
         known = (own.name for own in VIRTUAL_SCHEMA if own != FILE_INDEX)
         return [(own, own) for own in known if self.is_table and same_name(own, name)]
 
     def condition(self, condition: exp.Expression) -> str:
-        """The condition on the columns of the table."""
+        """Return the condition on the columns of the table."""
         if condition.find(exp.Query) is not None:
             _refuse(self.view, "its condition has a subquery")
         rewritten = condition.transform(
@@ -167,6 +171,7 @@ class _Names:
         )
         text = rewritten.sql("duckdb")
         try:
+            # Bound once here, so that a condition which needs a SQL engine is rejected before the scan begins.
             predicate = bind(text, with_virtual(self.source.table.schema))
         except DuckLakeError as problem:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
@@ -177,7 +182,7 @@ class _Names:
 
 
 def _opaque(predicate: Predicate) -> Iterator[SqlExpression]:
-    """The expressions of a predicate that only a SQL engine can evaluate."""
+    """Yield the expressions of a predicate that only a SQL engine can evaluate."""
     match predicate:
         case SqlExpression():
             yield predicate

@@ -64,9 +64,10 @@ class Translation:
 def translate(
     reader: CatalogReader, view: ViewState, subject: str | None = None, then: Mapping[str, TableState] | None = None
 ) -> Translation:
-    """The view's query in Spark SQL.
+    """Return the view's query in Spark SQL.
 
     Args:
+        reader: Reads the catalog.
         view: The view, or a query as if it were one.
         subject: What messages call it, the view by its name when None.
         then: Tables at other snapshots, by the names that stand for them.
@@ -117,7 +118,7 @@ def _scan(source: TableSource) -> TableScan:
 
 
 def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
-    """Names of the tables and views that the query of a view names, each once, sorted.
+    """Return the names of the tables and views that the query of a view names, each once, sorted.
 
     Raises:
         UnsupportedFeatureError: The text is no query, or names what is no table or view of the lake.
@@ -137,12 +138,13 @@ def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
 
 
 def view_schema(reader: CatalogReader, view: ViewState) -> Schema:
-    """The columns of a view, with the types that DuckDB gives them.
+    """Return the columns of a view, with the types that DuckDB gives them.
 
     Raises:
         UnsupportedFeatureError: Something in the query is not understood; the message names it.
     """
     try:
+        # A scan has the types of the table, some of which Spark SQL lacks, so it is tried before the translation.
         selected = selection(reader, view)
     except UnsupportedFeatureError:
         return translate(reader, view).schema
@@ -150,7 +152,7 @@ def view_schema(reader: CatalogReader, view: ViewState) -> Schema:
 
 
 def _tables(sql: str) -> list[exp.Table]:
-    """References to tables, without those to common table expressions and to functions that make rows."""
+    """Return the references to tables, without those to common table expressions and to functions that make rows."""
     return [
         source
         for scope in traverse_scope(parse_query(sql))

@@ -35,11 +35,11 @@ _SPARK_NAMES = {
     "blob": "BINARY", "null": "INT",
 }  # fmt: skip
 COMPARABLE = (*DIGITS, *FLOATS, BOOLEAN, DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, UUID, NULL_TYPE)
-"""Types beside decimals whose order and equality are the same in both engines."""
+"""Types, in addition to decimals, whose order and equality are the same in both engines."""
 
 
 class Refused(Exception):  # noqa: N818
-    """Why a query cannot be translated; the view that it belongs to is named by who catches it."""
+    """Raised with the reason why a query cannot be translated; the caller adds the name of the view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class Typed:
     """An expression.
 
     Attributes:
-        sql: Spark SQL; safe to be put beside any operator.
+        sql: Spark SQL; safe to be put next to any operator.
         type: DuckDB's type, children without ids.
-        constant: What a bare constant spells: it takes the type of what it stands beside.
+        constant: What a bare constant spells: it takes the type of what it stands next to.
     """
 
     sql: str
@@ -69,7 +69,7 @@ class Typed:
 
 
 def spark_name(data_type: DataType) -> str:
-    """The type as Spark SQL spells it in a cast.
+    """Return the type as Spark SQL spells it in a cast.
 
     Raises:
         Refused: Nothing is cast to that type.
@@ -83,17 +83,17 @@ def spark_name(data_type: DataType) -> str:
 
 
 def is_number(data_type: DataType) -> bool:
-    """Whether arithmetic is translated for the type; NULL counts."""
+    """Return whether arithmetic is translated for the type; NULL counts."""
     return data_type in SIGNED_INTEGERS or data_type in FLOATS or isinstance(data_type, DecimalType) or data_type == NULL_TYPE
 
 
 def is_comparable(data_type: DataType) -> bool:
-    """Whether values can be compared, grouped and sorted alike in both engines."""
+    """Return whether values can be compared, grouped and sorted alike in both engines."""
     return isinstance(data_type, DecimalType) or data_type in COMPARABLE
 
 
 def as_decimal(data_type: DataType) -> DecimalType:
-    """The decimal that an integer becomes beside a decimal."""
+    """Return the decimal that an integer becomes next to a decimal."""
     found = data_types.as_decimal(data_type)
     if found is None:
         raise Refused(f"it puts {data_type} beside a decimal")
@@ -101,7 +101,7 @@ def as_decimal(data_type: DataType) -> DecimalType:
 
 
 def common_type(parts: Sequence[Typed]) -> DataType:
-    """The type that DuckDB gives alternatives and sides of a comparison.
+    """Return the type that DuckDB gives alternatives and sides of a comparison.
 
     Raises:
         Refused: Types that are not brought together here.
@@ -109,6 +109,7 @@ def common_type(parts: Sequence[Typed]) -> DataType:
     so_far = parts[0]
     for part in parts[1:]:
         data_type = _common_of(so_far, part)
+        # A constant takes the type of what it stands next to only while everything so far is a constant of the same type.
         keeps = so_far.type == data_type and part.type == data_type
         so_far = Typed(sql="", type=data_type, constant=so_far.constant if keeps and part.constant is not None else None)
     return so_far.type
@@ -137,7 +138,7 @@ def _no_common(first: DataType, second: DataType) -> DataType:
 
 
 def fits(value: int, data_type: DataType) -> bool:
-    """Whether a whole number is a value of an integer type."""
+    """Return whether a whole number is a value of an integer type."""
     from ducklake_core.format.expressions.comparison import integer_range
 
     low, high = integer_range(data_type)

@@ -60,6 +60,7 @@ _MAX_BITS = 256
 OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
 """Types whose strings have one form only, that of the catalog."""
 
+# Functions of the current time have one value for all rows of a statement, as in SQL. _constant puts it in their place.
 _MOMENTS = frozenset({"now", "transaction_timestamp", "get_current_timestamp", "CurrentTimestamp"})
 _LOCAL = {
     "Localtimestamp": "TIMESTAMP",
@@ -87,7 +88,7 @@ _FORMS: dict[str, Callable[[datetime], str]] = {
 
 
 def with_default(field: Field, value: object) -> Field:
-    """The column with a default for new rows; None takes it away.
+    """Return the column with a default for new rows; None removes it.
 
     >>> from ducklake_core.format.types.data_types import DecimalType
     >>> with_default(Field(name="d", type=DecimalType(precision=10, scale=2)), 1.5).default
@@ -117,7 +118,7 @@ def with_default(field: Field, value: object) -> Field:
 
 
 def with_expression(field: Field, sql: str) -> Field:
-    """The column with a default that is computed for new rows that lack it, such as ``now()``.
+    """Return the column with a default that is computed for new rows that lack it, such as ``now()``.
 
     A literal with the column's type, such as ``DATE '2020-01-01'``, becomes a constant:
 
@@ -138,6 +139,7 @@ def with_expression(field: Field, sql: str) -> Field:
         message = f"cannot read the default {shown(sql)} of column {field.name!r}: {parse_failure(problem)}"
         raise UsageError(message, column=field.name) from problem
     expression = parsed[0] if len(parsed) == 1 else None
+    # sqlglot does not count an interval among the conditions, although it is a value.
     if not isinstance(expression, exp.Condition | exp.Interval) or expression.find(*_NO_DEFAULTS):
         raise UsageError(
             f"the default {sql!r} of column {field.name!r} is not one expression without columns, queries, aggregates and window functions",
@@ -168,6 +170,7 @@ def _checked(column: Field) -> Field:
 def _typed_literal(node: object, field: Field) -> str | None:
     """Return the value of a literal with the column's type, or of an integer literal for a number column; None for other expressions."""
     node = _unbracketed(node)
+    # TRY_CAST stays an expression: it gives NULL where a constant would be an error.
     if not isinstance(node, exp.Cast) or isinstance(node, exp.TryCast):
         return None
     operand = _unbracketed(node.this)
@@ -192,7 +195,7 @@ def _unbracketed(node: Any) -> Any:
 
 
 def with_initial_default(field: Field) -> Field:
-    """The column as it is added: rows of files that lack it have its default, as the type's own text.
+    """Return the column as it is added: rows of files that lack it have its default, as the type's own text.
 
     >>> from ducklake_core.format.types.data_types import DecimalType
     >>> with_initial_default(Field(name="d", type=DecimalType(precision=10, scale=2), default="1.5")).initial_default
@@ -200,6 +203,7 @@ def with_initial_default(field: Field) -> Field:
     """
     if field.default is None or field.default_is_expression or field.initial_default is not None:
         return field
+    # Later changes of ``default`` leave it alone: rows of files that lack the column keep this value.
     return replace(field, initial_default=canonical_default(field))
 
 
@@ -213,7 +217,7 @@ def canonical_default(field: Field) -> str:
 
 
 def with_initial_defaults(schema: Schema) -> Schema:
-    """The same for all columns of a new table."""
+    """Return the same for all columns of a new table."""
     return Schema(columns=tuple(with_initial_default(column) for column in schema))
 
 
@@ -250,7 +254,7 @@ def _literal_text(value: object) -> str:
 
 
 def _cast_text(text: str, field: Field) -> str:
-    """The text of the value in the form of the column's type.
+    """Return the text of the value in the form of the column's type.
 
     Raises:
         UsageError: The text is not a value of the type.
@@ -266,7 +270,7 @@ def _cast_text(text: str, field: Field) -> str:
 
 
 def statement_tree(column: Field, moment: datetime) -> exp.Expression:
-    """The default of a column as sqlglot's tree, in which what depends on the time of the statement is constant.
+    """Return the default of a column as sqlglot's tree, in which what depends on the time of the statement is constant.
 
     Times without a zone are those of the time zone of ``moment``.
 
@@ -278,6 +282,7 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
     except (SqlglotError, RecursionError) as problem:
         raise refusal(column, "it cannot be parsed") from problem
     assert isinstance(root, exp.Expression)
+    # Checked again although with_expression checks it: another client may have stored the default.
     if root.find(exp.Column, exp.Query):
         raise refusal(column, "it reads columns or tables")
     if _name(unwrapped(root)) in {*_MOMENTS, "CurrentTime"} and column.type in _OF_COLUMNS:
@@ -289,7 +294,7 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
 
 
 def default_scalar(column: Field, moment: datetime) -> Scalar:
-    """The default of a column as something that writers evaluate for each row.
+    """Return the default of a column as something that writers evaluate for each row.
 
     >>> from datetime import UTC
     >>> from ducklake_core.format.types.data_types import UUID
@@ -310,7 +315,7 @@ def default_scalar(column: Field, moment: datetime) -> Scalar:
 
 
 def refusal(column: Field, reason: str) -> UnsupportedFeatureError:
-    """The error for a default that cannot be evaluated."""
+    """Return the error for a default that cannot be evaluated."""
     return UnsupportedFeatureError(
         f"column {column.name!r} is missing in the data and its default {column.default} cannot be evaluated: {reason}; give the column a "
         "value",
@@ -326,6 +331,8 @@ def _name(node: exp.Expression) -> str:
 
 def _at(node: exp.Expression, moment: datetime) -> exp.Expression:
     if isinstance(node, exp.Cast) and _name(unwrapped(node.this)) in _MOMENTS:
+        # ``now()::DATE`` is the day in the zone of ``moment``. Cast from a TIMESTAMPTZ constant, it would be the day in the zone of the
+        # session that evaluates it.
         kind = node.to.sql("duckdb")
         return _constant(moment, kind) if kind in _FORMS else node
     name = _name(node)

@@ -39,7 +39,7 @@ _TEXTS = ("varchar", "json")
 
 
 def promote(array: ArrowArray, field: Field) -> ArrowArray:
-    """Values of a leaf's older type in the Arrow type that it has now.
+    """Return the values of a leaf's older type in the Arrow type that it has now.
 
     >>> promote(pa.array([True, None]), Field(name="c", type=JSON)).to_pylist()
     ['true', None]
@@ -63,7 +63,7 @@ def promote(array: ArrowArray, field: Field) -> ArrowArray:
 
 
 def bounds_hold(old: DataType, new: DataType) -> bool:
-    """Whether texts of least and greatest values of one type are right for the values as another type.
+    """Return whether texts of least and greatest values of one type are right for the values as another type.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> bounds_hold(INT32, INT64), bounds_hold(INT32, JSON), bounds_hold(FLOAT32, FLOAT64)
@@ -73,6 +73,7 @@ def bounds_hold(old: DataType, new: DataType) -> bool:
         return True
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale <= new.scale
+    # The shortest text of a float32, read as a float64, is another number. Integers of up to 64 bits are read in order.
     if isinstance(new, PrimitiveType) and new.name in ("float32", "float64"):
         return old in INTEGERS and old not in (INT128, UINT128)
     return old != BOOLEAN and new != JSON
@@ -93,7 +94,7 @@ def _to_json(array: ArrowArray, field: Field) -> ArrowArray:
 
 
 def _has_own_text(arrow_type: ArrowType) -> bool:
-    """Whether DuckDB's text of such values is not Arrow's."""
+    """Return whether DuckDB's text of such values is not Arrow's."""
     types = pa.types
     binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_fixed_size_binary(arrow_type)
     return bool(binary or types.is_floating(arrow_type) or types.is_decimal(arrow_type) or types.is_temporal(arrow_type))
@@ -103,12 +104,14 @@ def _to_text(array: ArrowArray, field: Field) -> ArrowArray:
     if pa.types.is_float16(array.type):
         array = array.cast(pa.float32())
     old = _held_type(array, field)
+    # Values are formatted in Python, so each distinct value is formatted once.
     encoded = array.dictionary_encode()
     texts = [None if value is None else to_cast_text(value, old) for value in python_values(encoded.dictionary, old)]
     return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 
 def _held_type(array: ArrowArray, field: Field) -> DataType:
+    # Parquet's INTERVAL is read as 12 bytes, and a 128-bit integer as decimal256 (schema.HUGE_INTEGER).
     if array.type == pa.binary(12):
         return INTERVAL
     if pa.types.is_decimal256(array.type):
@@ -137,7 +140,7 @@ def json_text(value: Any, data_type: DataType) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as the JSON writer of DuckDB prints it: shortest digits, plain between 1e-6 and 1e21."""
+    """Return a number as the JSON writer of DuckDB prints it: shortest digits, plain between 1e-6 and 1e21."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -55,6 +55,7 @@ from ducklake_core.format.types.schema import Schema
 
 Mode: TypeAlias = Literal["strict", "additive"]
 _REMEDY = ". Cast the data, or change the column with table.set_column_type(...)"
+# Decimal digits that hold every value of an integer type, in the order of INTEGERS.
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
 _MAX_DIGITS = 38
 _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
@@ -64,9 +65,9 @@ _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
     TIMESTAMP: (TIMESTAMP_NS, TIMESTAMPTZ),
 }
 _NAIVE_TIMES = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS)
-# Of times, nanoseconds have the smallest range, and dates the largest.
+# Only pairs in which every value of the first type is one of the second. Nanoseconds have the smallest range of years, dates the largest.
 _CONTAINED = ((FLOAT32, FLOAT64), (TIMESTAMP_S, TIMESTAMP_MS), (TIMESTAMP_S, TIMESTAMP), (TIMESTAMP_MS, TIMESTAMP))
-# Types that engines lack travel as these; the writer casts them back and refuses values that do not fit.
+# Types that engines lack arrive as these. The writer casts them back and rejects values that do not fit.
 _CARRIERS: dict[DataType, DataType] = {
     UINT8: INT16,
     UINT16: INT32,
@@ -81,8 +82,8 @@ _CARRIERS: dict[DataType, DataType] = {
     UUID: VARCHAR,
     NULL: INT32,
 }
-# Types that Spark reads columns as which it has no exact type for (engines/spark/types.py): written
-# back, every value is parsed and checked.
+# Types as which Spark reads columns that it has no exact type for (engines/spark/types.py). Every value is parsed and checked when it
+# is written back.
 _EXACT_CARRIERS: dict[DataType, DataType] = {
     INT128: VARCHAR,
     UINT128: VARCHAR,
@@ -117,7 +118,7 @@ class Reconciliation:
 
 
 def promotes(source: DataType, target: DataType) -> bool:
-    """Whether ALTER may change a leaf column of ``source`` to ``target``: exactly what DuckDB allows.
+    """Return whether ALTER may change a leaf column of ``source`` to ``target``: exactly what DuckDB allows.
 
     That is more than :func:`widens`: everything becomes JSON, and numbers become decimals of 38 digits whether they all fit or not.
 
@@ -139,7 +140,7 @@ def promotes(source: DataType, target: DataType) -> bool:
 
 
 def widens(source: DataType, target: DataType) -> bool:
-    """Whether a column of ``source`` may become ``target``: what DuckDB promotes, less what would lose digits.
+    """Return whether a column of ``source`` may become ``target``: what DuckDB promotes, less what would lose digits.
 
     >>> widens(INT32, INT64), widens(INT64, INT32), widens(UINT32, INT64), widens(UINT32, INT32), widens(DATE, TIMESTAMP)
     (True, False, True, False, True)
@@ -182,7 +183,7 @@ def _integer_widens(source: DataType, target: DataType) -> bool:
 
 
 def fits(frame: DataType, table: DataType) -> bool:
-    """Whether values of a leaf type can be written to a column of another without changing the table.
+    """Return whether values of a leaf type can be written to a column of another without changing the table.
 
     >>> fits(INT32, INT64), fits(INT64, INT32), fits(VARCHAR, UUID), fits(INT64, TIMESTAMP_NS)
     (True, False, True, True)
@@ -199,10 +200,12 @@ def _carries(frame: DataType, table: DataType) -> bool:
 
 
 def may_fit(frame: DataType, table: DataType) -> bool:
-    """Whether some values of a leaf type are values of another: the writer casts them, and rejects a value that is not, with its row.
+    """Return whether some values of a leaf type are values of another.
 
-    The type of a frame says little about its values: languages have one width of integers, pandas turns integers with a missing value into
-    floats, counts nanoseconds whatever a time is measured in, and has no dates.
+    The writer casts them, and rejects the first value that is not, with its row.
+
+    The type of a frame reveals little about its values: languages have one width of integers, and pandas turns integers with a missing
+    value into floats, counts nanoseconds whatever a time is measured in, and has no dates.
 
     >>> may_fit(INT64, INT32), may_fit(INT64, DecimalType(precision=5, scale=2)), may_fit(TIMESTAMP_NS, TIMESTAMP), may_fit(FLOAT64, INT32)
     (True, True, True, True)
@@ -215,7 +218,7 @@ def may_fit(frame: DataType, table: DataType) -> bool:
 
 
 def may_not_fit(frame: DataType, table: DataType) -> bool:
-    """Return whether other values of a leaf type, beside those that fit (:func:`may_fit`), are no values of the table's type.
+    """Return whether a leaf type that may fit (:func:`may_fit`) also has values that are not values of the table's type.
 
     >>> may_not_fit(FLOAT64, INT32), may_not_fit(INT64, FLOAT64), may_not_fit(INT32, INT64), may_not_fit(INT16, UINT8)
     (True, True, False, False)
@@ -224,7 +227,7 @@ def may_not_fit(frame: DataType, table: DataType) -> bool:
 
 
 def contains(new: DataType, old: DataType) -> bool:
-    """Whether every value of an old leaf type is a value of the new one, so that a column may take the new type without being asked for.
+    """Return whether every value of an old leaf type is a value of the new one, so that a column may widen without ALTER.
 
     ALTER may do more (:func:`promotes`): an integer of 64 bits may become a float there, and lose digits.
 
@@ -253,7 +256,7 @@ def reconcile(
     Args:
         table: The table's present columns.
         frame: The frame's columns; their ids mean nothing.
-        mode: ``strict`` refuses whatever would change the table; ``additive`` adds new columns and fields and widens types. Where
+        mode: ``strict`` rejects whatever would change the table; ``additive`` adds new columns and fields and widens types. Where
             nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are. A type widens only to one that has
             every value of the present type (:func:`contains`).
         next_column_id: First id that new columns may take.
@@ -280,6 +283,17 @@ def reconcile(
     )
 
 
+# How a leaf of the frame meets the table's leaf of that name (_Work.node); the first line that applies decides:
+#
+#   the frame's type ...                              strict              additive
+#   fits the table's type (fits)                      cast                cast
+#   may fit, and does not contain the table's type    cast and check      cast and check
+#   may fit, and contains the table's type            cast and check      the column widens
+#   contains the table's type (contains)              error               the column widens
+#   anything else                                     error               error
+#
+# "Cast and check": the writer rejects the first value that the table's type does not have. A top-level column that holds only NULL does
+# not raise an error but gives way to a new column of the frame's type (gives_way).
 @dataclass(slots=True, kw_only=True)
 class _Work:
     """Collects the differences that one comparison finds."""
@@ -295,7 +309,7 @@ class _Work:
     remedies: set[str] = field(default_factory=set)
 
     def level(self, table: tuple[Field, ...], frame: tuple[Field, ...], parent: int | None, path: str) -> tuple[Field, ...]:
-        """Columns of the table, or fields of one struct, after the frame was taken in."""
+        """Return the columns of the table, or the fields of one struct, after they took in the frame."""
         given: dict[str, Field] = {}
         for column in frame:
             if given.setdefault(folded(column.name), column) is not column:
@@ -312,6 +326,7 @@ class _Work:
                 replacing.append(mine)
             else:
                 result.append(node)
+        # Last, so that the columns that stay keep their ids and their order.
         result += [self.new(replace(column, nullable=True), None) for column in replacing]
         for column in given.values():
             self.changed.append(f"column {path + column.name!r} is new ({column.type})")
@@ -319,7 +334,7 @@ class _Work:
         return tuple(result)
 
     def gives_way(self, column: Field, node: Field, frame: Field, *, is_refused: bool) -> bool:
-        """Whether a column of the table holds only NULL, and cannot take the frame's values or, as it did not widen, perhaps not all."""
+        """Return whether a column of the table holds only NULL and did not take the frame's type, so that some values may not fit."""
         may_be_refused = node is column and may_not_fit(frame.type, column.type)
         return (is_refused or may_be_refused) and self.holds_only_nulls(column, is_refused)
 
@@ -333,7 +348,7 @@ class _Work:
         return column
 
     def node(self, column: Field, frame: Field, parent: int | None, path: str) -> Field:
-        """One node that both sides have."""
+        """Return a node that both sides have, as it is afterwards."""
         here = path + column.name
         match column.type, frame.type:
             case StructType(fields=fields), StructType(fields=others):
@@ -355,6 +370,7 @@ class _Work:
                 return column
 
     def widened(self, column: Field, data_type: DataType, parent: int | None, here: str) -> Field:
+        # 0 marks a version of the column that is not committed.
         wider = replace(column, type=data_type, begin_snapshot=0)
         self.changed.append(f"column {here!r} widens from {column.type} to {data_type}")
         self.ended.append(column.id)
@@ -362,8 +378,9 @@ class _Work:
         return wider
 
     def new(self, column: Field, parent: int | None) -> Field:
-        """The column with ids in pre-order; it is nullable, because older rows do not have it."""
+        """Return the column with ids in pre-order; it is nullable, because older rows do not have it."""
         own = next(self.ids)
+        # The position is taken before the children append themselves: parents are inserted first.
         place = len(self.added)
         numbered = Field(id=own, name=column.name, type=with_children(column.type, lambda child: self.new(child, own)))
         self.added.insert(place, (numbered, parent))
@@ -371,12 +388,12 @@ class _Work:
 
 
 def with_adopted_types(frame: Schema, table: Schema, adopted_type: Callable[[Field, Field], DataType]) -> Schema:
-    """The frame's columns, where some take the type of the table's column.
+    """Return the frame's columns, where some take the type of the table's column.
 
     Args:
         frame: The frame's columns.
         table: The table's columns.
-        adopted_type: The type that a column of the frame has beside a column of the table; binaries where the table has geometries, which
+        adopted_type: The type that a column of the frame has next to a column of the table; binaries where the table has geometries, which
             are well-known binary wherever there is no type for them, are geometries.
     """
 
@@ -391,7 +408,7 @@ def with_adopted_types(frame: Schema, table: Schema, adopted_type: Callable[[Fie
 
 
 def with_types_for_nulls(frame: Schema, table: Schema, given: Mapping[str, Any], parts: Parts) -> Schema:
-    """The frame's columns, where those of NULLs alone, and such elements and fields of others, have the types of the table's.
+    """Return the frame's columns, where those of NULLs alone, and such elements and fields of others, have the types of the table's.
 
     Args:
         frame: The frame's columns.

@@ -22,7 +22,7 @@ ColumnName: TypeAlias = "str | Sequence[str]"
 
 
 def column_path(name: ColumnName) -> tuple[str, ...]:
-    """The parts of a name: ``s.z``, a part with dots or quotes double-quoted; or the parts themselves.
+    """Return the parts of a name: ``s.z``, a part with dots or quotes double-quoted; or the parts themselves.
 
     >>> column_path("s.z"), column_path('s."odd.na""me"'), column_path(("odd.name",))
     (('s', 'z'), ('s', 'odd.na"me'), ('odd.name',))
@@ -39,7 +39,7 @@ def column_path(name: ColumnName) -> tuple[str, ...]:
 
 
 def find_node(schema: Schema, path: Sequence[str]) -> Field:
-    """The node at a path.
+    """Return the node at a path.
 
     Raises:
         NotFoundError: It does not exist.
@@ -48,7 +48,13 @@ def find_node(schema: Schema, path: Sequence[str]) -> Field:
 
 
 def add_node(schema: Schema, parent: Sequence[str], field: Field, next_id: int) -> tuple[Schema, int]:
-    """A new last column, or last field of the struct ``parent``, with ids from ``next_id`` on; and the next id after them.
+    """Return a new last column, or last field of the struct ``parent``, with ids from ``next_id`` on; and the next id after them.
+
+    Args:
+        schema: The table's columns.
+        parent: Path of the struct; empty for a new column.
+        field: The node to add; its ids are replaced.
+        next_id: First id that the node and those below it take.
 
     Raises:
         AlreadyExistsError: The name is taken.
@@ -70,7 +76,7 @@ def add_node(schema: Schema, parent: Sequence[str], field: Field, next_id: int) 
 
 
 def drop_node(schema: Schema, path: Sequence[str]) -> Schema:
-    """Without a column or field.
+    """Return the schema without a column or field.
 
     Raises:
         NotFoundError: It does not exist.
@@ -94,7 +100,12 @@ def drop_node(schema: Schema, path: Sequence[str]) -> Schema:
 
 
 def rename_node(schema: Schema, path: Sequence[str], name: str) -> Schema:
-    """With another name for a column or field.
+    """Return the schema with another name for a column or field.
+
+    Args:
+        schema: The table's columns.
+        path: Path of the column or field.
+        name: The new name, without a path.
 
     Raises:
         NotFoundError: It does not exist.
@@ -112,7 +123,13 @@ def rename_node(schema: Schema, path: Sequence[str], name: str) -> Schema:
 
 
 def retype_node(schema: Schema, path: Sequence[str], data_type: DataType, next_id: int) -> tuple[Schema, int]:
-    """With another type for a column or field; structs may gain and lose fields.
+    """Return the schema with another type for a column or field, and the next id; structs may gain and lose fields.
+
+    Args:
+        schema: The table's columns.
+        path: Path of the column or field.
+        data_type: The new type; the ids in it are ignored.
+        next_id: First id that new fields of structs take.
 
     Raises:
         NotFoundError: There is no such column.
@@ -136,6 +153,7 @@ def _with_number(field: Field, wanted: DataType) -> Field:
     return replace(field, default=numbers[canonical_default(field)])
 
 
+# Nodes that stay keep their ids, because data files identify columns by id. New fields get ids from next_id on.
 class _Retyping:
     def __init__(self, next_id: int) -> None:
         self.next_id = next_id
@@ -175,8 +193,15 @@ class _Retyping:
 
 
 def edit_node(schema: Schema, path: Sequence[str], edit: Callable[[Field], Field]) -> Schema:
-    """With another version of the node at a path."""
+    """Return the schema with another version of the node at a path.
+
+    Args:
+        schema: The table's columns.
+        path: Path of the node.
+        edit: Returns the new version of the node.
+    """
     find_node(schema, path)
+    # find_node has raised an error for a missing node; _edited would return the schema unchanged.
     return Schema(columns=_edited(schema.columns, tuple(path), edit))
 
 
@@ -187,6 +212,7 @@ def _edited(fields: tuple[Field, ...], path: tuple[str, ...], edit: Callable[[Fi
 def _edited_field(field: Field, path: tuple[str, ...], edit: Callable[[Field], Field]) -> Field:
     if len(path) == 1:
         return edit(field)
+    # Containers are immutable: every node on the way down is built again around the edited one.
     children = _edited(field.children, path[1:], edit)
     match field.type:
         case StructType():

@@ -52,6 +52,9 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.temporal import INFINITE_DAYS, INFINITE_UNITS, civil_from_days, days_from_civil
 
+# Two values are compared in a domain: "exact" for booleans, integers and decimals, "float32" and "float64", "point in time" for dates and
+# timestamps without a zone, "instant" for timestamptz, and one each for the other types. Next to a float, DuckDB casts exact numbers to
+# the float's type before it compares. Parsing, pruning, evaluation and SQL text all follow common_domain, so that they agree.
 Domain: TypeAlias = OneOf["exact", "float32", "float64", "point in time", "instant", "time", "text", "bytes", "uuid"]
 _OPERATIONS: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -98,14 +101,14 @@ _WHOLE_TIMES = ("timestamp_s", "timestamp_ms", "timestamp")
 
 
 def domain_of(data_type: DataType) -> Domain | None:
-    """The domain that values of a type compare in among themselves; None when they cannot be ordered here."""
+    """Return the domain that values of a type compare in among themselves; None when they cannot be ordered here."""
     if isinstance(data_type, PrimitiveType):
         return _DOMAINS.get(data_type.name)
     return "exact" if isinstance(data_type, DecimalType) else None
 
 
 def common_domain(left: DataType, right: DataType) -> Domain | None:
-    """The domain in which DuckDB compares two types, or None when it does not, or not without a cast of the column.
+    """Return the domain in which DuckDB compares two types, or None when it does not, or not without a cast of the column.
 
     >>> from ducklake_core.format.types.data_types import INT32, FLOAT32, DecimalType, VARCHAR, DATE, TIMESTAMP
     >>> common_domain(INT32, DecimalType(precision=4, scale=1)), common_domain(FLOAT32, INT32), common_domain(DATE, TIMESTAMP)
@@ -123,7 +126,7 @@ def common_domain(left: DataType, right: DataType) -> Domain | None:
 
 
 def are_comparable(left: DataType, right: DataType) -> bool:
-    """Whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
+    """Return whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
 
     >>> from ducklake_core.format.types.data_types import BOOLEAN, FLOAT64, INT8, VARCHAR
     >>> are_comparable(INT8, FLOAT64), are_comparable(BOOLEAN, INT8), are_comparable(VARCHAR, INT8)
@@ -133,13 +136,18 @@ def are_comparable(left: DataType, right: DataType) -> bool:
 
 
 def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
-    """A Python object that orders as the value does in ``domain``.
+    """Return a Python object that orders as the value does in ``domain``.
 
     >>> from ducklake_core.format.types.data_types import FLOAT64, INT32, TIMESTAMP
     >>> key_of(float("nan"), FLOAT64, "float64") > key_of(float("inf"), FLOAT64, "float64")
     True
     >>> key_of(1, DATE, "point in time") == key_of(86_400_000_000, TIMESTAMP, "point in time")
     True
+
+    Args:
+        value: The value in the Python form of its type (format/values/leaf_values.py); not None.
+        data_type: Its type.
+        domain: The domain in which it is compared, see :func:`common_domain`.
     """
     match domain:
         case "exact":
@@ -159,7 +167,7 @@ def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
 
 
 def holds(left: Any, op: Operator, right: Any) -> bool:
-    """Whether ``left op right`` for two keys of one domain."""
+    """Return whether ``left op right`` for two keys of one domain."""
     return _OPERATIONS[op](left, right)
 
 
@@ -175,16 +183,18 @@ def _as_float(value: object) -> float:
     assert isinstance(value, int | float | Decimal), value
     try:
         return float(value)
+    # Python raises beyond the range of a double. Infinity has the same place in the order.
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
 def _float_key(value: float) -> tuple[bool, float]:
+    # DuckDB: NaN equals NaN and is greater than infinity.
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def round_to_float32(value: float) -> float:
-    """The nearest float32, as a Python float; infinity where the value is too large.
+    """Return the nearest float32, as a Python float; infinity where the value is too large.
 
     >>> round_to_float32(0.1), round_to_float32(1e300)
     (0.10000000149011612, inf)
@@ -202,7 +212,7 @@ def _unit_in_nanoseconds(data_type: DataType) -> int:
 
 
 def infinity_of(data_type: DataType) -> int:
-    """The stored number that means ``infinity`` in a date or timestamp type; its negative means ``-infinity``."""
+    """Return the stored number that means ``infinity`` in a date or timestamp type; its negative means ``-infinity``."""
     return _INT32_LIMIT if data_type == DATE else _INT64_LIMIT
 
 
@@ -214,7 +224,7 @@ def _nanoseconds(value: object, data_type: DataType) -> float | int:
 
 
 def uuid_number(value: object) -> int:
-    """A UUID given as text, bytes or ``uuid.UUID`` as the unsigned number it compares as."""
+    """Return a UUID given as text, bytes or ``uuid.UUID`` as the unsigned number it compares as."""
     match value:
         case Uuid():
             return value.int
@@ -242,6 +252,11 @@ def fit(op: Operator, literal: Literal, column_type: DataType) -> Fitted | bool 
     Fitted(operator='<=', value=1)
     >>> fit("=", Literal(value=1000, type=INT32), INT8), fit("<", Literal(value=1000, type=INT32), INT8)
     (False, True)
+
+    Args:
+        op: The comparison.
+        literal: The constant on its right; not NULL.
+        column_type: Type of the column on its left.
 
     Returns:
         The rewritten comparison; True or False when it has that outcome for every value that is not NULL; None when it
@@ -273,7 +288,7 @@ def fit(op: Operator, literal: Literal, column_type: DataType) -> Fitted | bool 
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
-    """Least and greatest value of an integer type."""
+    """Return the least and greatest value of an integer type."""
     assert isinstance(data_type, PrimitiveType), data_type
     bits = _WIDTHS[data_type.name]
     return (0, 2**bits - 1) if data_type in UNSIGNED_INTEGERS else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -295,6 +310,12 @@ def _exact_value(steps: int, data_type: DataType) -> object:
 
 
 def _fit_steps(op: Operator, wanted: Fraction | int, low: int, high: int) -> tuple[Operator, int] | bool:
+    # The column has whole steps only: integers, or units of a decimal's last digit. A constant x may lie between two of them:
+    #
+    #    steps         steps + 1
+    #   ---|------ x ------|---     ``< x`` and ``<= x`` mean ``<= steps``; ``> x`` and ``>= x`` mean ``> steps``
+    #
+    # Outside of the type's range, the outcome is the same for every value.
     steps = math.floor(wanted)
     if steps == wanted and low <= steps <= high:
         return op, steps
@@ -334,11 +355,13 @@ def _fit_float(op: Operator, value: float, domain: Domain, column_type: DataType
         return Fitted(operator=op, value=nearest)
     if op in ("=", "<>"):
         return op == "<>"
+    # No float32 lies between the two neighbors of the constant, so the lower one stands for it on both sides.
     below = nearest if nearest < value else _float32_before(nearest)
     return Fitted(operator="<=" if op in ("<", "<=") else ">", value=below)
 
 
 def _float32_before(value: float) -> float:
+    # Floats of one sign have the order of their bit patterns, so the neighbor is one pattern away. Below zero is the smallest subnormal.
     bits = struct.unpack("<i", struct.pack("<f", value))[0]
     if bits == 0:
         return -(2.0**-149)
@@ -374,12 +397,17 @@ MonotonicTransform: TypeAlias = Cast | Truncated | Year
 
 
 def cast_of(column: ColumnReference, target: DataType, *, is_try: bool = False) -> MonotonicTransform | None:
-    """A cast that keeps the order, of ``TRY_CAST`` one that never fails; None for any other.
+    """Return a cast that keeps the order, of ``TRY_CAST`` one that never fails; None for any other.
 
     >>> from ducklake_core.format.types.data_types import INT32, INT8
     >>> column = ColumnReference(column_id=1, path=("n",), type=INT32)
     >>> cast_of(column, INT64) is None, cast_of(column, INT8) is None
     (False, True)
+
+    Args:
+        column: The column that is cast.
+        target: The type to which it is cast.
+        is_try: Whether the cast is TRY_CAST, which gives NULL instead of an error.
     """
     if target == DATE and has_calendar(column):
         return Cast(column=column, type=DATE) if column.type == DATE else Truncated(column=column, unit="day", type=DATE)
@@ -389,7 +417,7 @@ def cast_of(column: ColumnReference, target: DataType, *, is_try: bool = False) 
 
 
 def has_calendar(column: ColumnReference) -> bool:
-    """Whether the column's dates are the same in every time zone."""
+    """Return whether the column's dates are the same in every time zone."""
     return column.type == DATE or (column.type in TIMESTAMPS and column.type != TIMESTAMPTZ)
 
 
@@ -410,7 +438,7 @@ def _widens(source: DataType, target: DataType) -> bool:
 
 
 def _exact_limits(data_type: DataType) -> tuple[int, int, int]:
-    """Least and greatest whole value, and digits after the point."""
+    """Return the least and greatest whole value, and digits after the point."""
     if isinstance(data_type, DecimalType):
         limit = 10 ** (data_type.precision - data_type.scale) - 1
         return -limit, limit, data_type.scale
@@ -418,7 +446,7 @@ def _exact_limits(data_type: DataType) -> tuple[int, int, int]:
 
 
 def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Predicate | None:
-    """``function op literal`` as a condition on the column, with the same outcome for every row; None where there is none.
+    """Return ``function op literal`` as a condition on the column, with the same outcome for every row; None where there is none.
 
     >>> from ducklake_core.format.expressions.sql import to_sql
     >>> at = ColumnReference(column_id=1, path=("at",), type=DATE)
@@ -427,6 +455,11 @@ def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Pr
     '(("at" >= DATE \\'2013-03-01\\') AND ("at" < DATE \\'2013-04-01\\'))'
     >>> to_sql(compared(Truncated(column=at, unit="week"), ">", first_of_march), "duckdb")
     '("at" >= DATE \\'2013-03-04\\')'
+
+    Args:
+        function: A function that never falls as its column grows.
+        op: The comparison.
+        literal: The constant on its right; next to NULL the result is UNKNOWN.
     """
     if literal.value is None:
         return UNKNOWN
@@ -440,7 +473,13 @@ def compared(function: MonotonicTransform, op: Operator, literal: Literal) -> Pr
 
 
 def one_of(function: MonotonicTransform, literals: Sequence[Literal], *, has_null: bool) -> Predicate | None:
-    """``function IN (literals)``, or with NULL among them."""
+    """Return ``function IN (literals)`` as a condition on the column, with NULL among the literals or without; None where there is none.
+
+    Args:
+        function: A function that never falls as its column grows.
+        literals: The constants of the list that are not NULL.
+        has_null: Whether the list also holds NULL.
+    """
     parts = [compared(function, "=", literal) for literal in literals]
     if any(part is None for part in parts):
         return None
@@ -448,7 +487,7 @@ def one_of(function: MonotonicTransform, literals: Sequence[Literal], *, has_nul
 
 
 def is_null(function: MonotonicTransform) -> Predicate:
-    """``function IS NULL``."""
+    """Return ``function IS NULL`` as a condition on the column."""
     missing = IsNull(operand=function.column)
     return disjunction((missing, conjunction((negation(missing), _infinite(function.column))))) if isinstance(function, Year) else missing
 
@@ -474,9 +513,11 @@ def _constant_as_float(literal: Literal) -> float:
 
 
 def _truncated(column: ColumnReference, unit: Unit, op: Operator, literal: Literal) -> Predicate | None:
+    # A constant in nanoseconds or with a zone is left to the engine.
     if common_domain(TIMESTAMP, literal.type) is None or literal.type in (TIMESTAMPTZ, TIMESTAMP_NS):
         return None
     point = _microseconds(literal)
+    # Infinity has no period, and truncating a date to a unit of the clock does not change it.
     if point is None or (column.type == DATE and unit in _CLOCK):
         return Comparison(left=column, operator=op, right=literal)
     start, end = _period(point, unit)
@@ -495,7 +536,7 @@ def _truncated(column: ColumnReference, unit: Unit, op: Operator, literal: Liter
 
 
 def _microseconds(literal: Literal) -> int | None:
-    """Since 1970; None for infinity."""
+    """Return the microseconds since 1970; None for infinity."""
     assert isinstance(literal.value, int)
     if literal.type == DATE:
         return None if abs(literal.value) >= INFINITE_DAYS else literal.value * _DAY
@@ -503,7 +544,7 @@ def _microseconds(literal: Literal) -> int | None:
 
 
 def _period(point: int, unit: Unit) -> tuple[int, int]:
-    """First microsecond of the period that a point lies in, and of the next.
+    """Return the first microsecond of the period that a point lies in, and of the next.
 
     >>> _period(-1, "week") == (-3 * _DAY, 4 * _DAY), _period(-1, "hour") == (-3_600_000_000, 0)
     (True, True)
@@ -535,7 +576,7 @@ def _year(column: ColumnReference, op: Operator, literal: Literal) -> Predicate 
 
 
 def _finite_years(column: ColumnReference, op: Operator, year: int) -> Predicate:
-    """``year(column) op year`` for finite values; not true for infinite ones."""
+    """Return ``year(column) op year`` for finite values; not true for infinite ones."""
     start, end = (days_from_civil(first, 1, 1) * _DAY for first in (year, year + 1))
     finite_from, finite_to = _since(column, -INFINITE_UNITS * _DAY), _before(column, INFINITE_UNITS * _DAY)
     match op:
@@ -555,7 +596,7 @@ def _finite_years(column: ColumnReference, op: Operator, year: int) -> Predicate
 
 
 def _null_where_infinite(column: ColumnReference, of_finite: Predicate) -> Predicate:
-    """A condition that is not true for infinite values, made NULL for them."""
+    """Return a condition that is not true for infinite values, made NULL for them."""
     return disjunction((of_finite, conjunction((_infinite(column), UNKNOWN))))
 
 
@@ -564,12 +605,12 @@ def _infinite(column: ColumnReference) -> Predicate:
 
 
 def _never(column: ColumnReference) -> Predicate:
-    """False for every value, NULL for NULL."""
+    """Return a condition that is false for every value and NULL for NULL."""
     return conjunction((IsNull(operand=column), UNKNOWN))
 
 
 def _since(column: ColumnReference, boundary: int) -> Predicate:
-    """The column is at or after a point in microseconds; ``-infinity`` is before every point."""
+    """Return the condition that the column is at or after a point in microseconds; ``-infinity`` is before every point."""
     point = _point(column, boundary)
     return Comparison(left=column, operator=">" if _is_first(point) else ">=", right=point)
 
@@ -584,7 +625,7 @@ def _is_first(point: Literal) -> bool:
 
 
 def _point(column: ColumnReference, boundary: int) -> Literal:
-    """A point in microseconds as a constant of the column; what lies beyond all finite values is infinite."""
+    """Return a point in microseconds as a constant of the column; what lies beyond all finite values is infinite."""
     if column.type == DATE:
         return Literal(value=max(-INFINITE_DAYS, min(-(-boundary // _DAY), INFINITE_DAYS)), type=DATE)
     if column.type == TIMESTAMP_NS:

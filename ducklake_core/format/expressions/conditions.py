@@ -35,38 +35,39 @@ class Combinable:
     __slots__ = ()
 
     def as_condition(self) -> Condition:
-        """The condition that this is."""
+        """Return the condition that this is."""
         assert isinstance(self, Condition)
         return self
 
     def __and__(self, other: Combinable | str) -> AllOf:
-        """Both conditions; a text is SQL."""
+        """Return the condition that both hold; a string is SQL text."""
         return AllOf(conditions=(*_parts_of(self, AllOf), *_parts_of(other, AllOf)))
 
     def __or__(self, other: Combinable | str) -> AnyOf:
-        """Either condition; a text is SQL."""
+        """Return the condition that either holds; a string is SQL text."""
         return AnyOf(conditions=(*_parts_of(self, AnyOf), *_parts_of(other, AnyOf)))
 
     def __rand__(self, other: str) -> AllOf:
-        """Both conditions; a text is SQL."""
+        """Return the condition that both hold; a string is SQL text."""
         return AllOf(conditions=(*_parts_of(other, AllOf), *_parts_of(self, AllOf)))
 
     def __ror__(self, other: str) -> AnyOf:
-        """Either condition; a text is SQL."""
+        """Return the condition that either holds; a string is SQL text."""
         return AnyOf(conditions=(*_parts_of(other, AnyOf), *_parts_of(self, AnyOf)))
 
     def __invert__(self) -> Condition:
-        """SQL NOT: what is NULL for a row stays NULL, so that neither a condition nor its opposite keeps the row."""
+        """Return SQL's NOT: where a condition is NULL for a row, so is its opposite, and neither keeps the row."""
         own = self.as_condition()
+        # Inside Not may be SQL text, which cannot stand alone as a condition.
         return Not(condition=own) if not isinstance(own, Not) or isinstance(own.condition, str) else own.condition
 
     def __bool__(self) -> NoReturn:
-        """Refused: ``and``, ``or``, ``not``, ``in`` and chained comparisons cannot build conditions."""
+        """Raise an error: ``and``, ``or``, ``not``, ``in`` and chained comparisons cannot build conditions."""
         raise UsageError(NO_TRUTH)
 
 
 def _parts_of(operand: Combinable | str, kind: type[AllOf | AnyOf]) -> tuple[Condition | str, ...]:
-    """The operand of a chain, flat, so that a chain of any length is one level."""
+    """Return the operand of a chain, flat, so that a chain of any length is one level."""
     if isinstance(operand, str):
         return (operand,)
     if not isinstance(operand, Combinable):
@@ -110,7 +111,7 @@ class IsNull(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StartsWith(Combinable):
-    """The text of the column begins with a prefix, letter by letter."""
+    """The column begins with a prefix, letter by letter."""
 
     column: ColumnPath
     prefix: str
@@ -140,7 +141,7 @@ class InIntervals(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Not(Combinable):
-    """The condition is false; where it is NULL, so is this. A text is SQL."""
+    """The condition is false; where it is NULL, so is this. A string is SQL text."""
 
     condition: Condition | str
 
@@ -150,7 +151,7 @@ class Not(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AllOf(Combinable):
-    """Every one of the conditions; every row when there are none. A text is SQL."""
+    """Every one of the conditions; every row when there are none. A string is SQL text."""
 
     conditions: tuple[Condition | str, ...]
 
@@ -160,7 +161,7 @@ class AllOf(Combinable):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AnyOf(Combinable):
-    """Any of the conditions; no row when there are none. A text is SQL."""
+    """Any of the conditions; no row when there are none. A string is SQL text."""
 
     conditions: tuple[Condition | str, ...]
 
@@ -190,7 +191,7 @@ def bind(where: str | Predicate | Condition | Column, schema: Schema) -> Predica
 
 
 def bound(condition: Condition | str, schema: Schema) -> Predicate:
-    """The condition on the columns of a schema.
+    """Return the condition on the columns of a schema.
 
     >>> from ducklake_core.format.expressions.sql import to_sql
     >>> from ducklake_core.format.types.data_types import INT32, Field
@@ -214,6 +215,7 @@ def _bound(condition: Condition | str, schema: Schema, level: int) -> Predicate:
     match condition:
         case str():
             return parse_predicate(condition, schema)
+        # The parser types a comparison of two columns; compare takes constants only.
         case Comparison(column=column, operator=operator, value=OtherColumn(column=other)):
             return parse_predicate(f"{quoted_path(_path(column))} {operator} {quoted_path(_path(other))}", schema)
         case Comparison(column=column, operator=operator, value=value):
@@ -249,20 +251,21 @@ def _path(column: ColumnPath) -> tuple[str, ...]:
 
 
 def _within_brackets(condition: Condition) -> str:
-    """The operand of an operator; a method call needs no parentheses."""
+    """Return the operand of an operator; a method call needs no parentheses."""
     simple = isinstance(condition, IsNull | StartsWith | OneOf | InIntervals | Not)
     return repr(condition) if simple else f"({condition!r})"
 
 
 def _chain(conditions: tuple[Condition | str, ...], sign: str) -> str:
-    """A chain as Python reads it back; empty where Python could not."""
+    """Return a chain as Python reads it back; empty where Python could not."""
+    # Python evaluates from the left: one of the first two operands has to be a condition, because strings have no ``&``.
     if len(conditions) < 2 or all(isinstance(one, str) for one in conditions[:2]):
         return ""
     return f" {sign} ".join(repr(one) if isinstance(one, str) else _within_brackets(one) for one in conditions)
 
 
 def foreign_kind(value: object) -> str | None:
-    """What another library's condition is called, None for anything else."""
+    """Return the name of another library's condition, such as "a Spark column"; None for anything else."""
     return _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])
 
 
@@ -293,9 +296,10 @@ class Column(Combinable):
         return self._path
 
     def as_condition(self) -> Condition:
-        """The boolean column is true."""
+        """Return the condition that the boolean column is true."""
         return Comparison(column=self._path, operator="=", value=True)
 
+    # Comparisons return conditions and say nothing about the equality of two Column objects; __hash__ goes by the path.
     def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
         return self._compared("=", other)
 
@@ -315,10 +319,10 @@ class Column(Combinable):
         return self._compared(">=", other)
 
     def isin(self, values: Iterable[object]) -> Condition:
-        """The column has one of the values: of a list, a set, a NumPy or Arrow array; no row when there are none.
+        """Return the condition that the column has one of the values of a list, a set, or a NumPy or Arrow array; without values, no row.
 
         Raises:
-            UsageError: A text, which is one value and no list, or None among the values: ``| col(...).is_null()`` keeps those rows.
+            UsageError: A string, which is one value and no list, or None among the values: ``| col(...).is_null()`` keeps those rows.
         """
         if isinstance(values, str | bytes | Mapping | Column) or not isinstance(values, Iterable):
             raise UsageError(f"{self}.isin takes a list of values, not {shown(values)}", column=dotted_name(self._path))
@@ -327,22 +331,22 @@ class Column(Combinable):
         return OneOf(column=self._path, values=tuple(self._constant(value) for value in ordered))
 
     def between(self, low: object, high: object) -> Condition:
-        """``low <= column <= high``, both ends included, as in SQL."""
+        """Return the condition ``low <= column <= high``, with both ends included, as in SQL."""
         return AllOf(conditions=(self._compared(">=", low), self._compared("<=", high)))
 
     def is_null(self) -> Condition:
-        """The column is NULL."""
+        """Return the condition that the column is NULL."""
         return IsNull(column=self._path)
 
     def is_not_null(self) -> Condition:
-        """The column has a value; NaN is one."""
+        """Return the condition that the column has a value; NaN is one."""
         return Not(condition=self.is_null())
 
     def starts_with(self, prefix: str) -> Condition:
-        """The text of the column begins with ``prefix``, letter by letter: ``%`` and ``_`` stand for themselves.
+        """Return the condition that the column begins with ``prefix``, letter by letter: ``%`` and ``_`` stand for themselves.
 
         Raises:
-            UsageError: The prefix is no text.
+            UsageError: The prefix is no string.
         """
         if not isinstance(prefix, str):
             raise UsageError(f"{self}.starts_with takes a text, not {shown(prefix)}", column=dotted_name(self._path))
@@ -371,7 +375,7 @@ class Column(Combinable):
 
 
 def col(name: str | tuple[str, ...]) -> Column:
-    """A column, to build a condition from wherever a ``where`` is taken.
+    """Return a column, to build a condition from wherever a ``where`` is taken.
 
     >>> condition = (col("delay") > 5) & (col("carrier").isin(["UA", "B6"]) | col("box.size").is_null())
     >>> condition
@@ -401,12 +405,12 @@ def _are_texts(parts: tuple[object, ...]) -> bool:
 
 
 def dotted_name(path: ColumnPath) -> str:
-    """The name as :func:`col` takes it."""
+    """Return the name as :func:`col` takes it."""
     return dotted((path,) if isinstance(path, str) else path)
 
 
 def python_value(value: Any) -> object:
-    """A constant of Arrow or NumPy as Python has it; everything else as it is.
+    """Return a constant of Arrow or NumPy as Python has it; everything else as it is.
 
     >>> import numpy as np, pyarrow as pa
     >>> python_value(np.float32(0.5)), python_value(pa.scalar("a")), python_value(np.datetime64("2020-01-01"))
@@ -415,6 +419,7 @@ def python_value(value: Any) -> object:
     Raises:
         UsageError: A time of NumPy that Python's types cannot hold.
     """
+    # Recognized by attribute and module, so that NumPy, Arrow and pandas need not be imported here.
     if hasattr(value, "as_py"):
         return value.as_py()
     if type(value).__module__ != "numpy":
@@ -435,5 +440,5 @@ def _python_time(value: Any) -> object:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for NULL: None, and pandas' NaT and NA. NaN is a value."""
+    """Return whether a value stands for NULL: None, and pandas' NaT and NA. NaN is a value."""
     return value is None or type(value).__name__ in ("NaTType", "NAType")

@@ -40,7 +40,7 @@ _DATE = r"[ \t-\r]*(?P<year>-?\d{1,9})(?P<separator>[-/ \\])(?P<month>\d{1,2})(?
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?:(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?)?"
 _ZONE = r"(?P<zone>Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?| (?i:UTC)| (?P<named>[A-Za-z][-+\w/]*)| )?[ \t-\r]*"
 _TIME_TEXT = re.compile(rf"\s*{_CLOCK}\s*", re.ASCII)
-# What stands behind the day is not looked at, as in DuckDB.
+# Anything may follow the day, as in DuckDB.
 _DATE_TEXT = re.compile(rf"{_DATE}(?!\d)", re.ASCII)
 _TIMESTAMP_TEXT = re.compile(rf"{_DATE}(?!\d)(?:[ T]?[ \t-\r]*{_CLOCK}{_ZONE})?", re.ASCII)
 _SPECIAL = re.compile(r"[ \t-\r]*(?P<sign>-?)(?P<name>infinity|inf|epoch)[ \t-\r]*", re.ASCII | re.IGNORECASE)
@@ -63,7 +63,7 @@ _EXPONENTS = range(-(2**15), 2**15)
 
 
 def number_literal(text: str) -> Literal:
-    """A number as written in SQL, typed as DuckDB types it: integer, decimal, or double with an exponent.
+    """Return a number as written in SQL, typed as DuckDB types it: integer, decimal, or double with an exponent.
 
     >>> [str(number_literal(text).type) for text in ("5", "3000000000", "1.50", "0.01", "1e3")]
     ['int32', 'int64', 'decimal(3,2)', 'decimal(3,2)', 'float64']
@@ -95,7 +95,7 @@ def number_literal(text: str) -> Literal:
 
 
 def text_literal(text: str, data_type: DataType) -> Literal:
-    """A quoted SQL string read as a value of ``data_type``.
+    """Return a quoted SQL string read as a value of ``data_type``.
 
     >>> from ducklake_core.format.types.data_types import TIMESTAMP
     >>> text_literal("2024-01-02", DATE).value, text_literal("2024-01-02 00:00:01.5", TIMESTAMP).value, text_literal("5", INT32).value
@@ -143,7 +143,7 @@ def _read(text: str, data_type: DataType) -> object:
 
 
 def _special(text: str, data_type: DataType) -> int | None:
-    """An infinity or the epoch by its name."""
+    """Return an infinity or the epoch by its name."""
     found = _SPECIAL.fullmatch(text)
     if not found:
         return None
@@ -238,7 +238,7 @@ def _read_blob(text: str) -> bytes:
 
 
 def read_integer(text: str, data_type: DataType) -> int:
-    """An integer; a fraction is rounded half away from zero, but cut off beside an exponent's digits.
+    """Return an integer; a fraction is rounded half away from zero, but cut off where the text has a negative exponent.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> [read_integer(text, INT32) for text in (" 7", "-2.5", "1_000", "0x1F", "1e3", "14.9e-1")]
@@ -263,14 +263,14 @@ def _integer(text: str, *, is_unsigned: bool) -> int:
     if is_unsigned and found["sign"] == "-" and not plain:
         raise ValueError(text)
     if (found["exponent"] or "").startswith("-"):
-        # Digits behind the point are cut off before the exponent is looked at.
+        # DuckDB cuts the digits behind the point off before it applies a negative exponent.
         text = f"{found['sign']}{found['digits'].partition('.')[0] or '0'}e{found['exponent']}"
         found = _matched(text)
     return int(_exact(found, text).to_integral_value(rounding=ROUND_HALF_UP))
 
 
 def read_decimal(text: str, data_type: DecimalType) -> Decimal:
-    """A decimal, rounded half away from zero to the type's scale.
+    """Return a decimal, rounded half away from zero to the type's scale.
 
     Raises:
         ValueError: The text is no number, or has more digits than the type.
@@ -284,7 +284,7 @@ def read_decimal(text: str, data_type: DecimalType) -> Decimal:
 
 
 def read_float(text: str, data_type: DataType) -> float:
-    """A floating-point number; one that is too large is infinite.
+    """Return a floating-point number; one that is too large is infinite.
 
     >>> from ducklake_core.format.types.data_types import FLOAT64
     >>> read_float("-Infinity", FLOAT64), read_float(" 1e400 ", FLOAT64), read_float("+-7", FLOAT64)
@@ -304,7 +304,7 @@ def read_float(text: str, data_type: DataType) -> float:
 
 
 def read_uuid(text: str) -> str:
-    """A UUID: 32 hexadecimal digits, hyphens anywhere, perhaps in braces.
+    """Return a UUID: 32 hexadecimal digits, hyphens anywhere, perhaps in braces.
 
     Raises:
         ValueError: The text is not a uuid.
@@ -315,7 +315,7 @@ def read_uuid(text: str) -> str:
 
 
 def to_scale(value: Decimal, data_type: DecimalType) -> Decimal:
-    """A number rounded half away from zero to a decimal type's scale.
+    """Return a number rounded half away from zero to a decimal type's scale.
 
     >>> to_scale(Decimal("1.235"), DecimalType(precision=10, scale=2))
     Decimal('1.24')

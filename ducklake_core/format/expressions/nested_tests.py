@@ -24,6 +24,7 @@ _RELATIONS = (
     *("st_equals", "st_touches", "st_crosses", "st_overlaps"),
 )
 """Each is true only where the boxes about both overlap; of empty geometries only ``st_equals`` may be."""
+# The vertices of well-known text are what stands between parentheses and commas.
 _VERTEX = re.compile(r"[^(),]+")
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 
@@ -39,7 +40,7 @@ class NestedPath:
 
 
 def nested_path(node: exp.Expression) -> NestedPath | None:
-    """The path that a node spells; None when it is something else, such as a cast to a type that tables do not have.
+    """Return the path that a node spells; None when it is something else, such as a cast to a type that tables do not have.
 
     Names up to the first step that is none may be those of a column and of fields of structs.
     """
@@ -98,7 +99,7 @@ class BoxTest:
 
 
 def box_test(node: exp.Expression) -> BoxTest | None:
-    """The test of boxes with a constant that a node is, None for anything else.
+    """Return the test of boxes with a constant that a node is, None for anything else.
 
     Raises:
         UsageError: The constant cannot be read.
@@ -114,13 +115,14 @@ def box_test(node: exp.Expression) -> BoxTest | None:
     for subject, constant in ((left, right), (right, left)):
         text = geometry_text(constant)
         box = None if text is None else box_of(text)
+        # Two empty geometries are equal although no boxes overlap, so st_equals with an empty constant is left to the engine.
         if text is not None and (box is not None or relation != "st_equals"):
             return BoxTest(subject=subject, box=box, constant=text, relation=relation, constant_first=constant is left)
     return None
 
 
 def geometry_text(node: exp.Expression) -> str | None:
-    """The text of a geometry that is a constant: ``'...'::GEOMETRY``, ``st_geomfromtext('...')`` or ``st_makeenvelope(...)``."""
+    """Return the text of a geometry that is a constant: ``'...'::GEOMETRY``, ``st_geomfromtext('...')`` or ``st_makeenvelope(...)``."""
     node = unwrapped(node)
     match node:
         case exp.Cast() if isinstance(unwrapped(node.this), exp.Literal) and node.to.this == exp.DataType.Type.GEOMETRY:
@@ -132,6 +134,7 @@ def geometry_text(node: exp.Expression) -> str | None:
             if any(number is None for number in numbers):
                 return None
             a, b, c, d = numbers
+            # The arguments are the lower left and the upper right corner.
             return f"POLYGON (({a} {b}, {a} {d}, {c} {d}, {c} {b}, {a} {b}))"
         case _:
             return None
@@ -146,7 +149,7 @@ def _number(node: exp.Expression) -> str | None:
 
 
 def box_of(text: str) -> tuple[float, float, float, float] | None:
-    """Least x and y, greatest x and y of a geometry in well-known text; None for one without a place.
+    """Return the least x and y, greatest x and y of a geometry in well-known text; None for one without a place.
 
     >>> box_of("LINESTRING Z (0 1 9, 2 -3 9)"), box_of("POINT EMPTY"), box_of("GEOMETRYCOLLECTION(POINT(1 2), POINT EMPTY)")
     ((0.0, -3.0, 2.0, 1.0), None, (1.0, 2.0, 1.0, 2.0))

@@ -135,7 +135,7 @@ __all__ = [
 
 
 def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
-    """The condition as a predicate on the schema's columns.
+    """Return the condition as a predicate on the schema's columns.
 
     Constants are typed by the column they are compared with, as DuckDB types them.  What has no finer form stays a
     :class:`SqlExpression`, which prunes nothing and which only a SQL engine can evaluate.
@@ -176,7 +176,7 @@ def limited(predicate: Predicate, written: object) -> Predicate:
 
 
 def bind_column(path: tuple[str, ...], schema: Schema) -> ColumnReference:
-    """The column at a path of names, without regard to case.
+    """Return the column at a path of names, without regard to case.
 
     Raises:
         NotFoundError: It does not exist; the message lists the columns.
@@ -219,15 +219,32 @@ def _checked(predicate: Predicate, schema: Schema) -> Predicate:
 
 
 def predicate_of(node: exp.Expression, text: str, schema: Schema, *, scalars: bool = True) -> Predicate:
-    """A parsed condition as a predicate; see :func:`parse_predicate`. ``scalars`` says whether to look for what Arrow can evaluate."""
+    """Return a parsed condition as a predicate, see :func:`parse_predicate`; with ``scalars``, also what Arrow can evaluate of it.
+
+    Args:
+        node: The parsed condition.
+        text: Its SQL text, for messages.
+        schema: The table's columns.
+        scalars: Whether conditions that stay SQL also get the scalar that Arrow evaluates, where there is one.
+    """
     return _PredicateParser(text, schema, scalars=scalars).predicate(node)
 
 
 def operator_of(node: exp.Expression) -> Operator | None:
-    """The comparison that a node is, None for any other node."""
+    """Return the comparison that a node is, None for any other node."""
     return COMPARISONS.get(type(node))
 
 
+# The forms that a comparison can take; ``comparison`` and ``without_column`` try them in this order:
+#
+#   column and column         Comparison, if the types share a domain
+#   column and constant       Comparison, the constant typed by the column; next to NULL it is UNKNOWN
+#   v.a and constant          VariantComparison: a path into a variant, which may be cast
+#   f(column) and constant    a condition on the column alone, for functions that never fall (comparison.compared)
+#   constant and constant     Constant
+#   anything else             SqlExpression: text for a SQL engine, with a scalar where Arrow can compute it
+#
+# The further up a form is, the more it prunes and the more engines evaluate it.
 class _PredicateParser:
     """Turns one parsed condition into a predicate."""
 
@@ -239,6 +256,7 @@ class _PredicateParser:
 
     def predicate(self, node: exp.Expression) -> Predicate:
         node = unwrapped(node)
+        # sqlglot 30 and later store NOT LIKE and NOT IN as an argument of the operator.
         if node.args.get("negate"):
             plain = node.copy()
             plain.set("negate", None)
@@ -281,7 +299,7 @@ class _PredicateParser:
                 return self.condition(node)
 
     def condition(self, node: exp.Expression) -> Predicate:
-        """A boolean column, or any other SQL that must give a boolean."""
+        """Return a boolean column, or any other SQL that must give a boolean."""
         if isinstance(node, exp.Anonymous) and node.name.lower() == "prefix" and len(node.expressions) == 2:
             return self.starts_with(node, *node.expressions)
         test = box_test(node)
@@ -301,6 +319,7 @@ class _PredicateParser:
         path = column_path(node)
         if path is None:
             return None
+        # Long conditions name the same few columns thousands of times.
         if path not in self.bound:
             self.bound[path] = _follow(path, self.schema)
         bound, rest = self.bound[path]
@@ -309,7 +328,7 @@ class _PredicateParser:
         return None if rest else bound
 
     def expression(self, node: exp.Expression) -> SqlExpression:
-        """Any SQL, with its columns checked and spelt as the table spells them."""
+        """Return any SQL, with its columns checked and spelled as the table spells them."""
         copy = node.copy()
         found: dict[ColumnReference, None] = {}
         for column in copy.find_all(exp.Column):
@@ -323,7 +342,7 @@ class _PredicateParser:
         return SqlExpression(sql=sql, columns=tuple(found), scalar=self.scalar(sql))
 
     def scalar(self, sql: str) -> Scalar | None:
-        """The condition as Arrow evaluates it, None when it cannot."""
+        """Return the condition as Arrow evaluates it, None when it cannot."""
 
         return parse_expression(sql, self.schema).scalar if self.scalars else None
 
@@ -345,7 +364,7 @@ class _PredicateParser:
         return UNKNOWN if literal.value is None else Comparison(left=first, operator=op, right=literal)
 
     def without_column(self, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
-        """A comparison in which neither side is just a column."""
+        """Return a comparison in which neither side is just a column."""
         for side, operator, other in ((left, op, right), (right, FLIPPED[op], left)):
             field = self.variant_field(side)
             if field is not None:
@@ -357,7 +376,7 @@ class _PredicateParser:
         return self.folded(constant_of(left), op, constant_of(right)) or self.compared(left, op, right)
 
     def variant_field(self, node: exp.Expression) -> VariantField | None:
-        """A value inside of a variant, which may be cast."""
+        """Return a value inside of a variant, which may be cast."""
         found = nested_path(node)
         if found is None:
             return None
@@ -380,7 +399,7 @@ class _PredicateParser:
         return Literal(value=constant.text, type=VARCHAR) if isinstance(constant, QuotedText) else constant
 
     def growing(self, node: exp.Expression) -> MonotonicTransform | None:
-        """A function of a column that never falls as the column grows."""
+        """Return a function of a column that never falls as the column grows."""
         call = call_of(node)
         column = None if call is None else self.column(call.argument)
         return None if call is None or column is None else function_of(call, column)
@@ -394,7 +413,7 @@ class _PredicateParser:
         return self.expression(COMPARED[op](this=left.copy(), expression=right.copy()))
 
     def folded(self, left: QuotedText | Literal | None, op: Operator, right: QuotedText | Literal | None) -> Constant | None:
-        """Two constants compared right here; None where only DuckDB knows how."""
+        """Return the result of comparing two constants; None where only DuckDB knows it."""
         if left is None or right is None:
             return None
         first = self.typed(left, right.type if isinstance(right, Literal) else VARCHAR)
@@ -409,13 +428,14 @@ class _PredicateParser:
         return Constant(value=holds(key_of(first.value, first.type, domain), op, key_of(second.value, second.type, domain)))
 
     def typed(self, constant: QuotedText | Literal, data_type: DataType) -> Literal | None:
-        """The constant beside a column of ``data_type``; None where DuckDB would have to cast the column."""
+        """Return the constant next to a column of ``data_type``; None where DuckDB would have to cast the column."""
         if isinstance(constant, QuotedText):
             return None if domain_of(data_type) is None else text_literal(constant.text, data_type)
         if constant.value is None:
             return constant
         if data_type == TIMESTAMPTZ and constant.type != TIMESTAMPTZ:
             return zoned(constant)
+        # In UTC, an instant and what clocks show are the same number. In any other zone the column would have to be cast.
         if constant.type == TIMESTAMPTZ and domain_of(data_type) == "point in time" and is_utc(session_zone()):
             return Literal(value=constant.value, type=TIMESTAMP)
         return None if common_domain(data_type, constant.type) is None else constant
@@ -458,7 +478,7 @@ class _PredicateParser:
         return self.expression(node)
 
     def not_distinct(self, node: exp.Binary) -> Predicate:
-        """``column IS NOT DISTINCT FROM constant``, which is never NULL."""
+        """Return ``column IS NOT DISTINCT FROM constant``, which is never NULL."""
         left, right = (node.this, node.expression) if self.column(node.this) is not None else (node.expression, node.this)
         column, constant = self.column(left), constant_of(right)
         literal = None if column is None or constant is None else self.typed(constant, column.type)
@@ -472,6 +492,7 @@ class _PredicateParser:
         column, pattern = self.column(node.this), constant_of(node.expression)
         if column is None or column.type not in (VARCHAR, JSON) or not isinstance(pattern, QuotedText):
             return self.expression(node)
+        # Patterns that are an exact string or a prefix have a finer form. Other wildcards are left to the engine.
         prefix = pattern.text.removesuffix("%")
         if "%" in prefix or "_" in prefix:
             return self.expression(node)
@@ -491,7 +512,7 @@ class _Obstacle(Exception):  # noqa: N818 - never leaves this module
 
 
 def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path: path) -> Expression:
-    """An expression bound to columns.
+    """Return an expression bound to columns.
 
     Args:
         text: SQL in DuckDB's dialect over the columns of one row.
@@ -506,9 +527,11 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
     for column in list(root.find_all(exp.Column)):
         path = resolve(tuple(part.name for part in column.parts))
         bound = bind_column(path, schema)
+        # The top-level column as a name, and the fields behind it as dots: ``a.b`` as one name would be column b of table a.
         fresh: exp.Expression = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(bound.path[:1])))
         for name in bound.path[1:]:
             fresh = exp.Dot(this=fresh, expression=exp.to_identifier(name, quoted=True))
+        # The tree has the bound names from here on; messages show the user's own.
         fresh.meta["written"] = column.sql(dialect="duckdb")
         if column is root:
             root = fresh
@@ -524,18 +547,18 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
 
 
 def _in_session_zone(scalar: Scalar) -> Scalar:
-    """The scalar with the effective time zone, which another process that evaluates it need not have."""
+    """Return the scalar with the effective time zone, which another process that evaluates it need not have."""
     zone = session_zone()
     return scalar if is_utc(zone) or isinstance(scalar, Literal) else InZone(operand=scalar, zone=zone)
 
 
 def constant_expression(value: Literal) -> Expression:
-    """A constant that needs no SQL."""
+    """Return a constant that needs no SQL."""
     return Expression(text=repr(value.value), sql="", scalar=value)
 
 
 def scalar_of(root: exp.Expression, text: str) -> Scalar:
-    """A parsed expression without columns as a scalar.
+    """Return a parsed expression without columns as a scalar.
 
     Raises:
         UnsupportedFeatureError: Only a SQL engine can evaluate it; the message is the part that is not understood.
@@ -548,7 +571,7 @@ def scalar_of(root: exp.Expression, text: str) -> Scalar:
 
 
 def _as_written(node: exp.Expression) -> str:
-    """A part of an expression with the columns' names as the user wrote them."""
+    """Return a part of an expression with the columns' names as the user wrote them."""
     return node.transform(lambda part: exp.Var(this=part.meta["written"]) if "written" in part.meta else part).sql(dialect="duckdb")
 
 
@@ -572,7 +595,7 @@ class _ScalarParser:
         if isinstance(constant, QuotedText):
             return Text(text=constant.text)
         if constant is not None:
-            # A number as it is written takes the type of what stands beside it, one that is cast does not.
+            # A bare number takes the type of what stands next to it; one that is cast keeps its own.
             return CastTo(operand=constant, type=constant.type) if isinstance(node, exp.Cast) and constant.type in INTEGERS else constant
         if type(node) in BINARY:
             return Call(function=BINARY[type(node)], arguments=(self.scalar(node.this), self.scalar(node.expression)))
@@ -645,20 +668,20 @@ class _ScalarParser:
         return Literal(value=None, type=BOOLEAN) if node is None else self.scalar(node)
 
     def is_boolean(self, operand: Scalar, *, value: bool) -> Scalar:
-        """``operand IS TRUE`` or ``IS FALSE``, which are never NULL."""
+        """Return ``operand IS TRUE`` or ``IS FALSE``, which are never NULL."""
         found = CastTo(operand=operand, type=BOOLEAN)
         wanted: Scalar = found if value else Logical(kind="not", operands=(found,))
         return Call(function="coalesce", arguments=(wanted, Literal(value=False, type=BOOLEAN)))
 
     def not_distinct(self, node: exp.Expression) -> Scalar:
-        """Equal, or both NULL."""
+        """Return whether two scalars are equal or both NULL."""
         left, right = self.scalar(node.this), self.scalar(node.expression)
         both = Logical(kind="and", operands=tuple(Logical(kind="is null", operands=(side,)) for side in (left, right)))
         return Call(function="coalesce", arguments=(Compare(left=left, operator="=", right=right), both))
 
     def condition(self, node: exp.Expression) -> Scalar:
         if node.args.get("negate"):
-            # NOT LIKE, as the parser says it since its version 30.
+            # NOT LIKE, as sqlglot stores it since version 30.
             plain = node.copy()
             plain.set("negate", None)
             return Logical(kind="not", operands=(self.condition(plain),))
@@ -702,13 +725,19 @@ class _ScalarParser:
 
 
 def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, value: object) -> Predicate:
-    """``column operator value``; a column below structs is a tuple of names.
+    """Return ``column operator value``; a column below structs is a tuple of names.
 
     >>> from ducklake_core.format.types.data_types import INT32, Field
     >>> from ducklake_core.format.expressions.parser import to_sql
     >>> schema = Schema(columns=(Field(id=1, name="day", type=DATE), Field(id=2, name="n", type=INT32)))
     >>> to_sql(compare(schema, "day", ">=", date(2013, 2, 1)), "duckdb"), to_sql(compare(schema, "N", "<", 5), "spark")
     ('("day" >= DATE \\'2013-02-01\\')', '(`n` < 5)')
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        operator: The comparison.
+        value: A Python value; a string is read as a value of the column's type.
 
     Raises:
         NotFoundError: There is no such column.
@@ -719,27 +748,45 @@ def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, v
 
 
 def between(schema: Schema, column: str | tuple[str, ...], start: object, end: object) -> Predicate:
-    """``start <= column < end``: the half-open range that time partitions have."""
+    """Return ``start <= column < end``, the half-open range of time partitions.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        start: Lower bound, included.
+        end: Upper bound, excluded.
+    """
     return conjunction((compare(schema, column, ">=", start), compare(schema, column, "<", end)))
 
 
 def one_of(schema: Schema, column: str | tuple[str, ...], values: Iterable[object]) -> Predicate:
-    """Whether the column has one of the values; FALSE when there are none."""
+    """Return the predicate that the column has one of the values; FALSE when there are none.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        values: Python values; None is not allowed.
+    """
     bound = _bound(schema, column)
     literals = tuple(literal(value, bound.type) for value in values)
     return InList(operand=bound, values=literals) if literals else FALSE
 
 
 def is_null(schema: Schema, column: str | tuple[str, ...]) -> Predicate:
-    """Whether the column is NULL."""
+    """Return the predicate that the column is NULL."""
     return IsNull(operand=_bound(schema, column))
 
 
 def starts_with(schema: Schema, column: str | tuple[str, ...], prefix: str) -> Predicate:
-    """Whether the text of a column begins with a prefix.
+    """Return the predicate that a string column begins with a prefix.
+
+    Args:
+        schema: The table's columns.
+        column: Name of the column, or the names from the column down to the field of a struct.
+        prefix: The prefix; ``%`` and ``_`` stand for themselves.
 
     Raises:
-        UsageError: The column holds no text.
+        UsageError: The column holds no strings.
     """
     bound = _bound(schema, column)
     if bound.type not in (VARCHAR, JSON):
@@ -752,8 +799,9 @@ def _bound(schema: Schema, column: str | tuple[str, ...]) -> ColumnReference:
 
 
 def literal(value: object, data_type: DataType) -> Literal:
-    """A Python value as a constant to compare with a column of ``data_type``; beside a ``timestamptz`` a naive datetime is
-    meant in the effective time zone.
+    """Return a Python value as a constant to compare with a column of ``data_type``.
+
+    Next to a ``timestamptz``, a datetime without a zone is meant in the effective time zone.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> literal("2013-02-01", DATE).value, literal(datetime(1970, 1, 1, 0, 0, 1), TIMESTAMP).value, literal(1.5, INT32).type
@@ -773,7 +821,7 @@ def literal(value: object, data_type: DataType) -> Literal:
 
 
 def literal_of(value: object) -> Literal:
-    """A Python value as a constant of its own type; None is NULL.
+    """Return a Python value as a constant of its own type; None is NULL.
 
     Raises:
         UsageError: No constant can be made of it.
@@ -793,7 +841,7 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
         case bool():
             return Literal(value=value, type=BOOLEAN)
         case Integral() if int(value).bit_length() <= _MAX_BITS:
-            # Those of NumPy too.
+            # Integers of NumPy too.
             return Literal(value=int(value), type=INT128)
         case float():
             return Literal(value=value, type=FLOAT64)
@@ -815,12 +863,12 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
 
 def _point_in_time(value: datetime) -> Literal | None:
     if value != value:  # noqa: PLR0124 - as NaN
-        # What pandas has for NULL is an instance of datetime.
+        # NaT, the missing value of pandas, is an instance of datetime.
         return None
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
     elapsed = aware - _EPOCH
     units = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
-    # Its times are finer than those of Python, which Arrow makes of nanoseconds where pandas is installed.
+    # A pandas.Timestamp has nanoseconds; Arrow returns one for timestamp_ns where pandas is installed.
     finer: int = getattr(value, "nanosecond", 0)
     if not finer:
         return Literal(value=units, type=TIMESTAMPTZ if value.tzinfo else TIMESTAMP)
@@ -852,7 +900,7 @@ class YearCall:
 
 
 def call_of(node: exp.Expression) -> CastCall | TruncateCall | YearCall | None:
-    """The call that a node is, None for any other expression."""
+    """Return the call that a node is, None for any other expression."""
     node = unwrapped(node)
     match node:
         case exp.Cast():
@@ -874,7 +922,7 @@ def call_of(node: exp.Expression) -> CastCall | TruncateCall | YearCall | None:
 
 
 def function_of(call: CastCall | TruncateCall | YearCall, column: ColumnReference) -> MonotonicTransform | None:
-    """The call's function of its column; None where it does not grow with it, or depends on the session's time zone."""
+    """Return the call's function of its column; None where it does not grow with it, or depends on the session's time zone."""
     match call:
         case CastCall():
             return cast_of(column, call.type, is_try=call.is_try)

@@ -46,12 +46,13 @@ class Literal:
 class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
-    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` says that no SQL engine can.
+    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` means that no SQL engine can.
     ``implies`` is a condition that holds for every row for which this one does, None for no known one.
     """
 
     sql: str
     columns: tuple[ColumnReference, ...]
+    # Follows from ``sql``, and would make comparing and hashing expensive.
     scalar: Scalar | None = field(default=None, compare=False, repr=False)
     in_arrow: bool = False
     implies: Predicate | None = field(default=None, compare=False, repr=False)
@@ -78,7 +79,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InList:
-    """``operand IN (values)``; ``has_null`` says that the list also holds NULL, which makes misses NULL."""
+    """``operand IN (values)``; with ``has_null`` the list also holds NULL, which makes misses NULL."""
 
     operand: ColumnReference
     values: tuple[Literal, ...]
@@ -207,7 +208,7 @@ UNKNOWN = Constant(value=None)
 
 
 def conjunction(predicates: Iterable[Predicate]) -> Predicate:
-    """All of the predicates: flattened, without TRUE; FALSE as soon as one of them is.
+    """Return all of the predicates: flattened, without TRUE; FALSE as soon as one of them is.
 
     >>> conjunction([]) == TRUE, conjunction([TRUE, UNKNOWN]) == UNKNOWN
     (True, True)
@@ -222,7 +223,7 @@ def conjunction(predicates: Iterable[Predicate]) -> Predicate:
 
 
 def disjunction(predicates: Iterable[Predicate]) -> Predicate:
-    """Any of the predicates: flattened, without FALSE; TRUE as soon as one of them is.
+    """Return any of the predicates: flattened, without FALSE; TRUE as soon as one of them is.
 
     >>> disjunction([]) == FALSE, disjunction([FALSE, UNKNOWN]) == UNKNOWN
     (True, True)
@@ -237,7 +238,7 @@ def disjunction(predicates: Iterable[Predicate]) -> Predicate:
 
 
 def negation(predicate: Predicate) -> Predicate:
-    """SQL NOT, folded for constants and double negation."""
+    """Return SQL's NOT of a predicate, folded for constants and double negation."""
     match predicate:
         case Constant(value=value):
             return Constant(value=None if value is None else not value)
@@ -248,7 +249,7 @@ def negation(predicate: Predicate) -> Predicate:
 
 
 def as_filter(predicate: Predicate) -> Predicate:
-    """A simpler predicate that is true for the same rows; where it is not true, it may be FALSE in place of NULL.
+    """Return a simpler predicate that is true for the same rows; where it is not true, it may be FALSE in place of NULL.
 
     >>> from ducklake_core.format.types.data_types import BOOLEAN
     >>> column = ColumnReference(column_id=1, path=("flag",), type=BOOLEAN)
@@ -261,6 +262,7 @@ def as_filter(predicate: Predicate) -> Predicate:
         case Or(operands=operands):
             return disjunction(as_filter(operand) for operand in operands)
         case Not(operand=operand):
+            # Not as_filter of the operand: NOT makes TRUE of FALSE alone, so FALSE and NULL differ there.
             return _as_negated_filter(operand)
         case Constant(value=None):
             return FALSE
@@ -269,7 +271,7 @@ def as_filter(predicate: Predicate) -> Predicate:
 
 
 def _as_negated_filter(predicate: Predicate) -> Predicate:
-    """A filter for the rows for which the predicate is false, with NOT as far inside as it goes: there it prunes in SQL too."""
+    """Return a filter for the rows for which the predicate is false, with NOT as far inside as it goes: there it prunes in SQL too."""
     match predicate:
         case And(operands=operands):
             return disjunction(_as_negated_filter(operand) for operand in operands)
@@ -287,7 +289,8 @@ def _as_negated_filter(predicate: Predicate) -> Predicate:
 
 
 def walk(predicate: Predicate) -> Iterator[Predicate]:
-    """The predicate and all that it is made of, in no particular order."""
+    """Yield the predicate and all that it is made of, in no particular order."""
+    # A stack of its own, so that deep conditions do not use up Python's recursion limit.
     waiting: list[Predicate] = [predicate]
     while waiting:
         part = waiting.pop()
@@ -299,7 +302,7 @@ def walk(predicate: Predicate) -> Iterator[Predicate]:
 
 
 def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
-    """Every column that a predicate reads."""
+    """Return every column that a predicate reads."""
     if isinstance(predicate, Literal):
         return frozenset()
     # By identity first: long conditions name the same few columns again and again.
@@ -311,7 +314,7 @@ def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
 
 
 def _columns_of(predicate: Predicate) -> tuple[ColumnReference, ...]:
-    """Columns that a predicate reads itself, without its operands' own."""
+    """Return the columns that a predicate reads itself, without its operands' own."""
     match predicate:
         case ColumnReference():
             return (predicate,)
@@ -344,7 +347,7 @@ def _columns_of_operand(operand: Operand) -> tuple[ColumnReference, ...]:
 
 
 def terms(predicate: Predicate) -> int:
-    """How many comparisons a predicate makes of each row; a list of values is one, which is looked up."""
+    """Return the number of comparisons that a predicate makes of each row; a list of values is one, which is looked up."""
     return sum(len(part.ranges) if isinstance(part, InRanges) else not isinstance(part, And | Or | Not) for part in walk(predicate))
 
 
@@ -354,7 +357,7 @@ def parts(predicate: Predicate) -> int:
 
 
 def needs_sql(predicate: Predicate) -> bool:
-    """Whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
+    """Return whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
     return any(_needs_sql(part) for part in walk(predicate))
 
 
@@ -372,7 +375,7 @@ def _needs_sql(predicate: Predicate) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A quoted string, whose type comes from what stands beside it or from the column it is assigned to."""
+    """A quoted string, whose type comes from what stands next to it or from the column it is assigned to."""
 
     text: str
 
@@ -466,7 +469,7 @@ class Expression:
 
 
 def columns_of(scalar: Scalar) -> frozenset[ColumnReference]:
-    """Every column that a scalar reads."""
+    """Return every column that a scalar reads."""
     match scalar:
         case ColumnReference():
             return frozenset((scalar,))

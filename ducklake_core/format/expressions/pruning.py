@@ -69,10 +69,13 @@ _NAN_KEY = (True, 0.0)
 _BOX_ERROR = 1e-6
 """DuckDB rounds the sides of boxes to the nearest of six digits."""
 
-# Bounds of these say nothing of the order of values; see format/expressions/pruning.py.
+# No ranges of values for these types: bounds are missing or follow another order, or leave NaN out.
 _WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 
 
+# Three-valued logic over sets of rows. Each function below maps a predicate and a file's statistics to the outcomes that rows of the file
+# may have: may_match asks whether TRUE is among them, must_match whether TRUE is the only one. An outcome too many costs a read; a
+# missing one would lose rows, so whatever is unknown counts as possible.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
     """Which outcomes of a predicate some row may have; all three False stands for a set without rows."""
@@ -96,30 +99,42 @@ class Bounds:
 
 
 def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Whether a file may hold a row that satisfies the predicate; never False wrongly.
+    """Return whether a file may hold a row that satisfies the predicate; never False wrongly.
 
     Args:
         predicate: Bound to the table's columns.
         statistics: Statistics by column id; a missing column is unknown.
         record_count: Rows of the file, deleted ones included.
     """
-    # A count of zero or less may be wrong as well as any other: an empty file costs little to read.
+    # A count of zero or less may be as wrong as any other, and an empty file costs little to read.
     return outcomes(predicate, statistics, record_count).true
 
 
 def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Whether every row of a file surely satisfies the predicate; never True wrongly."""
+    """Return whether every row of a file surely satisfies the predicate; never True wrongly.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
     found = outcomes(predicate, statistics, record_count)
     return not found.false and not found.null
 
 
 def columns(predicate: Predicate) -> frozenset[int]:
-    """Ids of the columns whose statistics can say something about the predicate."""
+    """Return the ids of the columns whose statistics bear on the predicate."""
     return frozenset(column.column_id for column in references(predicate))
 
 
 def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
-    """Every outcome that some row of the file may have, and possibly more."""
+    """Return every outcome that some row of the file may have, and possibly more.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
     match predicate:
         case Constant(value=value):
             return Outcomes(true=value is True, false=value is False, null=value is None)
@@ -152,7 +167,9 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
 
 
 def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -> Outcomes:
-    """By what is known of the fields of variants, and of boxes about geometries. Which rows have a field, or no value, is not known."""
+    """Return the outcomes by the statistics of a variant's fields, or by the boxes around geometries.
+
+    Statistics do not tell which rows have a field, or no value."""
     match predicate:
         case VariantComparison():
             found = field_question(predicate, statistics.get(predicate.left.column.column_id))
@@ -170,6 +187,7 @@ def _all_of(parts: list[Outcomes]) -> Outcomes:
     return Outcomes(
         true=all(p.true for p in parts),
         false=any(p.false for p in parts),
+        # One row makes AND NULL only if no part is FALSE for it: every part must be able to be TRUE or NULL.
         null=any(p.null for p in parts) and all(p.true or p.null for p in parts),
     )
 
@@ -196,10 +214,10 @@ def _is_null(operand: Operand, statistics: Mapping[int, ColumnStatistics], recor
 
 
 def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: int) -> tuple[bool, bool]:
-    """Whether there may be NULLs, and whether there may be values."""
+    """Return whether there may be NULLs, and whether there may be values."""
     if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
         return True, True
-    # Counts that do not add up, such as the zeros that DuckDB writes for some types, say nothing.
+    # Counts that do not add up, such as the zeros that DuckDB writes for some types, are unknown.
     if found.value_count + found.null_count != record_count or min(found.value_count, found.null_count) < 0 or record_count == 0:
         return True, True
     return found.null_count > 0, found.value_count > 0
@@ -221,6 +239,7 @@ def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapp
         if low == _NAN_KEY and not (high == _NAN_KEY and found.contains_nan):
             low = None
         high = _NAN_KEY if found.contains_nan is not False else None if high == _NAN_KEY else high
+    # Bounds that contradict each other are damaged, and count as unknown.
     if low is not None and high is not None and low > high:
         low = high = None
     return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)
@@ -246,7 +265,7 @@ def _key(text: str | None, data_type: DataType, domain: Domain, side: int) -> An
 
 
 def _widened(key: Any, domain: Domain, side: int) -> Any:
-    """A bound that holds however an engine rounds when it casts exact numbers to floats."""
+    """Return a bound that holds however an engine rounds when it casts exact numbers to floats."""
     if domain not in _ROUNDING:
         return key
     is_nan, value = key
@@ -351,7 +370,7 @@ class FieldQuestion:
 
 
 def field_question(test: VariantComparison, found: ColumnStatistics | None) -> FieldQuestion | None:
-    """What is to be asked of the statistics of a field; None where nothing is known, or they do not decide.
+    """Return the question to the statistics of a field; None where nothing is known, or they do not decide.
 
     Args:
         test: The condition.
@@ -385,7 +404,7 @@ def field_question(test: VariantComparison, found: ColumnStatistics | None) -> F
 
 
 def boxes_may_meet(test: BoxOverlap, found: ColumnStatistics | None) -> bool:
-    """Whether the box about all geometries of a file may share a place with that of the condition."""
+    """Return whether the box about all geometries of a file may share a place with that of the condition."""
     if test.box is None:
         return False
     held = None if found is None else read_geometry_statistics(found.extra_stats)
@@ -402,7 +421,7 @@ class ValueRange:
     """Bounds of one column in a set of rows: every value that is not NULL lies between the bounds, both included.
 
     Attributes:
-        low: Lower bound in the column's Python form (format/values/leaf_values.py); None for unbounded. Likewise ``high``.
+        low: Lower bound in the column's Python form (format/values/leaf_values.py); None for unbounded. The same for ``high``.
         has_values: False when all rows are NULL in this column.
     """
 
@@ -412,7 +431,7 @@ class ValueRange:
 
 
 def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record_count: int, *, with_floats: bool = False) -> ValueRange:
-    """Combine what several sources say about a column of a file, for instance its partition values and its statistics.
+    """Combine what several sources know about a column of a file, for instance its partition values and its statistics.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> column = Field(id=1, name="i", type=INT32)
@@ -423,7 +442,7 @@ def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record
     Args:
         found: What each source knows, None for nothing.
         record_count: Rows of the file.
-        with_floats: Whether columns of floats have bounds: those of sources that say they have no NaN.
+        with_floats: Whether columns of floats have bounds: those of sources that state that there is no NaN.
     """
     low: Any = None
     high: Any = None

@@ -29,7 +29,13 @@ from ducklake_core.format.expressions.predicates import (
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
 _Edge: TypeAlias = tuple[int, Any, int]
-# Edges order as the values do: nothing is below the first start, nothing above the last end, and keys are compared in between only.
+# A span is a pair of edges, tuples that have the order of the values:
+#
+#            inclusive      exclusive      no bound
+#   start    (1, key, 0)    (1, key, 1)    (0, 0, 0)  sorts before every other start
+#   end      (0, key, 1)    (0, key, 0)    (1, 0, 0)  sorts after every other end
+#
+# Starts are compared with starts and ends with ends, as tuples. Only _is_empty and _meet compare a start with an end.
 _FIRST: _Edge = (0, 0, 0)
 _LAST: _Edge = (1, 0, 0)
 
@@ -55,7 +61,7 @@ class Span:
 
 
 def spans_of(predicate: Predicate) -> tuple[ColumnReference, list[Span]] | None:
-    """The values of one column for which a condition is true; it is false for all others, and NULL for NULL.
+    """Return the values of one column for which a condition is true; it is false for all others, and NULL for NULL.
 
     Returns:
         The column and disjoint spans, ascending; None for a condition that is no such set.
@@ -71,6 +77,7 @@ def spans_of(predicate: Predicate) -> tuple[ColumnReference, list[Span]] | None:
         case InRanges(operand=column, ranges=found):
             return column, [_of_range(one, column.type) for one in found]
         case And(operands=operands) | Or(operands=operands):
+            # The first operand alone: for most long chains it shows already that they are not a set of one column.
             parts = [spans_of(operand) for operand in operands[:1]]
             if parts[0] is None:
                 return None
@@ -132,14 +139,14 @@ def _is_empty(start: _Edge, end: _Edge) -> bool:
 
 
 def _meet(end: _Edge, start: _Edge) -> bool:
-    """Whether nothing lies between the end of one span and the start of another that does not begin before it."""
+    """Return whether nothing lies between the end of one span and the start of another that does not begin before it."""
     if start[0] == 0 or end[0] == 1:
         return True
     return bool(start[1] < end[1]) or (bool(start[1] == end[1]) and (start[2] == 0 or end[2] == 1))
 
 
 def united(spans: Iterable[Span]) -> list[Span]:
-    """All values of the spans, as disjoint spans that do not touch, ascending."""
+    """Return all values of the spans, as disjoint spans that do not touch, ascending."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
         if found and _meet(found[-1].end, span.start):
@@ -152,7 +159,7 @@ def united(spans: Iterable[Span]) -> list[Span]:
 
 
 def common(sets: Sequence[list[Span]]) -> list[Span]:
-    """Values that all of the sets have."""
+    """Return the values that all of the sets have."""
     found = sets[0]
     for spans in sets[1:]:
         found = _intersection(found, spans)
@@ -176,7 +183,7 @@ def _intersection(first: list[Span], second: list[Span]) -> list[Span]:
 
 
 def in_spans(column: ColumnReference, spans: Sequence[Span]) -> Predicate:
-    """The condition that a column is in one of the spans, which are disjoint and ascend; NULL for NULL."""
+    """Return the condition that a column is in one of the spans, which are disjoint and ascend; NULL for NULL."""
     if all(span.is_point for span in spans):
         values = tuple(Literal(value=span.low, type=column.type) for span in spans)
         if len(values) == 1:
@@ -200,7 +207,7 @@ def _comparisons(column: ColumnReference, span: Span) -> list[Predicate]:
 
 
 def necessary(predicate: Predicate) -> dict[ColumnReference, list[Span]]:
-    """For columns, values outside of which the condition is surely not true.
+    """Return, by column, the values outside of which the condition is surely not true.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> a, b = (ColumnReference(column_id=n, path=(name,), type=INT32) for n, name in enumerate("ab"))
@@ -232,9 +239,10 @@ def _necessary_for_any(parts: list[dict[ColumnReference, list[Span]]]) -> dict[C
 
 
 def _with_prefix(prefix: str) -> Span:
-    """Texts from the prefix to the first that sorts after all that begin with it."""
+    """Return the span from the prefix to the first string that sorts after all strings with this prefix."""
     last = ord(prefix[-1]) + 1
     start: _Edge = (1, prefix, 0)
+    # No string can hold half of a surrogate pair or a character beyond U+10FFFF, so there is no upper end.
     if 0xD800 <= last <= 0xDFFF or last > 0x10FFFF:
         return Span(start=start, low=prefix)
     after = prefix[:-1] + chr(last)
@@ -242,19 +250,25 @@ def _with_prefix(prefix: str) -> Span:
 
 
 def coarser(spans: Sequence[Span], most: int) -> list[Span]:
-    """At most so many spans, which hold all values of the given ones."""
+    """Return at most ``most`` spans, which hold all values of the given ones."""
     size = -(-len(spans) // most) or 1
     chunks = (spans[start : start + size] for start in range(0, len(spans), size))
     return [Span(start=chunk[0].start, end=chunk[-1].end, low=chunk[0].low, high=chunk[-1].high) for chunk in chunks]
 
 
 def spans_of_ranges(predicate: InRanges) -> list[Span]:
-    """The ranges as spans, made once."""
+    """Return the ranges as spans, made once."""
     return predicate.derived.get_or_make("spans", lambda: [_of_range(one, predicate.operand.type) for one in predicate.ranges])
 
 
 def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
-    """Whether a value between two inclusive bounds may be in one of the ascending spans, and whether every one surely is."""
+    """Return whether a value between two inclusive bounds may be in one of the ascending spans, and whether every one surely is.
+
+    Args:
+        spans: Disjoint spans, ascending.
+        low: Lower bound of the values, included; None for no bound.
+        high: Upper bound of the values, included; None for no bound.
+    """
     start: _Edge = _FIRST if low is None else (1, low, 0)
     end: _Edge = _LAST if high is None else (0, high, 1)
     # The first span that does not end before the bounds begin.
@@ -265,10 +279,12 @@ def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, boo
 
 
 def any_of(predicates: Iterable[Predicate]) -> Predicate:
-    """Any of the predicates, as short as it can be said."""
+    """Return the condition that any of the predicates holds, in its shortest form."""
     whole = disjunction(predicates)
     if not isinstance(whole, Or):
         return whole
+    # Equalities and lists of one column become one list, which is looked up; many ranges become one search. Evaluated one by one, 5,000
+    # equalities would be 5,000 passes over the rows.
     lists: dict[ColumnReference, list[InList]] = {}
     for operand in whole.operands:
         found = _as_list(operand)
@@ -300,7 +316,7 @@ def _one_list(column: ColumnReference, lists: list[InList]) -> Predicate:
 
 
 def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
-    """The operands of an OR, those about the ranges of one column as one where they are many."""
+    """Return the operands of an OR, those about the ranges of one column as one where they are many."""
     sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
     for place, operand in enumerate(operands):
         known = spans_of(operand)
@@ -318,10 +334,11 @@ def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
 
 
 def all_of(predicates: Iterable[Predicate]) -> Predicate:
-    """All of the predicates, as short as it can be said."""
+    """Return the condition that all of the predicates hold, in its shortest form."""
     whole = conjunction(predicates)
     if not isinstance(whole, And) or len(whole.operands) < _MIN_COMPARISONS:
         return whole
+    # The counterpart of any_of: inequalities of one column become NOT IN, and ranges their intersection.
     excluded: dict[ColumnReference, list[tuple[int, InList]]] = {}
     sets: dict[ColumnReference, list[tuple[int, list[Span]]]] = {}
     for place, operand in enumerate(whole.operands):
@@ -355,7 +372,7 @@ def _as_excluded_list(predicate: Predicate) -> InList | None:
 
 
 def sorted_keys(predicate: InList, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
-    """Keys of the constants that are not NULL, ascending, by the domain in which each compares with the column (None: in none)."""
+    """Return the ascending keys of the constants but NULL, by the domain in which they compare with the column (None for no domain)."""
 
     def sort() -> Mapping[Domain | None, Sequence[Any]]:
         return {
@@ -375,7 +392,7 @@ def _by_domain(values: Sequence[Literal], column_type: DataType) -> dict[Domain 
 
 
 def any_between(keys: Sequence[Any], low: Any, high: Any) -> bool:
-    """Whether one of the ascending keys is at least ``low`` and at most ``high``; None is no bound.
+    """Return whether one of the ascending keys is at least ``low`` and at most ``high``; None is no bound.
 
     >>> any_between([1, 5, 9], 2, 4), any_between([1, 5, 9], 2, 5), any_between([1, 5, 9], None, 0), any_between([], None, None)
     (False, True, False, False)
@@ -385,12 +402,17 @@ def any_between(keys: Sequence[Any], low: Any, high: Any) -> bool:
 
 
 def ranges(values: Sequence[Literal], column_type: DataType, most: int) -> list[tuple[Literal, Literal]]:
-    """Ranges, at most so many for a domain, that hold all constants that are not NULL: first and last of each, alike for a single one.
+    """Return at most ``most`` ranges per domain that hold all constants but NULL: first and last value, equal for a single one.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> found = ranges([Literal(value=n, type=INT32) for n in (9, 1, 5, 6, 2)], INT32, 2)
     >>> [(low.value, high.value) for low, high in found]
     [(1, 5), (6, 9)]
+
+    Args:
+        values: Constants of a list.
+        column_type: Type of the column that they are compared with.
+        most: Maximum number of ranges per domain.
     """
     found: list[tuple[Literal, Literal]] = []
     for domain, literals in _by_domain(values, column_type).items():

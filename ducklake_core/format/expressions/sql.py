@@ -73,7 +73,7 @@ _TYPE_NAMES = {
 
 
 def to_sql(predicate: Predicate, dialect: Dialect) -> str:
-    """The predicate as a SQL condition.
+    """Return the predicate as a SQL condition.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> day = ColumnReference(column_id=1, path=("the day",), type=DATE)
@@ -82,7 +82,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
     ("(`the day` >= DATE '2013-02-01')", '(NOT ("the day" IS NULL))')
 
     Raises:
-        UnsupportedFeatureError: A constant that the dialect cannot hold, or SQL that cannot be said in it.
+        UnsupportedFeatureError: A constant that the dialect cannot hold, or SQL that it cannot express.
     """
     match predicate:
         case ColumnReference():
@@ -118,7 +118,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
 
 
 def _chain(connector: str, operands: Sequence[str]) -> str:
-    """Operands in groups of groups where they are many, because engines make of a plain chain a tree as deep as it is long."""
+    """Return a chain of operands, many of them in groups of groups: engines turn a plain chain into a tree as deep as it is long."""
     while len(operands) > _MAX_OPERANDS:
         groups = (operands[start : start + _MAX_OPERANDS] for start in range(0, len(operands), _MAX_OPERANDS))
         operands = [f"({f' {connector} '.join(group)})" for group in groups]
@@ -126,7 +126,7 @@ def _chain(connector: str, operands: Sequence[str]) -> str:
 
 
 def _in_ranges(column: ColumnReference, ranges: Sequence[Range], dialect: Dialect) -> str:
-    """Few ranges beside each other, which engines push down to files; many as a search that halves them at every step."""
+    """Return few ranges as a chain, which engines push down to files, and many as a search that halves them at every step."""
     if len(ranges) <= _MAX_OPERANDS:
         return _chain("OR", [_in_range(column, one, dialect) for one in ranges])
     # The outer bounds are what can still be pushed down. Where the column is NULL they are NULL, and so is the search.
@@ -142,6 +142,11 @@ def _in_ranges(column: ColumnReference, ranges: Sequence[Range], dialect: Dialec
 def _search(column: ColumnReference, ranges: Sequence[Range], dialect: Dialect) -> str:
     if len(ranges) <= _RANGES_PER_LEAF:
         return _chain("OR", [_in_range(column, one, dialect) for one in ranges])
+    # A search tree over the ascending ranges:
+    #
+    #   CASE WHEN column < (start of the middle range) THEN (left half) ELSE (right half) END
+    #
+    # A dozen comparisons find one of 5,000 ranges. Where the column is NULL, every WHEN fails and the last leaf gives NULL.
     middle = len(ranges) // 2
     upper = ranges[middle:]
     low = Literal(value=upper[0].low, type=column.type)
@@ -170,7 +175,7 @@ def _identifier(name: str, dialect: Dialect) -> str:
 
 
 def column_sql(column: ColumnReference, dialect: Dialect) -> str:
-    """The column, or field of structs, by its quoted names."""
+    """Return the column, or field of structs, by its quoted names."""
     if dialect == "duckdb" and len(column.path) > 1:
         # Parentheses keep DuckDB from taking the struct's name for a table's.
         first, *rest = (_identifier(name, dialect) for name in column.path)
@@ -179,10 +184,10 @@ def column_sql(column: ColumnReference, dialect: Dialect) -> str:
 
 
 def expression_sql(sql: str, dialect: Dialect) -> str:
-    """SQL in DuckDB's dialect as SQL of another.
+    """Return SQL in DuckDB's dialect as SQL of another.
 
     Raises:
-        UnsupportedFeatureError: It cannot be said there.
+        UnsupportedFeatureError: The other dialect cannot express it.
     """
     if dialect == "duckdb":
         return sql
@@ -226,7 +231,7 @@ def _in_list(predicate: InList, dialect: Dialect) -> str:
 
 
 def _settled(column: ColumnReference, outcome: bool, dialect: Dialect) -> str:
-    """``outcome`` for every value, NULL for NULL."""
+    """Return a condition that is ``outcome`` for every value and NULL for NULL."""
     name = column_sql(column, dialect)
     return f"({name} IS NOT NULL OR CAST(NULL AS BOOLEAN))" if outcome else f"({name} IS NULL AND CAST(NULL AS BOOLEAN))"
 
@@ -264,7 +269,12 @@ def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: 
 
 
 def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
-    """A constant of a type as SQL.
+    """Return a constant of a type as SQL.
+
+    Args:
+        value: The value in the Python form of its type; None is NULL.
+        data_type: Its type.
+        dialect: The engine that reads the text.
 
     Raises:
         UsageError: A type that has no constants here.
@@ -278,6 +288,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return _integer(value, dialect)
     if isinstance(data_type, DecimalType):
         assert isinstance(value, Decimal | int)
+        # As a string: a bare number would get the type of its own digits, or become a double.
         return f"CAST('{Decimal(value):f}' AS DECIMAL({data_type.precision}, {data_type.scale}))"
     if data_type in (FLOAT32, FLOAT64):
         assert isinstance(data_type, PrimitiveType)
@@ -287,6 +298,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return quoted(value, dialect)
     if data_type == BLOB:
         return _blob(value, dialect)
+    # Spark has no UUID; columns of it are strings there.
     if data_type == UUID:
         return f"'{value}'" if dialect == "spark" else f"CAST('{value}' AS UUID)"
     if data_type == DATE or data_type in TIMESTAMPS:
@@ -305,13 +317,14 @@ def _integer(value: object, dialect: Dialect) -> str:
         return str(value)
     if -(2**63) < value < 2**63:
         return f"{value}L"
-    # Spark holds uint64 and wider columns as decimal(20,0) or decimal(38,0), or as text where 38 digits do not do.
+    # Spark holds uint64 and wider columns as decimal(20,0) or decimal(38,0), and as strings where 38 digits are not enough.
     return f"CAST('{value}' AS DECIMAL({max(20, len(str(abs(value))))}, 0))" if abs(value) < 10**38 else f"'{value}'"
 
 
 def _float_text(value: object) -> str:
     assert isinstance(value, int | float | Decimal)
-    # Zeros compare alike, but Spark's reader looks for the bits of a negative one in dictionaries, and leaves out the others.
+    # Adding 0.0 drops the sign of zero. Both zeros are equal, but Spark's reader compares the bits with a file's
+    # dictionary, and would skip rows.
     number = float(value) + 0.0
     if math.isnan(number):
         return "NaN"
@@ -321,7 +334,7 @@ def _float_text(value: object) -> str:
 
 
 def quoted(text: str, dialect: Dialect) -> str:
-    """A text as a constant."""
+    """Return a string as a constant."""
     if dialect == "spark":
         return "'" + "".join(_SPARK_ESCAPES.get(c, c) for c in text) + "'"
     whole = "'" + text.replace("'", "''") + "'"
@@ -370,6 +383,7 @@ def _date_text(days: int, dialect: Dialect) -> str:
     rest = f"{month:02}-{day:02}"
     if dialect == "duckdb":
         return f"{year:04}-{rest}" if year > 0 else f"{1 - year:04}-{rest} (BC)"
+    # Spark wants a sign on years that do not have four digits.
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
     return f"{sign}{abs(year):04}-{rest}"
 
@@ -379,6 +393,7 @@ def _infinite(positive: bool, data_type: PrimitiveType, dialect: Dialect) -> str
     if dialect == "duckdb":
         name = {"date": "DATE", "timestamptz": "TIMESTAMPTZ"}.get(data_type.name) or _TIMESTAMP_NAMES[data_type.name]
         return f"CAST('{sign}infinity' AS {name})"
+    # Spark has no infinite times. It reads those of a file as the extreme numbers they are stored as, so constants are the same numbers.
     if data_type == TIMESTAMPTZ:
         return f"timestamp_micros({sign}9223372036854775807L)"
     if data_type == DATE:
@@ -392,7 +407,7 @@ def _infinite(positive: bool, data_type: PrimitiveType, dialect: Dialect) -> str
 
 
 def nested_sql(predicate: NestedTest, dialect: Dialect) -> str:
-    """A condition on what lies inside of a value, which only DuckDB has."""
+    """Return a condition on what lies inside of a value, which only DuckDB can evaluate."""
     column = column_sql(predicate.operand if isinstance(predicate, BoxOverlap) else _field(predicate).column, "duckdb")
     if isinstance(predicate, BoxOverlap):
         text = _geometry_sql(predicate, column)

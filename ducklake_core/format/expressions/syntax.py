@@ -57,7 +57,7 @@ _REFUSED: dict[type, str] = {
 
 
 def shown(text: str) -> str:
-    """A text for messages, cut where it is long."""
+    """Return a text for messages, cut where it is long."""
     return repr(text) if len(text) <= 500 else f"{text[:300]!r} ... {text[-100:]!r} ({len(text):,} characters)"
 
 
@@ -78,6 +78,7 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
     root = statements[0]
     kinds = set()
     for node in _nodes(root, text, what):
+        # Some parsers of sqlglot accept text from which a required part is missing.
         if node.error_messages():
             raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
         kinds.add(type(node))
@@ -93,12 +94,13 @@ def _statements(text: str, what: str) -> list[exp.Expression]:
     dialect = Dialect.get_or_raise("duckdb")
     try:
         tokens = list(dialect.tokenize(text))
+        # Counted before parsing, so that the limit does not depend on how deep the caller's own stack is.
         if _brackets(tokens) > MAX_BRACKETS:
             raise _too_deep(text, what)
         try:
             found = dialect.parser().parse_into(exp.Condition, tokens, text)
         except SqlglotError:
-            # A statement is named by its kind, and the message of what is wrong counts from the beginning of the text.
+            # Parsed again as a statement, which gives better messages: they name its kind and count from the beginning of the text.
             found = dialect.parser().parse(tokens, text)
     except SqlglotError as problem:
         reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
@@ -109,7 +111,7 @@ def _statements(text: str, what: str) -> list[exp.Expression]:
 
 
 def _brackets(tokens: Sequence[Token]) -> int:
-    """How many parentheses, brackets and CASEs stand within each other at most."""
+    """Return the maximum number of parentheses, brackets and CASEs within each other."""
     deepest = depth = 0
     before: TokenType | None = None
     for token in tokens:
@@ -122,7 +124,7 @@ def _brackets(tokens: Sequence[Token]) -> int:
 
 
 def _nodes(root: exp.Expression, text: str, what: str) -> Iterator[exp.Expression]:
-    """All nodes of a tree, each before those below it; a chain of AND or of OR is one level, however long it is."""
+    """Yield all nodes of a tree, each before those below it; a chain of AND or of OR is one level, however long it is."""
     waiting = [(root, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -145,7 +147,7 @@ def _too_deep(text: str, what: str) -> UsageError:
 
 
 def operands_of(chain: exp.Expression) -> list[exp.Expression]:
-    """The operands of a chain of AND or of OR, in order; parentheses do not interrupt it."""
+    """Return the operands of a chain of AND or of OR, in order; parentheses do not interrupt it."""
     kind, found, waiting = type(chain), list[exp.Expression](), [chain]
     while waiting:
         node = unwrapped(waiting.pop())
@@ -157,7 +159,7 @@ def operands_of(chain: exp.Expression) -> list[exp.Expression]:
 
 
 def conjuncts(text: str) -> list[str]:
-    """The conditions that a condition joins by AND, as SQL."""
+    """Return the conditions that a condition joins by AND, as SQL."""
     found: list[str] = []
     waiting = [parse_text(text)]
     while waiting:
@@ -170,13 +172,13 @@ def conjuncts(text: str) -> list[str]:
 
 
 def equal_sides(text: str) -> tuple[str, str] | None:
-    """Both sides of an equality, as SQL; None for any other condition."""
+    """Return both sides of an equality, as SQL; None for any other condition."""
     node = unwrapped(parse_text(text))
     return (node.this.sql(dialect="duckdb"), node.expression.sql(dialect="duckdb")) if isinstance(node, exp.EQ) else None
 
 
 def column_path(node: exp.Expression) -> tuple[str, ...] | None:
-    """Names of a column or of a field of structs, None when the node is something else."""
+    """Return the names of a column or of a field of structs, None when the node is something else."""
     node = unwrapped(node)
     match node:
         case exp.Column() if not isinstance(node.this, exp.Star):
@@ -201,7 +203,7 @@ def _extended(node: exp.Expression, name: str) -> tuple[str, ...] | None:
 
 
 def unwrapped(node: exp.Expression) -> exp.Expression:
-    """The node inside its parentheses."""
+    """Return the node inside its parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
@@ -214,7 +216,7 @@ class QuotedText(NamedTuple):
 
 
 def constant_of(node: exp.Expression) -> QuotedText | Literal | None:
-    """The constant that a node spells, None when it is none or only an engine can compute it."""
+    """Return the constant that a node spells, None when it is none or only an engine can compute it."""
     node = unwrapped(node)
     match node:
         case exp.Literal() if node.is_string:
@@ -235,7 +237,7 @@ def constant_of(node: exp.Expression) -> QuotedText | Literal | None:
 
 
 def data_type_of(node: exp.DataType) -> DataType | None:
-    """The type that a cast names, None for one that is not a table's leaf type."""
+    """Return the type that a cast names, None for one that is not a table's leaf type."""
     name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
     if name == "DECIMAL":
         sizes = [int(part.name) for part in node.expressions] or [18, 3]
@@ -261,18 +263,19 @@ def zoned(constant: Literal) -> Literal | None:
 
 
 def _is_exact_number(data_type: DataType) -> bool:
-    """Whether values of a type are integers or decimals; days and microseconds are not."""
+    """Return whether values of a type are integers or decimals; days and microseconds are not."""
     return data_type in INTEGERS or isinstance(data_type, DecimalType)
 
 
 def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
-    """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
+    """Return a constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
     if isinstance(constant, QuotedText):
-        # Whether a text is JSON is looked at where it is cast.
+        # Whether a string is JSON is checked where it is cast.
         return None if target == JSON else text_literal(constant.text, target)
     value = constant.value
     if value is None or constant.type == target:
         return Literal(value=value, type=target)
+    # 2**26 days in microseconds fit 64 bits, with infinity and its neighbors out of reach.
     if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
         return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
     if target == TIMESTAMPTZ:

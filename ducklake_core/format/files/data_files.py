@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 
+# Parquet field ids that Iceberg reserves for the same meanings: _row_id, _last_updated_sequence_number, _file and _pos.
 ROW_ID_FIELD_ID = 2147483540
 SNAPSHOT_ID_FIELD_ID = 2147483539
 ROW_ID_COLUMN = "_ducklake_internal_row_id"
@@ -22,6 +23,7 @@ _ROW_COUNTS = re.compile(r"\d+:\d+(\|\d+:\d+)*", re.ASCII)
 
 KEY_BYTES = 16
 """Length of new keys, which is what DuckDB makes."""
+# Keys of AES-128, AES-192 and AES-256.
 _LENGTHS = (16, 24, 32)
 _WRAPPED = "kek"
 
@@ -43,7 +45,7 @@ class ColumnStatistics:
         exact_min: The untruncated lower bound as text where ``min_value`` is truncated or given up, else None.
         exact_max: The same for the upper bound. Table-wide bounds are built from these, never from a missing bound.
         min_is_exact: Whether ``min_value`` is a value of the column and no smaller bound; None for unknown, as in all of version 1.0.
-            Likewise ``max_is_exact``.
+            The same for ``max_is_exact``.
     """
 
     column_id: int
@@ -60,7 +62,7 @@ class ColumnStatistics:
     max_is_exact: bool | None = None
 
     def with_exact_bounds(self) -> ColumnStatistics:
-        """The same without bounds that are known to be no value of the column."""
+        """Return the same without bounds that are known to be no value of the column."""
         if self.min_is_exact is not False and self.max_is_exact is not False:
             return self
         return replace(self, min_value=None, max_value=None)
@@ -138,7 +140,7 @@ class DataFile:
             before version 0.4 say so. Files that store the snapshot with each row need no counts.
         delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
         inlined_deletes: Positions deleted through the catalog at or before the snapshot.
-        row_group_count: Its row groups, None where the catalog does not say (version 1.0, and files of that time).
+        row_group_count: Its row groups, None where the catalog does not store it (version 1.0, and files of that time).
     """
 
     id: int
@@ -163,7 +165,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Full path. It is put together when it is asked for: plans hold a million files."""
+        """Full path, built on demand: plans hold a million files."""
         return self.directory + self.relative_path
 
     @property
@@ -173,7 +175,7 @@ class DataFile:
 
 
 def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:
-    """``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
+    """Return ``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
 
     >>> parse_row_counts("2:20|3:41|4:63"), parse_row_counts("partial_max:7"), parse_row_counts(None)
     (((2, 20), (3, 41), (4, 63)), (), ())
@@ -185,6 +187,7 @@ def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ..
         return ()
     if not _ROW_COUNTS.fullmatch(partial_file_info):
         raise CatalogCorruptError(f"the catalog holds {partial_file_info!r} where counts of rows by snapshot are expected")
+    # Counts are cumulative: the rows of a snapshot follow those of the snapshots before it in the file.
     pairs = [part.split(":") for part in partial_file_info.split("|")]
     counts = tuple((int(snapshot), int(rows)) for snapshot, rows in pairs)
     for before, after in pairwise(counts):
@@ -210,11 +213,11 @@ class EncryptionKey:
 
     @classmethod
     def random(cls) -> EncryptionKey:
-        """A new key for the files of one write."""
+        """Return a new key for the files of one write."""
         return cls(base64.b64encode(os.urandom(KEY_BYTES)).decode("ascii"))
 
     def raw(self, where: str) -> bytes:
-        """The key itself: 16, 24 or 32 bytes.
+        """Return the key itself: 16, 24 or 32 bytes.
 
         Args:
             where: The file, for messages.
@@ -255,5 +258,5 @@ class DeleteHistory:
 
 
 def deleted_count(file: DataFile) -> int:
-    """Deleted rows of a file, as the catalog counts them."""
+    """Return the deleted rows of a file, as the catalog counts them."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)

@@ -16,7 +16,7 @@ from ducklake_core.format.values.arrow_cast import cast_leaf
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_cast_text
 
 MAX_BYTES = 16 * 2**20
-"""Arrow bytes of rows that may go into the catalog at once: whoever reads the table reads them all with the plan."""
+"""Maximum Arrow bytes of rows that go into the catalog at once: every reader of the table reads all of them with the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +35,41 @@ class InlinedRows:
     statistics: tuple[ColumnStatistics, ...]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """The values row by row."""
+        """Yield the values row by row."""
         return zip(*self.columns, strict=True)
 
 
 def inlined_rows_of(data: pa.Table, schema: Schema) -> InlinedRows:
-    """Rows of an Arrow table that has the columns of a schema, in logical form."""
+    """Return the rows of an Arrow table that has the columns of a schema, in logical form."""
     columns = tuple(tuple(column_values(array, column)) for array, column in zip(data.columns, schema, strict=True))
     return inlined_rows(columns, data.num_rows, schema)
 
 
 def chosen_rows(rows: InlinedRows, places: Sequence[int], schema: Schema) -> InlinedRows:
-    """Some of the rows, which have the columns of a schema."""
+    """Return some of the rows, which have the columns of a schema.
+
+    Args:
+        rows: The rows.
+        places: Indexes of the rows to keep, from 0.
+        schema: Their columns.
+    """
     return inlined_rows(tuple(tuple(values[place] for place in places) for values in rows.columns), len(places), schema)
 
 
 def inlined_rows(columns: tuple[tuple[object, ...], ...], count: int, schema: Schema) -> InlinedRows:
-    """So many rows of values by column of a schema, with their statistics."""
+    """Return ``count`` rows of values by column of a schema, with their statistics.
+
+    Args:
+        columns: Values by column, in the Python forms of :class:`InlinedRows`.
+        count: Number of rows.
+        schema: Their columns.
+    """
     statistics = [entry for values, column in zip(columns, schema, strict=True) for entry in _statistics(values, column)]
     return InlinedRows(columns=columns, record_count=count, statistics=tuple(statistics))
 
 
 def column_values(array: ArrowArray, field: Field) -> list[Any]:
-    """Values of an Arrow array of a column or nested node, logical form.
+    """Return the values of an Arrow array of a column or nested node, logical form.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> numbers = ListType(element=Field(name="element", type=INT32))
@@ -81,28 +93,30 @@ def column_values(array: ArrowArray, field: Field) -> list[Any]:
                 for row, valid in zip(zip(*children, strict=True), present, strict=True)
             ]
         case PrimitiveType(name="interval"):
-            # On the way through the physical form, digits that DuckLake does not keep are refused.
+            # The way through the physical form rejects nanoseconds, which DuckLake does not keep.
             return python_values(cast_leaf(cast_leaf(array, INTERVAL, physical=True), INTERVAL, physical=False), INTERVAL)
         case leaf:
             return python_values(array, leaf)
 
 
 def _within(array: Any, values: ArrowArray) -> ArrowArray:
-    """The children that the lists of a slice have, or that lie between them."""
+    """Return the children that the lists of a slice have, or that lie between them."""
     offsets = array.offsets
     first = offsets[0].as_py()
     return values.slice(first, offsets[len(array)].as_py() - first)
 
 
 def _gathered(array: Any, items: list[Any]) -> list[Any]:
+    # Offsets count in the whole child array, of which ``items`` begins at the first offset of this slice.
     offsets = array.offsets.to_pylist()
     first = offsets[0]
+    # A NULL list may have a length in Arrow, so validity decides and not the offsets.
     present = array.is_valid().to_pylist()
     return [items[start - first : end - first] if valid else None for start, end, valid in zip(offsets, offsets[1:], present, strict=False)]
 
 
 def _statistics(values: Sequence[Any], field: Field) -> Iterator[ColumnStatistics]:
-    """Statistics of the leaves at and below a node.
+    """Yield statistics of the leaves at and below a node.
 
     A NULL struct makes its fields NULL; a NULL or empty list or map has no elements at all, unlike in files.
     """
@@ -125,14 +139,14 @@ def _statistics(values: Sequence[Any], field: Field) -> Iterator[ColumnStatistic
                 null_count=len(values) - len(there),
                 min_value=low if low is None or "\0" not in low else None,
                 max_value=high if high is None or "\0" not in high else None,
-                # PostgreSQL cannot store NUL. U+0001 is the least that is greater, so what it ends is an upper bound.
+                # PostgreSQL cannot store NUL. U+0001 is the next character, so a string that ends with it is an upper bound.
                 exact_min=low.partition("\0")[0] if low is not None and "\0" in low else None,
                 exact_max=high.partition("\0")[0] + "\x01" if high is not None and "\0" in high else None,
             )
 
 
 def _bounds(values: Sequence[Any], leaf: Field) -> tuple[str | None, str | None]:
-    """Texts of the least and the greatest value; NaN counts as the greatest, and what DuckDB compares as text is so here."""
+    """Return the least and the greatest value as strings; NaN is the greatest, and types that DuckDB compares as strings are so here."""
     if not values or leaf.type == VARIANT:
         return None, None
     if isinstance(leaf.type, PrimitiveType) and leaf.type.name in COMPARED_AS_TEXT:

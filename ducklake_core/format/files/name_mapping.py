@@ -34,6 +34,7 @@ from ducklake_core.format.types.data_types import (
 _INTEGER = re.compile(r"u?int\d+")
 _TRUTH = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
 
+# Chains of types, each with the types that only it and wider ones can read: see accepted_types.
 _SIGNED: tuple[tuple[DataType, ...], ...] = ((INT8,), (INT16, UINT8), (INT32, UINT16), (INT64, UINT32))
 _UNSIGNED: tuple[tuple[DataType, ...], ...] = ((UINT8,), (UINT16,), (UINT32,), (UINT64,))
 _FLOATING: tuple[tuple[DataType, ...], ...] = ((FLOAT32,), (FLOAT64,))
@@ -76,7 +77,7 @@ class NameMappingRow:
 
 
 def build_mapping(mapping_id: int, rows: Iterable[NameMappingRow]) -> NameMapping:
-    """The mapping of its rows, which may come in any order.
+    """Return the mapping of its rows, which may come in any order.
 
     >>> inner = NameMappingRow(number=1, source_name="x", field_id=3, parent=0, in_path=False)
     >>> outer = NameMappingRow(number=0, source_name="s", field_id=2, parent=None, in_path=False)
@@ -98,10 +99,10 @@ def build_mapping(mapping_id: int, rows: Iterable[NameMappingRow]) -> NameMappin
 
 
 def path_value(path: str, key: str) -> str | None:
-    """The text of a partition key in a path, None for NULL; of several directories with that key the first counts.
+    """Return the text of a partition key in a path, None for NULL; of several directories with that key the first counts.
 
-    A directory is ``key=value`` with one equals sign. The key is taken as it stands, the value is percent-decoded; what the
-    reference writes or other tools take for NULL is NULL.
+    A directory is ``key=value`` with one equals sign. The key is taken as it stands, the value is percent-decoded; what
+    DuckDB writes and other tools read as NULL is NULL.
 
     >>> path_value("/lake/year=2020/g=a%20b/f.parquet", "g"), path_value("x/g=__HIVE_DEFAULT_PARTITION__/f", "g")
     ('a b', None)
@@ -123,6 +124,7 @@ def path_keys(path: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for directory in re.split(r"[/\\]", path)[:-1]:
+        # As in DuckDB: exactly one equals sign, no question mark and no line break.
         pair = directory.split("=")
         if len(pair) == 2 and "?" not in directory and "\n" not in directory:
             found.setdefault(*pair)
@@ -130,7 +132,12 @@ def path_keys(path: str) -> dict[str, str]:
 
 
 def unquoted(text: str, key: str, path: str) -> str | None:
-    """A value of :func:`path_keys` decoded, None for NULL.
+    """Return a value of :func:`path_keys` decoded, None for NULL.
+
+    Args:
+        text: The value as it stands in the path.
+        key: The partition key, for messages.
+        path: The path, for messages.
 
     Raises:
         CorruptFileError: It is not text.
@@ -144,7 +151,7 @@ def unquoted(text: str, key: str, path: str) -> str | None:
 
 
 def plain_text(text: str, data_type: DataType) -> str | None:
-    """The catalog's text of a value that somebody wrote into a path, None for NULL; as DuckDB casts it.
+    """Return the catalog's text of a value that another program wrote into a path, as DuckDB casts it; None for NULL.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> plain_text("007", INT32), plain_text("1.5", INT32), plain_text("0x10", INT64), plain_text("", INT32), plain_text("", VARCHAR)
@@ -155,6 +162,7 @@ def plain_text(text: str, data_type: DataType) -> str | None:
     """
     if data_type == PrimitiveType(name="varchar"):
         return text
+    # DuckDB reads an empty value of a hive path as NULL, except for VARCHAR.
     if not text:
         return None
     text = text.strip()
@@ -187,7 +195,7 @@ def _number(text: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedFile:
-    """A file that somebody else wrote and that is to belong to a table.
+    """A file that another program wrote and that is added to a table.
 
     Attributes:
         file: Its path, counts, statistics and partition values; the path as it goes into the catalog.
@@ -205,7 +213,7 @@ class AddedFile:
 
 
 def accepted_types(wanted: DataType) -> tuple[DataType, ...]:
-    """Types of a file's column that may stand for a column of the table, as in DuckDB; decimals apart.
+    """Return the types of a file's column that may stand for a column of the table, as in DuckDB; decimals apart.
 
     >>> [str(t) for t in accepted_types(INT32)], [str(t) for t in accepted_types(FLOAT64)]
     (['int32', 'uint16', 'int16', 'uint8', 'int8'], ['float64', 'float32'])
@@ -222,7 +230,7 @@ def accepted_types(wanted: DataType) -> tuple[DataType, ...]:
 
 
 def fits(held: DataType, wanted: DataType) -> bool:
-    """Whether a file's leaf column may stand for a column of the table.
+    """Return whether a file's leaf column may stand for a column of the table.
 
     >>> fits(INT64, INT32), fits(DecimalType(precision=9, scale=2), DecimalType(precision=10, scale=2))
     (False, True)
@@ -233,7 +241,7 @@ def fits(held: DataType, wanted: DataType) -> bool:
 
 
 def mapping_rows(columns: Sequence[MappedColumn]) -> tuple[NameMappingRow, ...]:
-    """The rows of a mapping, numbered from parents to children; the inverse is ``name_mapping.build_mapping``.
+    """Return the rows of a mapping, numbered from parents to children; the inverse is ``name_mapping.build_mapping``.
 
     >>> inner = MappedColumn(source_name="x", field_id=3)
     >>> rows = mapping_rows([MappedColumn(source_name="s", field_id=2, children=(inner,)), MappedColumn(source_name="g", field_id=9)])
@@ -256,7 +264,7 @@ def mapping_rows(columns: Sequence[MappedColumn]) -> tuple[NameMappingRow, ...]:
 
 
 def same_mapping(one: Sequence[MappedColumn], other: Sequence[MappedColumn]) -> bool:
-    """Whether two mappings find the same columns in the same places, in whatever order."""
+    """Return whether two mappings find the same columns in the same places, in whatever order."""
     return len(one) == len(other) and set(_flat(one)) == set(_flat(other))
 
 

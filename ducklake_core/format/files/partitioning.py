@@ -49,6 +49,7 @@ class PartitionField:
         plain = self._expression_of(self.column)
         if parse_partition_expression(plain) == (self.column, self.transform, self.buckets):
             return plain
+        # A column may have a name that reads like a transform, such as ``month(day)``.
         return self._expression_of('"' + self.column.replace('"', '""') + '"')
 
     def _expression_of(self, column: str) -> str:
@@ -69,11 +70,12 @@ class PartitionSpec:
     fields: tuple[PartitionField, ...]
 
 
+# At most 18 digits: longer numbers need not fit 64 bits.
 _TRANSFORM = re.compile(r"(?P<name>[a-z_]+)(?:\((?P<buckets>\d{1,18})\))?", re.ASCII)
 
 
 def parse_transform(text: str) -> tuple[TransformName, int | None]:
-    """Transform name and bucket count from the catalog's text.
+    """Return the transform name and bucket count from the catalog's text.
 
     >>> parse_transform("month"), parse_transform("bucket(16)")
     (('month', None), ('bucket', 16))
@@ -100,7 +102,7 @@ _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
 def parse_partition_expression(text: str) -> tuple[str, TransformName, int | None]:
-    """Column, transform and bucket count of what a user writes in ``partition_by``.
+    """Return column, transform and bucket count of what a user writes in ``partition_by``.
 
     >>> parse_partition_expression("carrier"), parse_partition_expression("month(day)"), parse_partition_expression("bucket(8, id)")
     (('carrier', 'identity', None), ('day', 'month', None), ('id', 'bucket', 8))
@@ -115,6 +117,7 @@ def parse_partition_expression(text: str) -> tuple[str, TransformName, int | Non
     """
     found = _USER_TRANSFORM.fullmatch(text)
     if not found:
+        # What is no transform is the name of a column as it stands, with any brackets and dots.
         return _unquoted(text), "identity", None
     name, buckets = found["name"].lower(), found["buckets"]
     if (name == "bucket") != (buckets is not None):

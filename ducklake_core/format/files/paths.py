@@ -31,11 +31,12 @@ _FILE_NAME = re.compile(
 _WRITERS_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-delete)?\.(?:parquet|puffin)")
 _OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 
-# Whoever may choose the host of these may make the reader ask any server.
+# A catalog that could name any host under these protocols could make its readers send requests to any server. Names of buckets, in
+# contrast, are resolved by the store that the reader is configured for.
 _READ_ONLY = frozenset({"http", "https"})
 _OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
 _LOCAL_PREFIX = re.compile(r"^(?:file|local)://(?:localhost(?=/))?|^file:")
-# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
+# A password may contain slashes that are not escaped, so it extends to the last @ behind the colon.
 _CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
 
 NAMES = ("abfs", "abfss", "az", "azure")
@@ -46,12 +47,17 @@ _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file", **dict.fromk
 
 
 def join(base: str, path: str | None, is_relative: bool = True) -> str:
-    """The full path of one level below another; a missing path is the level above itself, an absolute one starts anew.
+    """Return the full path of one level below another; a missing path is the level above itself, an absolute one replaces it.
 
     >>> join("s3://lake/data/", "main/"), join("/data/main/", "/elsewhere/t/", False), join("/data/", None)
     ('s3://lake/data/main/', '/elsewhere/t/', '/data/')
 
     Paths are joined as they stand, so ``base`` carries its trailing slash; one is added where a lake lacks it.
+
+    Args:
+        base: Full path of the level above.
+        path: Stored path of the level; None or empty for the level above itself.
+        is_relative: Whether the stored path is relative to the level above.
     """
     if not path:
         return base
@@ -61,7 +67,7 @@ def join(base: str, path: str | None, is_relative: bool = True) -> str:
 
 
 def as_directory(path: str) -> str:
-    """A directory's path with a trailing slash, which some lakes lack; an empty one stays so.
+    """Return a directory's path with a trailing slash, which some lakes lack; an empty one stays so.
 
     >>> as_directory("s3://lake/data/t"), as_directory("/lake/t/"), as_directory("")
     ('s3://lake/data/t/', '/lake/t/', '')
@@ -79,7 +85,7 @@ def absolute_directory(path: str) -> str:
 
 
 def directory_name(name: str, object_uuid: str) -> str:
-    """The directory of a new schema or table: its name when that is safe in any store, else its uuid.
+    """Return the directory of a new schema or table: its name when that is safe in any store, else its uuid.
 
     >>> directory_name("flights", "0198c1f2-0000-7000-8000-000000000000")
     'flights/'
@@ -89,8 +95,16 @@ def directory_name(name: str, object_uuid: str) -> str:
     return f"{name if _PLAIN_NAME.fullmatch(name) else object_uuid}/"
 
 
+# Names of files are "ducklake-" and a UUID of version 7, whose digits are
+#
+#   tttttttt-tttt-7fff-vrrr-mmmmmmmmmmmm
+#
+#   t  milliseconds since 1970    f  fraction of the millisecond    v  variant with two random bits    r  12 random bits
+#   m  mark of the write: the same for all files of one write
+#
+# Cleanup after a failed write finds its files by the mark, and passes over names that are older than the write (is_of_write).
 def uuid7() -> str:
-    """A new time-ordered identifier (RFC 9562, version 7), lower case with dashes."""
+    """Return a new time-ordered identifier (RFC 9562, version 7), lower case with dashes."""
     return str(_uuid7(_ticks_now(), secrets.randbits(62)))
 
 
@@ -105,7 +119,7 @@ def _uuid7(ticks: int, low: int) -> uuid.UUID:
 
 
 def write_id() -> str:
-    """A new identifier of one write, 24 hexadecimal digits: when it begins, in milliseconds, and its random mark, 12 digits each.
+    """Return a new identifier of one write, 24 hexadecimal digits: when it begins, in milliseconds, and its random mark, 12 digits each.
 
     The mark ends the names of all files of the write, and no file of it has a name from before its beginning.
     """
@@ -113,7 +127,7 @@ def write_id() -> str:
 
 
 def mark_of_write(write_id: str) -> str:
-    """The mark that ends the names of a write's files.
+    """Return the mark that ends the names of a write's files.
 
     >>> mark_of_write("0198c1f20000000000c0ffee")
     '000000c0ffee'
@@ -127,12 +141,12 @@ def mark_of_write(write_id: str) -> str:
 
 
 def beginning_of_write(write_id: str) -> float:
-    """When a write began, by the clock of its driver: seconds since 1970."""
+    """Return the time at which a write began, by the clock of its driver, in seconds since 1970."""
     return int(write_id[:12], 16) / 1000
 
 
 def new_file_name(write_id: str) -> str:
-    """Name of a new data file: ``ducklake-<uuid>.parquet``, the uuid a version 7 whose last 12 digits are the write's mark.
+    """Return the name of a new data file: ``ducklake-<uuid>.parquet``, the uuid a version 7 whose last 12 digits are the write's mark.
 
     >>> name = new_file_name("0198c1f20000000000c0ffee")
     >>> len(name), name.startswith("ducklake-"), name.endswith("-000000c0ffee.parquet")
@@ -145,7 +159,7 @@ def new_file_name(write_id: str) -> str:
 
 
 def new_delete_file_name(write_id: str, kind: str = "parquet") -> str:
-    """Name of a new delete file: ``ducklake-<uuid>-delete.parquet``, or ``.puffin``, marked like :func:`new_file_name`."""
+    """Return the name of a new delete file: ``ducklake-<uuid>-delete.parquet``, or ``.puffin``, marked like :func:`new_file_name`."""
     return f"ducklake-{_marked_uuid(write_id)}-delete.{kind}"
 
 
@@ -170,7 +184,7 @@ def _marked_uuid(write_id: str) -> uuid.UUID:
 
 
 def is_of_write(path: str, write_id: str) -> bool:
-    """Whether a file may be one of a write, by its name: it carries the write's mark, and is not older than the write.
+    """Return whether a file may be one of a write, by its name: it carries the write's mark, and is not older than the write.
 
     DuckDB's names have the same form with random digits in the place of the mark, and so have those of earlier versions of this
     library, whose marks were of 8 digits.
@@ -186,7 +200,7 @@ def is_of_write(path: str, write_id: str) -> bool:
 
 
 def mark_of_file(path: str) -> str | None:
-    """The mark of the write that a file would be of by its name; None when it is not called as DuckLake's writers call theirs.
+    """Return the mark of the write that a file would be of by its name; None when the name is not one of DuckLake's writers.
 
     >>> mark_of_file("main/t/ducklake-0198c1f2-0000-7000-8000-000000c0ffee-delete.parquet"), mark_of_file("part-0.parquet")
     ('000000c0ffee', None)
@@ -196,7 +210,7 @@ def mark_of_file(path: str) -> str | None:
 
 
 def file_name(path: str) -> str:
-    """The last part of a path.
+    """Return the last part of a path.
 
     >>> file_name("s3://bucket/lake/main/t/x.parquet"), file_name("x.parquet")
     ('x.parquet', 'x.parquet')
@@ -205,7 +219,7 @@ def file_name(path: str) -> str:
 
 
 def has_writers_name(path: str) -> bool:
-    """Whether a file is called as DuckLake's writers call data files, delete files and deletion vectors.
+    """Return whether a file is called as DuckLake's writers call data files, delete files and deletion vectors.
 
     >>> has_writers_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000-delete.parquet"), has_writers_name("part-0.parquet")
     (True, False)
@@ -214,7 +228,7 @@ def has_writers_name(path: str) -> bool:
 
 
 def has_own_name(path: str) -> bool:
-    """Whether a data file is called as DuckDB, or this library, calls the files that they write.
+    """Return whether a data file is called as DuckDB, or this library, calls the files that they write.
 
     >>> has_own_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"), has_own_name("main/t/part-0.parquet")
     (True, False)
@@ -223,10 +237,10 @@ def has_own_name(path: str) -> bool:
 
 
 def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> str:
-    """Directories of a partition's files, with a trailing slash; values are texts of the keys, None for NULL.
+    """Return the directories of a partition's files, with a trailing slash; values are texts of the keys, None for NULL.
 
     Transforms give their own name to the directory, with the column added where two keys would be called the same.
-    Where even that is ambiguous there are no directories, as in DuckDB; readers never look at them.
+    Where even that is ambiguous there are no directories, as in DuckDB; readers never use them.
 
     >>> from ducklake_core.format.files.partitioning import PartitionField
     >>> def key(column, transform="identity"): return PartitionField(column_id=1, column=column, transform=transform)
@@ -253,7 +267,7 @@ def _percent(text: str) -> str:
 
 
 def relative_to(base: str, path: str) -> tuple[str, bool]:
-    """The path below ``base`` and True where it is inside, else the path as it is and False.
+    """Return the path below ``base`` and True where it is inside, else the path as it is and False.
 
     >>> relative_to("/data/", "/data/main/t/x.parquet"), relative_to("/data/", "s3://b/x.parquet")
     (('main/t/x.parquet', True), ('s3://b/x.parquet', False))
@@ -263,7 +277,7 @@ def relative_to(base: str, path: str) -> tuple[str, bool]:
 
 
 def is_inside(base: str, path: str) -> bool:
-    """Whether a full path lies below a directory by its text alone; a path with ``.``, ``..`` or empty parts never does.
+    """Return whether a full path lies below a directory by its text alone; a path with ``.``, ``..`` or empty parts never does.
 
     >>> is_inside("/data/", "/data/main/x"), is_inside("/data/", "/data/../etc/x"), is_inside("/data", "/database/x")
     (True, False, False)
@@ -278,7 +292,7 @@ def is_inside(base: str, path: str) -> bool:
 
 
 def canonical_protocol(protocol: str) -> str:
-    """One name per store.
+    """Return the one protocol that stands for all spellings of a store's protocol.
 
     >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
     ('s3', 'abfs', 'file')
@@ -287,14 +301,15 @@ def canonical_protocol(protocol: str) -> str:
 
 
 def protocol_of(path: str) -> str:
-    """The protocol of a path; plain paths are ``file``.
+    """Return the protocol of a path; plain paths are ``file``.
 
     >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/"), protocol_of("simplecache::s3://bucket/x")
     ('file', 's3', 'simplecache')
     """
-    # Most paths of a lake on a disk, and the quickest way to tell: long lists of them are asked for one by one.
+    # The quickest test comes first: plans check long lists of paths one by one, and most lakes on a disk have only such paths.
     if path.startswith(("/", "file:")):
         return "file"
+    # A chained path such as simplecache::s3://bucket/x has the protocol in front.
     found = re.match(r"([^:/\\]+)(?:::|://)", path)
     return canonical_protocol(found[1].lower()) if found else "file"
 
@@ -309,7 +324,7 @@ def is_relative_to_process(path: str) -> bool:
 
 
 def local_part(path: str) -> str:
-    """A path of protocol ``file`` as the operating system wants it.
+    """Return a path of protocol ``file`` as the operating system wants it.
 
     >>> local_part("file:///lake/a=1/"), local_part("lake/x"), local_part("file://localhost/x"), local_part("file:/x")
     ('/lake/a=1/', 'lake/x', '/x', '/x')
@@ -318,7 +333,7 @@ def local_part(path: str) -> str:
 
 
 def printable(path: str) -> str:
-    """A path for messages: without user, password and query.
+    """Return a path for messages: without user, password and query.
 
     >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
     ('s3://bucket/a b', '/data/é=1/f.parquet')
@@ -359,7 +374,7 @@ def check_new_data_path(path: str) -> None:
 
 
 def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, what: str, **details: object) -> None:
-    """Refuse a path that the lake has no business to name.
+    """Reject a path that a lake must not name.
 
     Args:
         path: Full path of a file or directory.
@@ -382,7 +397,7 @@ def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, wh
 
 
 def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
-    """The user's further places as a tuple.
+    """Return the user's further places as a tuple.
 
     Raises:
         UsageError: An empty one, which would allow everything, or one that is not a string.
@@ -404,9 +419,9 @@ def _obstacle(path: str, data_path: str) -> str | None:
 
 
 def file_key(path: str) -> str:
-    """One text for all spellings of a file's full path; paths of two files may, in odd cases, have one as well.
+    """Return one string for all spellings of a file's full path; in rare cases, two files have the same.
 
-    So it is for asking whether a path may be the file of another, never for opening one. Object stores tell ``a//b`` from ``a/b``.
+    It tells whether two paths may be one file, and is never opened itself: object stores distinguish ``a//b`` and ``a/b``.
 
     >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
     ('s3:/b/x/y', True, True)
@@ -420,7 +435,7 @@ def file_key(path: str) -> str:
 
 
 def may_be_same(path: str, other: str) -> bool:
-    """Whether two paths of a catalog may be of one file, when it is not known to which directory either is relative.
+    """Return whether two paths of a catalog may be of one file, when it is not known to which directory either is relative.
 
     >>> may_be_same("s3a://b/main/t/x", "t/x"), may_be_same("p=1/x", "p=2/x"), may_be_same("s3://b/x", "s3a://b/x")
     (True, False, True)
@@ -430,7 +445,7 @@ def may_be_same(path: str, other: str) -> bool:
 
 
 def spellings(path: str) -> tuple[str, ...]:
-    """A full path in every way that its protocol is written, itself first.
+    """Return a full path in every way that its protocol is written, itself first.
 
     >>> spellings("s3a://b/x"), spellings("/x")
     (('s3a://b/x', 's3://b/x', 's3n://b/x'), ('/x', 'file:///x', 'file://localhost/x', 'file:/x', 'local:///x'))
@@ -448,7 +463,7 @@ def spellings(path: str) -> tuple[str, ...]:
 
 
 def spelled_like(path: str, inner: str) -> str:
-    """A file of an object store, as the store's package calls it, in the spelling of another path of its bucket.
+    """Return a file of an object store, as the store's package calls it, in the spelling of another path of its bucket.
 
     >>> spelled_like("s3a://b/x/", "b/x/y"), spelled_like("abfss://c@me.dfs.core.windows.net/x/", "c/x/y")
     ('s3a://b/x/y', 'abfss://c@me.dfs.core.windows.net/x/y')
@@ -459,7 +474,7 @@ def spelled_like(path: str, inner: str) -> str:
 
 
 def _inside(path: str) -> str:
-    """A path without its protocol and without empty parts and steps; relative ones stay relative.
+    """Return a path without its protocol and without empty parts and steps; relative ones stay relative.
 
     Steps up are not taken: what is above a relative path is not known.
     """
@@ -469,7 +484,7 @@ def _inside(path: str) -> str:
 
 
 def _of_server(path: str, place: str) -> bool:
-    """Whether a path is on the server of a place; without an account of its own it is, as all files are looked for in one account."""
+    """Return whether a path is on the server of a directory; an Azure path without an account is on every one."""
     protocol, server = _server(path)
     return (protocol, server) == _server(place) or (protocol == NAMES[0] == _server(place)[0] and not server)
 
@@ -488,7 +503,7 @@ def _has_steps_up(path: str) -> bool:
 
 
 def begins_with(path: str, place: str) -> bool:
-    """Whether a path is a place and a rest without steps: almost every path of a lake is, so that nothing else is looked at.
+    """Return whether a path is a directory and a rest without steps, which settles the check for almost every path of a lake.
 
     >>> begins_with("/lake/main/x", "/lake"), begins_with("s3://b/x", "s3://b/"), begins_with("s3a://b/x", "s3://b/")
     (True, True, False)
@@ -504,7 +519,7 @@ def _has_no_steps(path: str, start: int = 0) -> bool:
 
 
 def is_below(path: str, place: str) -> bool:
-    """Whether a path lies in a place once all steps are taken.
+    """Return whether a path lies in a place once all steps are taken.
 
     >>> is_below("/lake/x/../y", "/lake/"), is_below("/lake/../etc/x", "/lake/"), is_below("/lakes/x", "/lake")
     (True, False, False)
@@ -521,7 +536,7 @@ def _resolved(path: str) -> str:
     if path.startswith("/") and os.sep == "/" and _has_no_steps(path) and not path.endswith("/"):
         return path
     if protocol_of(path) == "file":
-        # POSIX leaves open what two slashes at the beginning mean, so Python keeps them; to the systems that there are they are one.
+        # POSIX leaves the meaning of two leading slashes open, so Python keeps both. On the systems that exist they mean one.
         return re.sub(r"^//(?!/)", "/", os.path.abspath(local_part(path))) if os.sep == "/" else os.path.abspath(local_part(path))
     azure = azure_path(path) if protocol_of(path) == NAMES[0] else None
     return posixpath.normpath(f"/{azure.inner if azure else path.partition('://')[2]}")
@@ -554,7 +569,7 @@ class AzurePath:
         return f"{self.container}/{self.inside}"
 
     def spelled_like(self, path: str) -> str:
-        """This file in the spelling of another path of its container.
+        """Return this file in the spelling of another path of its container.
 
         >>> azure_path("abfs://c/d/x").spelled_like("az://me.blob.core.windows.net/c/d/")
         'az://me.blob.core.windows.net/c/d/x'
@@ -566,7 +581,7 @@ class AzurePath:
         return f"{other.scheme}://{f'{self.container}@{other.host}' if in_front else f'{other.host}/{self.container}'}/{self.inside}"
 
     def for_hadoop(self, scheme: str) -> str:
-        """The path as Hadoop's file system for Azure wants it; without a host where none is known.
+        """Return the path as Hadoop's file system for Azure wants it; without a host where none is known.
 
         >>> azure_path("az://me.dfs.core.windows.net/c/x").for_hadoop("abfss")
         'abfss://c@me.dfs.core.windows.net/x'
@@ -575,7 +590,7 @@ class AzurePath:
 
 
 def azure_path(path: str) -> AzurePath | None:
-    """The parts of a path of Azure's blob storage, None for any other path.
+    """Return the parts of a path of Azure's blob storage, None for any other path.
 
     >>> found = azure_path("abfss://c@me.dfs.core.windows.net/lake/x")
     >>> found.account, found.inner

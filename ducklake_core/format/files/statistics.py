@@ -49,7 +49,7 @@ class Bounds:
 
 
 def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataType) -> Bounds:
-    """The bounds to store for a file, from the full texts of its least and greatest value.
+    """Return the bounds to store for a file, from the full texts of its least and greatest value.
 
     Long strings and blobs become a prefix for the minimum and a greater string for the maximum; where no greater one
     can be made there are no bounds at all.  A bound with a NUL character is left out.  Where something is left out or
@@ -60,6 +60,11 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
     >>> cut = truncate_bounds("é" * 200, "a" * 255 + "é", VARCHAR)
     >>> len(cut.min_value), cut.max_value == "a" * 254 + "b", len(cut.exact_min), len(cut.exact_max)
     (128, True, 200, 256)
+
+    Args:
+        minimum: The least value as statistics text, in full length; None for unknown.
+        maximum: The greatest value in the same form.
+        data_type: Type of the column.
     """
     if minimum is None or maximum is None or data_type not in (VARCHAR, JSON, BLOB):
         return Bounds(min_value=minimum, max_value=maximum)
@@ -68,12 +73,13 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
         low, high = _cut_blob(minimum), _greater_blob(maximum)
     else:
         low, high = _cut_text(minimum), _greater_text(maximum)
+    # DuckDB stores both bounds or none.
     if high is None:
         low = None
     low, high = (bound if bound is None or "\0" not in bound else None for bound in (low, high))
     if (low, high) == (minimum, maximum):
         return Bounds(min_value=low, max_value=high)
-    # U+0001 is the least that is greater than NUL, so what it ends is an upper bound of all that had NUL there.
+    # U+0001 is the character after NUL, so a string that ends with it is an upper bound of all strings with NUL there.
     exact_max = maximum if "\0" not in maximum else maximum.partition("\0")[0] + "\x01"
     return Bounds(min_value=low, max_value=high, exact_min=minimum.partition("\0")[0], exact_max=exact_max)
 
@@ -227,7 +233,7 @@ class FieldStatistics:
         entries: Values, and entries of rows that have none.
         null_count: The latter.
         min_value: Least value as statistics text; None when there is none, or it is not known.
-        max_value: Likewise the greatest.
+        max_value: Greatest value, like ``min_value``.
         contains_nan: For floats alone.
         column_size_bytes: Compressed bytes of the column of its own; 0 where it has none.
     """
@@ -248,7 +254,7 @@ class FieldStatistics:
 
 
 def path_text(path: Path) -> str:
-    """A path as the catalog spells it.
+    """Return a path as the catalog spells it.
 
     >>> path_text(()), path_text(("a", "b.c")), path_text((None, 'q"x'))
     ('root', '"a"."b.c"', 'element."q""x"')
@@ -257,7 +263,7 @@ def path_text(path: Path) -> str:
 
 
 def parse_path(text: str) -> Path:
-    """The path that the catalog spells.
+    """Return the path that the catalog spells.
 
     >>> parse_path("root"), parse_path('"a"."b.c"'), parse_path('element."q""x"')
     ((), ('a', 'b.c'), (None, 'q"x'))
@@ -286,7 +292,7 @@ def parse_path(text: str) -> Path:
 
 
 def _quoted(text: str) -> tuple[str, str]:
-    """A quoted name, and what follows."""
+    """Return a quoted name, and what follows."""
     place = 1
     while True:
         place = text.find('"', place)
@@ -298,7 +304,7 @@ def _quoted(text: str) -> tuple[str, str]:
 
 
 def to_json(fields: Sequence[FieldStatistics]) -> str | None:
-    """The text for the catalog; None for no field, which is how DuckDB says so."""
+    """Return the text for the catalog; None for no field, as DuckDB writes it."""
     return json.dumps([_entry(field) for field in fields], ensure_ascii=False, separators=(",", ":")) if fields else None
 
 
@@ -312,14 +318,14 @@ def _entry(field: FieldStatistics) -> dict[str, object]:
         "num_values": field.entries,
         "contains_nan": field.contains_nan,
         "column_size_bytes": field.column_size_bytes,
-        # DuckDB says so of fields without a value too.
+        # DuckDB writes true for fields without a value too.
         "any_valid": True,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
 def read_field_statistics(text: object) -> tuple[FieldStatistics, ...]:
-    """The entries in a cell of the catalog; those that cannot be read are left out, and so are unknown."""
+    """Return the entries in a cell of the catalog; those that cannot be read are left out, and so are unknown."""
     if not isinstance(text, str):
         return ()
     try:
@@ -331,7 +337,7 @@ def read_field_statistics(text: object) -> tuple[FieldStatistics, ...]:
 
 
 def field_statistics(text: object, path: Path) -> FieldStatistics | None:
-    """What a cell of the catalog says of one field, None for nothing."""
+    """Return the statistics of one field in a cell of the catalog, None where it has none."""
     return next((field for field in read_field_statistics(text) if field.path == path), None)
 
 
@@ -354,7 +360,7 @@ def _read(held: Any) -> FieldStatistics | None:
 
 
 def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple[FieldStatistics, ...]:
-    """What is known of all parts together: the fields that each of them knows, with one type."""
+    """Return the statistics of all parts together: those of the fields that every part has, with one type."""
     merged: dict[Path, FieldStatistics] | None = None
     for part in parts:
         found = {field.path: field for field in part}
@@ -367,7 +373,8 @@ def merged_field_statistics(parts: Iterable[Sequence[FieldStatistics]]) -> tuple
 
 
 def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
-    """Bounds of both; a side without values has none to add."""
+    """Return the statistics of both sides; a side without values adds no bounds."""
+    # A side without values has no bounds, and would make the merged bounds unknown.
     sides = [side for side in (one, other) if side.value_count != 0]
     low = _extreme([side.min_value for side in sides], one.type, least=True)
     high = _extreme([side.max_value for side in sides], one.type, least=False)
@@ -384,6 +391,7 @@ def _merged(one: FieldStatistics, other: FieldStatistics) -> FieldStatistics:
 
 def _extreme(texts: Sequence[str | None], data_type: DataType, *, least: bool) -> str | None:
     known = [text for text in texts if text is not None]
+    # One unknown bound makes the merged bound unknown: a wrong one would prune rows.
     if len(known) < len(texts) or not known:
         return None
     try:
@@ -410,7 +418,7 @@ class GeometryStatistics:
         return all(math.isfinite(bound) for _, low, high in self.bounds for bound in (low, high))
 
     def to_json(self) -> str:
-        """The text for the catalog, in the form that DuckDB reads.
+        """Return the text for the catalog, in the form that DuckDB reads.
 
         Bounds have six decimals there. They are rounded outwards: rounded to the nearest they would leave geometries outside.
 
@@ -427,7 +435,7 @@ class GeometryStatistics:
 
 
 def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:
-    """The statistics in a cell of the catalog; None for what is none, which counts as unknown.
+    """Return the statistics in a cell of the catalog; None for what is none, which counts as unknown.
 
     >>> read_geometry_statistics(GeometryStatistics(types=frozenset({"point"})).to_json())
     GeometryStatistics(bounds=(), types=frozenset({'point'}))
@@ -445,11 +453,12 @@ def read_geometry_statistics(text: str | None) -> GeometryStatistics | None:
 
 
 def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
-    """Bounds and types of an array of WKB; coordinates that are NaN, as those of empty points, have no bounds."""
+    """Return the bounds and types of an array of WKB; coordinates that are NaN, as those of empty points, have no bounds."""
     found: dict[str, tuple[float, float]] = {}
     types: set[str] = set()
     for name, axes, vertices in geometry_parts(array):
         types.add(name)
+        # NaN in x or y marks an empty point. NaN in z or m only leaves this axis without a value.
         known = vertices[~np.isnan(vertices[:, :2]).any(axis=1)]
         for place, axis in enumerate(axes):
             values = known[:, place]
@@ -461,7 +470,7 @@ def geometry_statistics(array: ArrowArray) -> GeometryStatistics:
 
 
 def merged_geometry_statistics(parts: Iterable[GeometryStatistics]) -> GeometryStatistics:
-    """Bounds and types of all parts together."""
+    """Return the bounds and types of all parts together."""
     found: dict[str, tuple[float, float]] = {}
     types: set[str] = set()
     for part in parts:

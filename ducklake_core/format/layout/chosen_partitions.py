@@ -22,6 +22,7 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.text import shown
 
+# Wide enough for DuckDB's timestamps, which end in the year 294247.
 _MAX_HOURS = 300_000 * 366 * 24
 _RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), **dict.fromkeys(EPOCH_TRANSFORMS, (-_MAX_HOURS, _MAX_HOURS))}
 _YEARS = (-300_000, 300_000)
@@ -46,6 +47,7 @@ def partition_predicate(partitions: Sequence[Mapping[str, object]], spec: Partit
     if isinstance(partitions, Mapping | str) or not partitions:
         raise UsageError("partitions must be a list of mappings from partition keys to values, with one at least", table=table)
     named = [_named(one, spec, schema, table) for one in partitions]
+    # One IN list, which is looked up: 10,000 partitions would be as many branches of an OR.
     if len(spec.fields) == 1 and spec.fields[0].transform == "identity":
         return _one_of(spec.fields[0], [values[0] for values in named], schema)
     return disjunction(
@@ -54,7 +56,7 @@ def partition_predicate(partitions: Sequence[Mapping[str, object]], spec: Partit
 
 
 def written_partitions(values: Iterable[tuple[str | None, ...]], spec: PartitionSpec, schema: Schema) -> Predicate | None:
-    """What is true for exactly the rows of the partitions that files were written for, None when there are none.
+    """Return the predicate for exactly the rows of the partitions that files were written for, None when there are none.
 
     Args:
         values: For each file the texts of its partition values, in the order of the keys; None is NULL.
@@ -83,7 +85,8 @@ def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate
 
 
 def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
-    """The value that a partition's text stands for, read as DuckDB reads it."""
+    """Return the value that a partition's text stands for, read as DuckDB reads it."""
+    # Through the parser, so that the string is read exactly as a condition in SQL reads it.
     name, quoted = key.column.replace('"', '""'), text.replace("'", "''")
     parsed = bind(f"\"{name}\" = '{quoted}'", schema)
     assert isinstance(parsed, Comparison)
@@ -92,7 +95,7 @@ def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
 
 
 def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, table: str) -> tuple[object, ...]:
-    """A partition's values in the order of the keys."""
+    """Return a partition's values in the order of the keys."""
     found: dict[PartitionField, object] = {}
     keys = ", ".join(key_expression(key) for key in spec.fields)
     if not isinstance(given, Mapping):
@@ -110,6 +113,7 @@ def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, tab
 
 
 def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | None:
+    # The name of a column wins: a column may be called ``month(day)``.
     plain = [key for key in spec.fields if key.transform == "identity" and folded(key.column) == folded(text)]
     if plain:
         return plain[0]
@@ -120,7 +124,7 @@ def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | Non
 
 
 def key_expression(key: PartitionField) -> str:
-    """A partition key as a user writes it."""
+    """Return a partition key as a user writes it."""
     if key.transform == "identity":
         return key.column
     return f"bucket({key.buckets}, {key.column})" if key.buckets is not None else f"{key.transform}({key.column})"
@@ -145,6 +149,7 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
     text = None if value is None else str(_checked_number(key, value))
     name = '"' + key.column.replace('"', '""') + '"'
     call = f"bucket({key.buckets}, {name})" if key.buckets is not None else f"{key.transform}({name})"
+    # The text names the key for messages. No SQL engine has these functions as DuckLake defines them, so Arrow evaluates the scalar.
     return SqlExpression(
         sql=f"{call} IS NULL" if text is None else f"{call} = {text}",
         columns=(column,),

@@ -1,8 +1,8 @@
-"""Rows that DuckDB can flush: the deleted ones among them must be found again in the files that it makes of them.
+"""Decide whether DuckDB can flush inlined rows: it must find the deleted ones again in the files that it writes.
 
-It writes all versions of inlined rows to files, sorted and split as the table says, and then asks the catalog's database which
-positions the deleted ones have. That database compares what it stores: numbers as text, text as bytes. Where that is another order,
-or finds nothing, other rows are deleted, or none.
+DuckDB writes all versions of inlined rows to files, sorted and split as the table's keys require, and then queries the catalog's database
+for the positions of the deleted ones. That database compares what it stores: numbers as text, text as bytes. Where that gives another
+order, or finds nothing, other rows are deleted, or none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushRule:
-    """Tells whether DuckDB's flush of a table succeeds, by the columns that it reads and by how the catalog stores them.
+    """Decide whether DuckDB's flush of a table succeeds, by the columns that it reads and by how the catalog stores them.
 
     Attributes:
         sorted_by: Names of the columns that the table is sorted by; None for any other expression.
@@ -41,7 +41,9 @@ class FlushRule:
     text_as_bytes: bool
 
     def allows(self, rows: InlinedRows, schema: Schema, spec: PartitionSpec | None) -> bool:
-        """Whether DuckDB can flush the rows, should some of them be deleted."""
+        """Return whether DuckDB can flush the rows, should some of them be deleted."""
+        # Two ways for DuckDB to delete the wrong rows: it looks for a partition by the text of its key, where the database stores bytes,
+        # or it counts positions in an order that the database does not have.
         columns = {column.name: (column.type, values) for column, values in zip(schema, rows.columns, strict=True)}
         if self.text_as_bytes and spec is not None:
             names = {column.id: column.name for column in schema}
@@ -64,7 +66,14 @@ class FlushRule:
 
 
 def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozenset[str], text_as_bytes: bool) -> FlushRule:
-    """The rule for a table with these sort keys."""
+    """Return the rule for a table with these sort keys.
+
+    Args:
+        keys: Sort keys of the table.
+        schema: Its columns.
+        sorting_types: Names of the types whose stored form sorts as their values do.
+        text_as_bytes: Whether the catalog's database stores strings as bytes.
+    """
 
     def column(key: SortKey) -> str | None:
         try:
@@ -76,7 +85,7 @@ def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozen
 
 
 def _is_found(data_type: DataType, values: Sequence[object]) -> bool:
-    """Whether a partition is found by a key of these values."""
+    """Return whether a partition is found by a key of these values."""
     kinds: dict[str, Callable[[object], bool]] = {
         "varchar": lambda value: _PLAIN.issuperset(str(value)),
         "blob": lambda value: isinstance(value, bytes) and _PLAIN.issuperset(value.decode("latin-1")),

@@ -34,11 +34,13 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
         NotFoundError: It names a column that the table does not have.
     """
     try:
+        # Parsed where it will stand, so that one grammar reads the direction and the position of NULLs.
         parsed = sqlglot.parse(f"SELECT 1 ORDER BY {text}", read="duckdb")
     except (SqlglotError, RecursionError) as problem:
         raise UsageError(f"cannot read the sort key {shown(text)}: {parse_failure(problem)}", sort_key=text) from problem
     query = parsed[0] if len(parsed) == 1 else None
     order = query.args.get("order") if isinstance(query, exp.Select) else None
+    # A text such as "a LIMIT 1" would add other clauses to the query.
     extra = set() if query is None else {name for name, value in query.args.items() if value} - {"expressions", "order", "kind"}
     if order is None or len(order.expressions) != 1 or extra:
         raise UsageError(f"{text!r} is not one sort key; give each key as a text of its own", sort_key=text)
@@ -69,7 +71,7 @@ def is_column(key: SortKey) -> bool:
 
 
 def sort_columns(key: SortKey) -> frozenset[str]:
-    """Names of the columns that a key reads, in lower case.
+    """Return the names of the columns that a key reads, in lower case.
 
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
@@ -78,7 +80,12 @@ def sort_columns(key: SortKey) -> frozenset[str]:
 
 
 def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
-    """The key after a column got another name.
+    """Return the key after a column got another name.
+
+    Args:
+        key: The key.
+        old: Former name of the column.
+        new: New name of the column.
 
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
@@ -108,8 +115,9 @@ def _columns(expression: Any) -> list[str]:
 
 
 def _printed(expression: Any) -> str:
-    """With brackets around every operation, and quotes only where a name needs them."""
+    """Return an expression with brackets around every operation, and quotes only where a name needs them."""
 
+    # The tuple gives the root a parent, without which sqlglot cannot replace it.
     bare = exp.Tuple(expressions=[expression.copy()])
     for paren in list(bare.find_all(exp.Paren)):
         if isinstance(paren.this, exp.Binary | exp.Column | exp.Literal | exp.Func | exp.Paren):

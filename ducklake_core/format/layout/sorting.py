@@ -50,7 +50,7 @@ class SortOrder:
 
 
 def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[SortOrder, ...]:
-    """The keys bound to the table's columns.
+    """Return the keys bound to the table's columns.
 
     >>> from ducklake_core.format.types.data_types import INT64, Field
     >>> schema = Schema(columns=(Field(id=1, name="When", type=INT64),))
@@ -71,12 +71,12 @@ def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[So
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """A sort expression as a tree.
+    """Return a sort expression as a tree.
 
     Raises:
         sqlglot.errors.SqlglotError: It cannot be read.
     """
-    # Every task that writes imports this module, and most tables are not sorted: sqlglot takes as long as all the rest.
+    # Every writing task imports this module, and most tables are not sorted: importing sqlglot takes as long as everything else together.
     import sqlglot
 
     return sqlglot.parse_one(text, read="duckdb")
@@ -93,6 +93,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
             expression=key.expression,
         )
 
+    # Checked before rows are written, because other programs may have stored any expression.
     if key.dialect.lower() != "duckdb":
         raise refused(f"an expression of the dialect {key.dialect!r}, of which only 'duckdb' is known")
     if key.direction not in ("ASC", "DESC") or key.null_order not in ("NULLS_FIRST", "NULLS_LAST"):

@@ -73,8 +73,10 @@ MAX_BUCKETS = 2**31 - 1
 # Longer ones are no bucket and no part of a date, and cost time to read.
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _DAY = 86_400_000_000
+# No other type widens into these and hashes otherwise, so their buckets hold for files of any age.
 _NEVER_WIDENED_INTO = (INT8, BLOB, UUID, VARCHAR)
 
+# Hashes without their sign bit, as in Iceberg's bucket transform.
 MASK = 0x7FFFFFFF
 
 
@@ -82,7 +84,7 @@ __all__ = ["bucket_of", "check_spec", "partition_arrays", "partition_may_match",
 
 
 def check_spec(spec: PartitionSpec, schema: Schema) -> None:
-    """Refuse keys that no row can be partitioned by; DuckDB finds out only at the first INSERT.
+    """Reject keys that no row can be partitioned by; DuckDB raises an error only at the first INSERT.
 
     Raises:
         UsageError: No keys, a bucket count below 1, or a transform of a type that has no such part.
@@ -130,7 +132,7 @@ def check_new_keys(spec: PartitionSpec, version: FormatVersion) -> None:
 
 
 def partition_arrays(spec: PartitionSpec, schema: Schema, batch: Data) -> list[pa.Array]:
-    """The text of every row's partition values, one string array per key; NULL where the value is NULL.
+    """Return the text of every row's partition values, one string array per key; NULL where the value is NULL.
 
     Calendar parts are taken in UTC, and are NULL for infinite dates, as in DuckDB.
 
@@ -160,7 +162,7 @@ def _key_array(key: PartitionField, column: Field, batch: Data) -> pa.Array:
 
 
 def _over_distinct(array: pa.Array, data_type: DataType, text_of: Callable[[object], str]) -> pa.Array:
-    """Python code sees each distinct value once."""
+    """Return the strings of all values; Python code sees each distinct value once."""
     storage = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
     encoded = storage if isinstance(storage, pa.DictionaryArray) else storage.dictionary_encode()
     texts = [None if value is None else text_of(value) for value in python_values(encoded.dictionary, data_type)]
@@ -168,7 +170,7 @@ def _over_distinct(array: pa.Array, data_type: DataType, text_of: Callable[[obje
 
 
 def _numbers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], int]:
-    """Days or units of time since 1970, where there is none or an infinite one, and how many of them a day has."""
+    """Return the days or units of time since 1970, a mask of the missing and infinite ones, and the units per day."""
     is_date = pa.types.is_date32(array.type)
     numbers = np.asarray(array.view(pa.int32() if is_date else pa.int64()).fill_null(0)).astype(np.int64)
     infinity = 2**31 - 1 if is_date else 2**63 - 1
@@ -177,7 +179,7 @@ def _numbers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
 
 
 def _epoch_array(array: pa.Array, transform: str) -> pa.Array:
-    """Whole units since 1970 in UTC, rounded down, for timestamps with a zone and nanoseconds too."""
+    """Return whole units since 1970 in UTC, rounded down, for timestamps with a zone and nanoseconds too."""
     numbers, mask, per_day = _numbers(array)
     if transform == "epoch_hour":
         hours = numbers * 24 if per_day == 1 else np.floor_divide(numbers, per_day // 24)
@@ -225,7 +227,7 @@ def _bucket_array(array: pa.Array, data_type: DataType, buckets: int) -> pa.Arra
 
 
 def _native_numbers(array: pa.Array, data_type: DataType) -> npt.NDArray[np.int64]:
-    """Integers, days or units of time as int64, in the unit that the type itself has; 0 for NULL."""
+    """Return integers, days or units of time as int64, in the unit that the type itself has; 0 for NULL."""
     arrow = array.type
     if pa.types.is_date32(arrow) or pa.types.is_time32(arrow):
         array = array.view(pa.int32())
@@ -246,14 +248,14 @@ def partition_may_match(
     schema: Schema,
     file_begin_snapshot: int | None = None,
 ) -> bool:
-    """Whether a file with these partition values may hold a row that satisfies the predicate; never False wrongly.
+    """Return whether a file with these partition values may hold a row that satisfies the predicate; never False wrongly.
 
     Args:
         spec: The spec that the file itself was written with.
         values: Texts of its keys, in key order, None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
-        file_begin_snapshot: Snapshot that the file came with. Buckets say something only about files that are as new as the
+        file_begin_snapshot: Snapshot that the file came with. Buckets prune only files that are as new as the
             column's present type, because another type may hash otherwise; without it they count for types that nothing
             widens into.
     """
@@ -268,7 +270,15 @@ def partition_must_match(
     schema: Schema,
     file_begin_snapshot: int | None = None,
 ) -> bool:
-    """Whether these partition values prove that every row satisfies the predicate; never True wrongly."""
+    """Return whether these partition values prove that every row satisfies the predicate; never True wrongly.
+
+    Args:
+        spec: The spec that the file itself was written with.
+        values: Texts of its keys, in key order, None for NULL.
+        predicate: Bound to ``schema``.
+        schema: The table's columns.
+        file_begin_snapshot: Snapshot that the file came with, see :func:`partition_may_match`.
+    """
     decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
     return pruning.must_match(decided, partition_statistics(spec, values, schema), 1)
 
@@ -276,7 +286,7 @@ def partition_must_match(
 def _decided(
     predicate: Predicate, spec: PartitionSpec, values: Sequence[str | None], schema: Schema, file_begin_snapshot: int | None
 ) -> Predicate:
-    """The predicate with constants in the place of what the file's buckets and keys decide."""
+    """Return the predicate with constants in the place of what the file's buckets and keys decide."""
     buckets = _buckets(spec, values, schema, file_begin_snapshot)
     if not buckets and not _tests_keys(predicate):
         return predicate
@@ -312,9 +322,16 @@ def partition_statistics(
     """Turn partition values into bounds of columns, in the form of file statistics: all rows of the file are alike.
 
     Calendar parts bound a column as far as they lead down from the year without a gap.
+
+    Args:
+        spec: The spec that the file was written with.
+        values: Texts of its keys, in key order, None for NULL.
+        schema: The table's columns.
+        record_count: Number of rows that the statistics describe.
     """
     columns = schema.by_id()
     found: dict[int, ColumnStatistics] = {}
+    # Several keys may be of one column: identity wins over a bucket, and either wins over calendar parts and epoch units.
     parts: dict[int, dict[str, str | None]] = {}
     by_epoch: dict[int, ColumnStatistics] = {}
     finest: dict[int, int] = {}
@@ -364,9 +381,9 @@ def _constant(column: Field, text: str | None, record_count: int) -> ColumnStati
 
 
 def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_count: int) -> ColumnStatistics | None:
-    """Bounds from year, month, day and hour, as many as there are without a gap; None when the year is not known.
+    """Return the bounds from year, month, day and hour, as many as there are without a gap; None when the year is not known.
 
-    NULL parts say nothing: infinite dates have them too.
+    NULL parts are no bounds: infinite dates have them too.
     """
     if column.type != DATE and column.type not in TIMESTAMPS:
         return None
@@ -380,7 +397,7 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
         return None
     first, last = _range_of(known)
     if column.type == TIMESTAMPTZ:
-        # DuckDB takes the parts in its session's time zone.
+        # DuckDB takes the parts in the time zone of its session, which is at most a day away.
         first, last = first - _DAY, last + _DAY
     elif column.type == TIMESTAMP_NS:
         # DuckDB cuts nanoseconds off towards zero before it takes the parts.
@@ -388,12 +405,12 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
     low, high = (
         (date_text(first // _DAY), date_text(last // _DAY)) if column.type == DATE else (timestamp_text(first), timestamp_text(last))
     )
-    # A year of timestamptz may be one before Christ, which DuckDB numbers like those after.
+    # A year of timestamptz may be one before Christ, which DuckDB gives the same number as the year after.
     return replace(_nulls(column, False, record_count), min_value=None if column.type == TIMESTAMPTZ else low, max_value=high)
 
 
 def _epoch_bounds(column: Field, transform: str, text: str | None, record_count: int) -> ColumnStatistics | None:
-    """Bounds from whole units since 1970; None where there are none, as for infinite dates."""
+    """Return the bounds from whole units since 1970; None where there are none, as for infinite dates."""
     if text is None or not _WHOLE.fullmatch(text) or (column.type != DATE and column.type not in TIMESTAMPS):
         return None
     number = int(text)
@@ -417,7 +434,7 @@ def _epoch_bounds(column: Field, transform: str, text: str | None, record_count:
 
 
 def _range_of(known: list[int]) -> tuple[int, int]:
-    """First and last microsecond of a year, month, day or hour."""
+    """Return the first and last microsecond of a year, month, day or hour."""
     match known:
         case [year]:
             start, end = days_from_civil(year, 1, 1), days_from_civil(year + 1, 1, 1)
@@ -457,7 +474,7 @@ def _buckets(
 
 
 def _by_bucket(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Predicate:
-    """FALSE for an equality that the file's buckets rule out; its rows are not NULL in these columns."""
+    """Return FALSE for an equality that the file's buckets rule out; its rows are not NULL in these columns."""
     match predicate:
         case Comparison(left=ColumnReference() as column, operator="=" | "<>" as op, right=Literal() as literal):
             return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
@@ -480,7 +497,7 @@ class _Keys:
     file_begin_snapshot: int | None
 
     def text_of(self, wanted: KeyValue) -> tuple[str | None] | None:
-        """The value that all rows of the file have for a key; None when that is not known."""
+        """Return the value that all rows of the file have for a key; None when that is not known."""
         column = self.schema.by_id().get(wanted.key.column_id)
         # Parts of timestamptz are of the writer's time zone, NaN has many hashes, and another type may have other values.
         if column is None or column.type == TIMESTAMPTZ or column.type in FLOATS:
@@ -495,7 +512,7 @@ class _Keys:
 
 
 def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
-    """TRUE or FALSE for a test of a partition key, where the file's own partition values decide it."""
+    """Return TRUE or FALSE for a test of a partition key that the file's own partition values decide."""
     if not isinstance(predicate.scalar, KeyValue):
         return predicate
     known = keys.text_of(predicate.scalar)
@@ -503,7 +520,7 @@ def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
 
 
 def _values_in_buckets(predicate: InList, wanted: tuple[tuple[int, int], ...]) -> InList:
-    """An IN list without the values that are in other buckets: the same for all files of these buckets."""
+    """Return an IN list without the values that are in other buckets: the same for all files of these buckets."""
     column = predicate.operand
 
     def is_kept(value: Literal) -> bool:
@@ -517,7 +534,7 @@ def _excluded(column: ColumnReference, literal: Literal, buckets: Mapping[int, l
 
 
 def _bucket_number(column: ColumnReference, literal: Literal, buckets: int) -> int | None:
-    """The bucket that a value of the column which equals the constant is in, -1 when there is no such value, None when it is not known."""
+    """Return the bucket of the column's value that equals a constant, -1 when there is no such value, None when it is not known."""
     if literal.value is None:
         return None
     try:
@@ -533,19 +550,24 @@ def _bucket_number(column: ColumnReference, literal: Literal, buckets: int) -> i
 
 
 def bucket_of(value: object, data_type: DataType, buckets: int) -> int:
-    """The bucket of one value, by 32-bit murmur3 as DuckDB hashes it.
+    """Return the bucket of one value, by 32-bit murmur3 as DuckDB hashes it.
 
     >>> from ducklake_core.format.types.data_types import INT32, VARCHAR
     >>> [bucket_of(v, INT32, 3) for v in (1,)], [bucket_of(v, INT32, 4) for v in (1, 2, 3)], bucket_of(7, INT32, 5)
     ([2], [0, 0, 3], 4)
     >>> bucket_of("200", VARCHAR, 2**31) == 395818824
     True
+
+    Args:
+        value: The value in its Python form (format/values/leaf_values.py); not None.
+        data_type: Its type.
+        buckets: Number of buckets.
     """
     return (mmh3.hash(hashed_bytes(value, data_type), 0, signed=False) & MASK) % buckets
 
 
 def hashed_bytes(value: object, data_type: DataType) -> bytes:
-    """The bytes that the bucket transform hashes: 8 bytes of numbers and times, text and blobs as they are, the text of all else.
+    """Return the bytes that the bucket transform hashes: 8 bytes of numbers and times, strings and blobs as they are, the text of all else.
 
     >>> from ducklake_core.format.types.data_types import INT32, FLOAT64, UINT8, DecimalType
     >>> hashed_bytes(1, INT32).hex(), hashed_bytes(-0.0, FLOAT64) == bytes(8), hashed_bytes(200, UINT8)
@@ -560,6 +582,7 @@ def hashed_bytes(value: object, data_type: DataType) -> bytes:
         return struct.pack("<q", int(value.scaleb(data_type.scale)))
     if data_type in FLOATS:
         assert isinstance(value, int | float)
+        # Adding 0.0 makes -0.0 the 0.0 that it equals.
         return struct.pack("<d", float(value) + 0.0)
     if data_type in TIMESTAMPS:
         assert isinstance(value, int)
@@ -575,18 +598,19 @@ def hashed_bytes(value: object, data_type: DataType) -> bytes:
 
 
 def hashed_as_int64(data_type: DataType) -> bool:
-    """Whether values are hashed as 8 bytes in their own Python form."""
+    """Return whether values are hashed as 8 bytes in their own Python form."""
     return data_type in (BOOLEAN, DATE, TIME) or data_type in SIGNED_INTEGERS[:4]
 
 
 def murmur3_of_int64(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """32-bit murmur3 with seed 0 of many 8-byte little-endian numbers.
+    """Return the 32-bit murmur3 hashes, with seed 0, of many 8-byte little-endian numbers.
 
     >>> murmur3_of_int64(np.array([0, 200])).tolist()
     [1669671676, 845973527]
     """
     words = np.ascontiguousarray(numbers, dtype="<i8").view("<u4").reshape(-1, 2)
     state = np.zeros(len(words), dtype=np.uint32)
+    # murmur3 as published, for two blocks of four bytes. Products wrap around at 32 bits, and 8 is the length in bytes.
     with np.errstate(over="ignore"):
         for column in range(2):
             block = words[:, column] * np.uint32(0xCC9E2D51)

@@ -104,18 +104,18 @@ class Field:
         return not isinstance(self.type, ListType | MapType | StructType)
 
     def walk(self) -> Iterator[Field]:
-        """This node and all below it, parents first (the order of column ids at CREATE)."""
+        """Yield this node and all below it, parents first (the order of column ids at CREATE)."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def leaves(self) -> Iterator[Field]:
-        """The leaves at or below this node, in the order of the Parquet leaf columns."""
+        """Yield the leaves at or below this node, in the order of the Parquet leaf columns."""
         return (node for node in self.walk() if node.is_leaf)
 
 
 def with_children(data_type: DataType, change: Callable[[Field], Field]) -> DataType:
-    """The same type with its children changed, in the order in which they are stored; types without children as they are."""
+    """Return the same type with its children changed, in the order in which they are stored; types without children as they are."""
     match data_type:
         case ListType(element=element):
             return ListType(element=change(element))
@@ -128,7 +128,7 @@ def with_children(data_type: DataType, change: Callable[[Field], Field]) -> Data
 
 
 def children_of(data_type: DataType) -> tuple[Field, ...]:
-    """Children of a type, in catalog order."""
+    """Return the children of a type, in catalog order."""
     match data_type:
         case ListType(element=element):
             return (element,)
@@ -151,6 +151,7 @@ def is_too_deep(data_type: T, children: Callable[[T], Iterable[T]]) -> bool:
         data_type: The type, of this library or of Arrow.
         children: Returns the types within one.
     """
+    # Level by level: recursion would fail for the types that this is to reject.
     level = [data_type]
     for _ in range(MAX_DEPTH + 1):
         level = [child for one in level for child in children(one)]
@@ -208,18 +209,18 @@ TIMESTAMPS = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ)
 
 
 def holds_variants(data_type: DataType) -> bool:
-    """Whether a type is, or holds, a variant."""
+    """Return whether a type is, or holds, a variant."""
     return data_type == VARIANT or any(holds_variants(child.type) for child in children_of(data_type))
 
 
 DIGITS: dict[DataType, int] = {INT8: 3, INT16: 5, INT32: 10, INT64: 19, INT128: 38, UINT8: 3, UINT16: 5, UINT32: 10, UINT64: 20}
-"""Digits of the decimal that an integer becomes beside a decimal."""
+"""Digits of the decimal that an integer becomes next to a decimal."""
 _UNSIGNED = (UINT8, UINT16, UINT32, UINT64, UINT128)
 _LARGER: dict[DataType, DataType] = {UINT8: INT16, UINT16: INT32, UINT32: INT64, UINT64: INT128}
 
 
 def as_decimal(data_type: DataType) -> DecimalType | None:
-    """The decimal that a number becomes beside a decimal, None where it becomes none."""
+    """Return the decimal that a number becomes next to a decimal, None where it becomes none."""
     if isinstance(data_type, DecimalType):
         return data_type
     digits = DIGITS.get(data_type)
@@ -227,7 +228,7 @@ def as_decimal(data_type: DataType) -> DecimalType | None:
 
 
 def common_number(first: DataType, second: DataType) -> DataType | None:
-    """The type of alternatives of two types of numbers: digits before the point go before digits behind it.
+    """Return the type of alternatives of two types of numbers: digits before the point go before digits behind it.
 
     >>> from ducklake_core.format.types.data_types import UINT8, INT8
     >>> str(common_number(DecimalType(precision=38, scale=0), DecimalType(precision=18, scale=3))), str(common_number(UINT8, INT8))
@@ -248,14 +249,14 @@ def common_number(first: DataType, second: DataType) -> DataType | None:
             return None
         whole, scale = max(left.precision - left.scale, right.precision - right.scale), max(left.scale, right.scale)
         if isinstance(first, DecimalType) and isinstance(second, DecimalType):
-            # Beside an integer the scale stays, and values have to fit.
+            # Next to an integer the scale stays, and values have to fit.
             scale = min(scale, _MAX_DIGITS - whole)
         return DecimalType(precision=min(_MAX_DIGITS, whole + scale), scale=scale)
     return common_integer(first, second)
 
 
 def common_integer(first: DataType, second: DataType) -> DataType | None:
-    """Signed types go by size; beside an unsigned one the next type that holds both."""
+    """Return the common type of two integer types: signed types go by size, next to an unsigned one the next type that holds both."""
     if first in _UNSIGNED and second in _UNSIGNED:
         return max(first, second, key=_UNSIGNED.index)
     sides = [_LARGER.get(side, side) for side in (first, second)]
@@ -263,10 +264,15 @@ def common_integer(first: DataType, second: DataType) -> DataType | None:
 
 
 def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> DecimalType:
-    """The type of ``+``, ``-`` or ``*`` of decimals: sums have the larger scale and a digit more, products the digits of both.
+    """Return the type of ``+``, ``-`` or ``*`` of decimals: sums have the larger scale and a digit more, products the digits of both.
 
     >>> str(decimal_result("+", DecimalType(precision=10, scale=0), DecimalType(precision=4, scale=1)))
     'decimal(12,1)'
+
+    Args:
+        operator: ``+``, ``-`` or ``*``.
+        left: Type of the left side.
+        right: Type of the right side.
     """
     if operator == "*":
         precision, scale = left.precision + right.precision, left.scale + right.scale
@@ -274,6 +280,7 @@ def decimal_result(operator: str, left: DecimalType, right: DecimalType) -> Deci
         scale = max(left.scale, right.scale)
         precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
     widest = max(left.precision, right.precision)
+    # DuckDB computes in 64 bits while both sides fit, and raises an error on overflow instead of widening.
     if precision > _SMALL_DECIMAL >= widest:
         precision = _SMALL_DECIMAL
     return DecimalType(precision=min(_MAX_DIGITS, precision), scale=scale)

@@ -10,6 +10,7 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.types.text import shown
 
 DEFAULT_SCHEMA = "main"
+# A part in double quotes, or any run of characters without dots and quotes.
 _PART = r'"(?:[^"]|"")+"|[^".]+'
 _PATH = re.compile(rf"(?:{_PART})(?:\.(?:{_PART}))*", re.DOTALL)
 _NAME = re.compile(f"(?:(?P<schema>(?:{_PART})(?:\\.(?:{_PART}))*)\\.)?(?P<table>{_PART})", re.DOTALL)
@@ -47,7 +48,7 @@ def storable(name: str, value: object, *, nul: bool = False) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Schema and table of ``table`` or ``schema.table``; a part with dots or quotes is double-quoted, quotes doubled.
+    """Return the schema and table of ``table`` or ``schema.table``; a part with dots or quotes is double-quoted, quotes doubled.
 
     The schema stays a path with its quotes, the table's name loses them.
 
@@ -69,7 +70,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def split_name_parts(name: str) -> tuple[str | None, str] | None:
-    """Schema, if any, and table as they are written, quotes included; None for a text that is no name.
+    """Return schema, if any, and table as they are written, quotes included; None for a string that is no name.
 
     >>> split_name_parts('raw."odd.name"'), split_name_parts("flights"), split_name_parts("a.b.c"), split_name_parts("a..c")
     (('raw', '"odd.name"'), (None, 'flights'), ('a.b', 'c'), None)
@@ -79,7 +80,7 @@ def split_name_parts(name: str) -> tuple[str | None, str] | None:
 
 
 def join_name(schema: str, table: str) -> str:
-    """The text that :func:`split_name` reads back, of a schema's path and a table's bare name.
+    """Return the text that :func:`split_name` reads back, of a schema's path and a table's bare name.
 
     >>> join_name("main", "flights"), join_name("raw", 'odd.na"me'), join_name("sales.europe", "orders")
     ('main.flights', 'raw."odd.na""me"', 'sales.europe.orders')
@@ -88,7 +89,7 @@ def join_name(schema: str, table: str) -> str:
 
 
 def schema_path(text: str) -> str:
-    """The path of a schema that somebody names, as the library writes it; a text that is no path is the name of one schema.
+    """Return the path of a schema that a caller names, as the library writes it; a string that is no path is the name of one schema.
 
     >>> schema_path("sales.europe"), schema_path('"sales.europe"'), schema_path('"raw"'), schema_path('na"me')
     ('sales.europe', '"sales.europe"', 'raw', '"na""me"')
@@ -98,8 +99,9 @@ def schema_path(text: str) -> str:
 
 
 def schemas_meant(text: str) -> tuple[str, str]:
-    """The paths that an argument which names a schema may mean, the first that is there counts, as DuckDB finds it: the path ``a.b``, or
-    else one schema at the top whose whole name is ``a.b``.
+    """Return the paths that a schema's name may mean, of which the first that exists counts, as in DuckDB.
+
+    They are the path ``a.b``, and one schema at the top whose whole name is ``a.b``.
 
     >>> schemas_meant("a.b"), schemas_meant("raw")
     (('a.b', '"a.b"'), ('raw', 'raw'))
@@ -108,7 +110,7 @@ def schemas_meant(text: str) -> tuple[str, str]:
 
 
 def parent_schema(path: str) -> str | None:
-    """The path of the schema that a schema is in, None for one at the top.
+    """Return the path of the schema that a schema is in, None for one at the top.
 
     >>> parent_schema("sales.europe.north"), parent_schema('"sales.europe"')
     ('sales.europe', None)
@@ -117,7 +119,7 @@ def parent_schema(path: str) -> str | None:
 
 
 def split_path(name: str) -> tuple[str, ...]:
-    """The parts of a column's name or of a schema's path: ``s.z``, a part with dots or quotes double-quoted, quotes doubled.
+    """Return the parts of a column's name or of a schema's path: ``s.z``, a part with dots or quotes double-quoted, quotes doubled.
 
     >>> split_path("s.z"), split_path('s."odd.na""me"')
     (('s', 'z'), ('s', 'odd.na"me'))
@@ -136,7 +138,7 @@ def split_path(name: str) -> tuple[str, ...]:
 
 
 def raw_parts(name: str) -> tuple[str, ...]:
-    """The parts of a dotted name as they are written, quotes included.
+    """Return the parts of a dotted name as they are written, quotes included.
 
     >>> raw_parts('sales."x.y"')
     ('sales', '"x.y"')
@@ -145,7 +147,7 @@ def raw_parts(name: str) -> tuple[str, ...]:
 
 
 def dotted(parts: Sequence[str]) -> str:
-    """The text that :func:`split_path` reads back.
+    """Return the text that :func:`split_path` reads back.
 
     >>> dotted(("s", "z")), dotted(("s", 'odd.na"me'))
     ('s.z', 's."odd.na""me"')
@@ -154,7 +156,7 @@ def dotted(parts: Sequence[str]) -> str:
 
 
 def quoted_path(parts: Sequence[str]) -> str:
-    """A column, or a field of structs, as DuckDB's SQL names it, every part quoted.
+    """Return a column, or a field of structs, as DuckDB's SQL names it, every part quoted.
 
     >>> print(quoted_path(("s", 'na"me')))
     "s"."na""me"
@@ -163,11 +165,12 @@ def quoted_path(parts: Sequence[str]) -> str:
 
 
 def folded(name: str) -> str:
-    """The same text for names that DuckDB finds equal: only ASCII letters lose their case.
+    """Return the same text for names that DuckDB finds equal: only ASCII letters lose their case.
 
     >>> folded("Flights"), folded("ÄRGER")
     ('flights', 'Ärger')
     """
+    # str.lower alone would also fold letters beyond ASCII, which DuckDB keeps apart.
     return name.lower() if name.isascii() else "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
@@ -220,6 +223,7 @@ class TablePattern:
         schema, table = parts
         schemas = raw_parts(schema or DEFAULT_SCHEMA)
         has_wildcards = any(_has_wildcards(part) for part in (*schemas, table))
+        # A path is matched as its folded parts, each with _END behind it, so that no wildcard reaches into the next part.
         above = "".join(_ANY_DEPTH if part == "**" else _expression(part) + _END for part in schemas)
         return cls(text, has_wildcards, re.compile(above), re.compile(_expression(table), re.DOTALL))
 
@@ -229,7 +233,7 @@ class TablePattern:
         return split_name(self.text)
 
     def matches(self, schema: str, table: str) -> bool:
-        """Whether a table is one of those."""
+        """Return whether the pattern matches a table."""
         path = "".join(folded(part) + _END for part in split_path(schema))
         return self._schema.fullmatch(path) is not None and self._table.fullmatch(folded(table)) is not None
 

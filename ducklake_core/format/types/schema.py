@@ -105,6 +105,7 @@ _LOGICAL: dict[str, pa.DataType] = {
 }
 NO_KEY_TYPES = (TIME_NS, INTERVAL, GEOMETRY, VARIANT, NULL)
 """Types that rows are not found by."""
+# The forms that are written to Parquet, which has no integers of 128 bits, no timestamps in seconds and no such intervals.
 _PHYSICAL = {
     **{name: arrow for name, arrow in _LOGICAL.items() if name != "time_ns"},
     "int128": pa.string(),
@@ -113,9 +114,10 @@ _PHYSICAL = {
     "interval": pa.string(),
 }
 _AMBIGUOUS = frozenset({"int128", "uint128", "time_ns", "timetz"})
-# As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register theirs under the same names.
+# As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register types under the same names.
 _MARKED = {"geometry": (b"geoarrow.wkb", b"{}"), "variant": (b"arrow.parquet.variant", b"")}
 _SIMPLE: dict[pa.DataType, PrimitiveType] = {
+    # DuckDB makes an INTEGER column of values that are all NULL.
     pa.null(): INT32,
     pa.bool_(): BOOLEAN,
     pa.int8(): INT8,
@@ -196,12 +198,12 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def find(self, name: str) -> Field | None:
-        """The top-level column of that name without regard to case, or None."""
+        """Return the top-level column of that name without regard to case, or None."""
         wanted = folded(name)
         return next((c for c in self.columns if folded(c.name) == wanted), None)
 
     def column(self, name: str) -> Field:
-        """The top-level column of that name without regard to case.
+        """Return the top-level column of that name without regard to case.
 
         Raises:
             NotFoundError: It does not exist.
@@ -214,21 +216,21 @@ class Schema:
         return found
 
     def walk(self) -> Iterator[Field]:
-        """All nodes, parents first."""
+        """Yield all nodes, parents first."""
         for column in self.columns:
             yield from column.walk()
 
     def leaves(self) -> Iterator[Field]:
-        """All leaves, in the order of a file's leaf columns."""
+        """Yield all leaves, in the order of a file's leaf columns."""
         for column in self.columns:
             yield from column.leaves()
 
     def by_id(self) -> dict[int, Field]:
-        """All nodes by their id."""
+        """Return all nodes by their id."""
         return {node.id: node for node in self.walk()}
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema of its rows, as they are read.
+        """Return the Arrow schema of its rows, as they are read.
 
         >>> from ducklake_core.format.types.data_types import INT64
         >>> Schema(columns=(Field(id=1, name="a", type=INT64),)).to_arrow().names
@@ -238,12 +240,12 @@ class Schema:
         return to_arrow_schema(self)
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The named columns, in the order asked for."""
+        """Return the named columns, in the order of ``names``."""
         return Schema(columns=tuple(self.column(name) for name in names))
 
 
 def with_ids(schema: Schema, first_id: int = 1) -> Schema:
-    """The same schema with ids given in pre-order from ``first_id`` on, as DuckDB numbers them at CREATE."""
+    """Return the same schema with ids given in pre-order from ``first_id`` on, as DuckDB numbers them at CREATE."""
     counter = iter(range(first_id, first_id + sum(1 for _ in schema.walk())))
 
     def number(field: Field) -> Field:
@@ -254,7 +256,7 @@ def with_ids(schema: Schema, first_id: int = 1) -> Schema:
 
 
 def committed_at(schema: Schema, snapshot_id: int) -> Schema:
-    """The same schema, its nodes that are not committed yet counting as made by a snapshot."""
+    """Return the same schema, its nodes that are not committed yet counting as made by a snapshot."""
 
     def dated(field: Field) -> Field:
         begin = field.begin_snapshot or snapshot_id
@@ -264,7 +266,7 @@ def committed_at(schema: Schema, snapshot_id: int) -> Schema:
 
 
 def check_reserved(name: str, version: FormatVersion) -> None:
-    """Refuse a column's name that a version of the format keeps for itself.
+    """Reject a column's name that a version of the format keeps for itself.
 
     Raises:
         SchemaError: It is one.
@@ -276,7 +278,7 @@ def check_reserved(name: str, version: FormatVersion) -> None:
 
 
 def check_names(schema: Schema, version: FormatVersion = DEFAULT_VERSION) -> None:
-    """Refuse what no catalog can hold: no columns, empty or reserved names, names that differ only in case.
+    """Reject what no catalog can hold: no columns, empty or reserved names, names that differ only in case.
 
     Raises:
         SchemaError: One of these.
@@ -310,7 +312,7 @@ def _check_level(where: str, fields: tuple[Field, ...]) -> None:
 
 
 def column_text(column: Field, shown_type: str | None = None) -> str:
-    """A column in one line: its name, type, and what holds for its values.
+    """Return a column in one line: its name, type, and what holds for its values.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> column_text(Field(name="n", type=INT32, nullable=False, default="7"))
@@ -326,12 +328,12 @@ def _constraints(column: Field) -> str:
 
 
 def schema_line(columns: Sequence[Field]) -> str:
-    """All columns in one line."""
+    """Return all columns in one line."""
     return ", ".join(column_text(column) for column in columns)
 
 
 def schema_tree(columns: Sequence[Field]) -> str:
-    """A line for each column, with the fields of structs below it.
+    """Return a line for each column, with the fields of structs below it.
 
     >>> from ducklake_core.format.types.data_types import FLOAT64, INT64, VARCHAR
     >>> point = StructType(fields=(Field(name="x", type=FLOAT64), Field(name="y", type=FLOAT64)))
@@ -359,7 +361,7 @@ def _lines(node: Field) -> Iterator[str]:
 
 
 def _has_struct(data_type: DataType) -> bool:
-    """Whether a type has parts with names, which need lines of their own."""
+    """Return whether a type has parts with names, which need lines of their own."""
     match data_type:
         case StructType():
             return True
@@ -382,20 +384,20 @@ def _kind(data_type: DataType) -> str:
 
 
 def schema_html(columns: Iterable[Field], comments: Mapping[int, str] | None = None) -> str:
-    """The columns as an HTML table, nested types in one cell; all text is escaped."""
+    """Return the columns as an HTML table, nested types in one cell; all text is escaped."""
     comments = comments or {}
     rows = [(column.name, str(column.type), _constraints(column).strip(), comments.get(column.id, "")) for column in columns]
     return html_table(("column", "type", "", "comment") if any(row[-1] for row in rows) else ("column", "type", ""), rows)
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of texts; rows are cut to the columns of the head."""
+    """Return a table of texts; rows are cut to the columns of the head."""
     lines = (f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row[: len(head)])}</tr>" for row in rows)
     return f"<table><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>{''.join(lines)}</table>"
 
 
 def to_arrow_type(data_type: DataType, *, physical: bool = False) -> ArrowType:
-    """The Arrow type of a DuckLake type, with field ids on all children that have one.
+    """Return the Arrow type of a DuckLake type, with field ids on all children that have one.
 
     Raises:
         UnsupportedFeatureError: A type that is read but not written, in physical form.
@@ -424,10 +426,10 @@ def _nested(field: Field, *, physical: bool) -> ArrowField:
     return to_arrow_field(field, physical=physical).with_nullable(True)
 
 
-# Small files are many, and have the same columns: making the fields anew took a tenth of a merge.
+# Merges read many small files with the same columns. Building the fields again for each file took a tenth of the time.
 @lru_cache(maxsize=2048)
 def to_arrow_field(field: Field, *, physical: bool = False) -> ArrowField:
-    """One column or nested node as an Arrow field.
+    """Return one column or nested node as an Arrow field.
 
     Args:
         field: The node.
@@ -450,12 +452,12 @@ def _markings(name: str) -> dict[bytes, bytes]:
 
 @lru_cache(maxsize=256)
 def to_arrow_schema(schema: Schema, *, physical: bool = False) -> pa.Schema:
-    """All columns as an Arrow schema, in order; see :func:`to_arrow_field`."""
+    """Return all columns as an Arrow schema, in order; see :func:`to_arrow_field`."""
     return pa.schema([to_arrow_field(column, physical=physical) for column in schema])
 
 
 def from_arrow_schema(schema: pa.Schema) -> Schema:
-    """The DuckLake schema of Arrow data, without ids.
+    """Return the DuckLake schema of Arrow data, without ids.
 
     NOT NULL is taken from top-level fields that are not nullable. The null type becomes int32, as in DuckDB;
     durations become intervals; dictionaries, views and large types become what they hold.
@@ -467,7 +469,7 @@ def from_arrow_schema(schema: pa.Schema) -> Schema:
 
 
 def from_arrow_field(field: ArrowField) -> Field:
-    """One Arrow field as a column without id; see :func:`from_arrow_schema`."""
+    """Return one Arrow field as a column without id; see :func:`from_arrow_schema`."""
     if is_too_deep(field.type, lambda kind: [kind.field(index).type for index in range(kind.num_fields)]):
         raise UnsupportedFeatureError(f"the type of column {field.name!r} is nested more than {MAX_DEPTH} levels deep", column=field.name)
     return Field(name=field.name, type=_from_field(field, field.name), nullable=field.nullable)
@@ -477,6 +479,7 @@ def _from_field(field: ArrowField, path: str) -> DataType:
     metadata: Mapping[bytes, bytes] = field.metadata or {}
     if TYPE_KEY in metadata:
         named = parse_leaf_type(metadata[TYPE_KEY].decode())
+        # Other libraries keep field metadata through a cast. The mark counts only while the Arrow type is the one it belongs to.
         if to_arrow_type(named) == field.type:
             return named
     # Extension types that are not registered in this process travel as storage type and metadata.
@@ -519,7 +522,7 @@ def _from_container(arrow: ArrowType, path: str) -> DataType | None:
 
 
 def is_list(arrow: ArrowType) -> bool:
-    """Whether an Arrow type is a list in any of its layouts."""
+    """Return whether an Arrow type is a list in any of its layouts."""
     types = pa.types
     return bool(
         types.is_list(arrow)
@@ -536,7 +539,7 @@ def _child(field: ArrowField, name: str, parent: str) -> Field:
 
 
 def type_text(data_type: DataType) -> str:
-    """The text of a type in ``ducklake_column.column_type``.
+    """Return the text of a type in ``ducklake_column.column_type``.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> type_text(INT32), type_text(DecimalType(precision=10, scale=2)), type_text(ListType(element=Field(name="element", type=INT32)))
@@ -556,7 +559,7 @@ def type_text(data_type: DataType) -> str:
 
 
 def duckdb_type(data_type: DataType) -> str:
-    """The name of a type in DuckDB's SQL.
+    """Return the name of a type in DuckDB's SQL.
 
     >>> duckdb_type(PrimitiveType(name="int8")), duckdb_type(DecimalType(precision=10, scale=2))
     ('TINYINT', 'decimal(10,2)')
@@ -577,7 +580,7 @@ def duckdb_type(data_type: DataType) -> str:
 
 
 def parse_leaf_type(text: str) -> DataType:
-    """The type that a text without children stands for.
+    """Return the type that a text without children stands for.
 
     >>> parse_leaf_type("int32"), parse_leaf_type("decimal(10,2)"), parse_leaf_type("timestamp_us")
     (PrimitiveType(name='int32'), DecimalType(precision=10, scale=2), PrimitiveType(name='timestamp'))
@@ -609,7 +612,7 @@ class ColumnRow:
         column_type: Text of the type, containers without parameters.
         nulls_allowed: False for NOT NULL.
         initial_default: Text for rows of files that lack the column, None for NULL.
-        default_value: Text of the default for new rows; None and the text ``NULL`` both say that there is none.
+        default_value: Text of the default for new rows; None and the text ``NULL`` both mean that there is none.
         default_value_type: ``literal``, ``expression``, or empty for containers.
         default_value_dialect: SQL dialect of an expression.
         begin_snapshot: Snapshot that made the row; 0 before commit.
@@ -629,7 +632,7 @@ class ColumnRow:
 
 
 def column_row(field: Field, parent_column: int | None = None) -> ColumnRow:
-    """The row of one node, without its children, as DuckDB writes it at CREATE or ADD COLUMN.
+    """Return the row of one node, without its children, as DuckDB writes it at CREATE or ADD COLUMN.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> row = column_row(Field(id=3, name="x", type=INT32), parent_column=2)
@@ -652,18 +655,18 @@ def column_row(field: Field, parent_column: int | None = None) -> ColumnRow:
 
 
 def flatten(schema: Schema) -> tuple[ColumnRow, ...]:
-    """The rows of all nodes, each parent before its children (the order of ids at CREATE)."""
+    """Return the rows of all nodes, each parent before its children (the order of ids at CREATE)."""
     return tuple(row for column in schema for row in flatten_field(column))
 
 
 def flatten_field(field: Field, parent_column: int | None = None) -> tuple[ColumnRow, ...]:
-    """The rows of one node and of everything below it."""
+    """Return the rows of one node and of everything below it."""
     below = (row for child in field.children for row in flatten_field(child, field.id))
     return (column_row(field, parent_column), *below)
 
 
 def build_schema(rows: Iterable[ColumnRow]) -> Schema:
-    """The schema that the rows live at one snapshot spell; they may come in any order.
+    """Return the schema that the rows live at one snapshot spell; they may come in any order.
 
     Siblings are sorted by ``column_order``, ties and missing orders by id, as DuckDB does. Of several rows for one id the
     newest counts: DuckDB 1.3 left the old row live when it renamed a column.
@@ -681,6 +684,7 @@ def build_schema(rows: Iterable[ColumnRow]) -> Schema:
         _check_distinct(siblings)
         siblings.sort(key=lambda row: (row.column_order is None, row.column_order or 0, row.column_id))
     schema = Schema(columns=tuple(_build_field(row, children) for row in children.get(None, ())))
+    # Rows that no top-level column leads to, for example parents of each other, would be lost without an error.
     if sum(1 for _ in schema.walk()) != len(newest):
         reached = {node.id for node in schema.walk()}
         lost = sorted(row.column_id for siblings in children.values() for row in siblings if row.column_id not in reached)
@@ -703,7 +707,7 @@ def _newest(rows: Iterable[ColumnRow]) -> dict[int, ColumnRow]:
 
 
 def _check_cells(row: ColumnRow) -> None:
-    """Cells of SQLite may hold anything, whatever the column's type is."""
+    """Reject cells of another type: SQLite stores anything in a column of any type."""
     texts: tuple[object, ...] = (row.column_name, row.column_type)
     numbers: tuple[object, ...] = (row.column_id, row.parent_column or 0, row.column_order or 0, row.begin_snapshot)
     if not (all(isinstance(text, str) and text for text in texts) and all(isinstance(number, int) for number in numbers)):

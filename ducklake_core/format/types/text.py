@@ -54,7 +54,7 @@ _MAX_ITEMS = 5
 
 
 def parse_age(text: str, now: datetime | None = None) -> timedelta:
-    """A span of time as DuckDB reads intervals, with its length when it ends now: months and years are those of the calendar.
+    """Return a span of time as DuckDB reads intervals, with its length when it ends now: months and years are those of the calendar.
 
     >>> parse_age("2 days"), parse_age("1w 12:00:00"), parse_age("90 mins")
     (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200), datetime.timedelta(seconds=5400))
@@ -71,9 +71,10 @@ def parse_age(text: str, now: datetime | None = None) -> timedelta:
     months, rest = _months_and_rest(text)
     end = datetime.now(UTC) if now is None else now
     try:
+        # Months come off the end first, because their length depends on where they lie; days and times follow.
         span = end - (_months_before(end, months) - rest)
     except OverflowError:
-        # Before the calendar begins: as long as months are at least.
+        # Before the calendar begins, months count as 30 days.
         return _too_long_to_count(months, rest, text)
     if span < timedelta(0):
         raise UsageError(f"{text!r} is a negative span of time")
@@ -81,7 +82,7 @@ def parse_age(text: str, now: datetime | None = None) -> timedelta:
 
 
 def bare_age(text: str) -> str:
-    """A span of time without ``INTERVAL '...'`` around it, which DuckDB does not read in an option.
+    """Return a span of time without ``INTERVAL '...'`` around it, which DuckDB does not read in an option.
 
     >>> bare_age("INTERVAL '7 Days'"), bare_age("7 days")
     ('7 Days', '7 days')
@@ -113,14 +114,14 @@ def _months_and_rest(text: str) -> tuple[int, timedelta]:
 
 
 def _part(found: re.Match[str], unit: str) -> tuple[int, int]:
-    """Months and microseconds of a number with its unit, or of a time of day."""
+    """Return the months and microseconds of a number with its unit, or of a time of day."""
     if found["number"] is None:
         return 0, _time_of_day(found)
     number = _number(found["number"])
     if unit in _MONTHS:
         number *= _MONTHS[unit]
         months = int(number)
-        # DuckDB forgets what is left of the months of longer units.
+        # DuckDB drops fractions of a month that longer units leave.
         days = int((number - months) * _DAYS_OF_A_PART) if unit in ("month", "quarter") else 0
         return months, days * _MICROSECONDS["day"]
     if unit == "microsecond":
@@ -129,7 +130,7 @@ def _part(found: re.Match[str], unit: str) -> tuple[int, int]:
 
 
 def _number(text: str) -> Fraction:
-    """A number as DuckDB reads it in an interval: six digits of its fraction count."""
+    """Return a number as DuckDB reads it in an interval: six digits of its fraction count."""
     whole, _, fraction = text.partition(".")
     return Fraction(f"{whole}.{fraction[:6]}0")
 
@@ -140,10 +141,11 @@ def _time_of_day(found: re.Match[str]) -> int:
 
 
 def _months_before(time: datetime, months: int) -> datetime:
-    """The same day and time so many months earlier, or the last day of a month that is shorter."""
+    """Return the same day and time so many months earlier, or the last day of a month that is shorter."""
     year, month = divmod(time.year * 12 + time.month - 1 - months, 12)
     if not BEGINNING.year <= year <= 9999:
         raise OverflowError
+    # As in DuckDB, a month before 31 March is the last day of February.
     return time.replace(year=year, month=month + 1, day=min(time.day, calendar.monthrange(year, month + 1)[1]))
 
 
@@ -162,7 +164,7 @@ def _too_long(text: str) -> UsageError:
 
 
 def shown(value: object) -> str:
-    """A value for a message, however long its text is, and even when it has none.
+    """Return a value for a message, however long its text is, and even when it has none.
 
     >>> shown("a"), shown(10**5000)
     ("'a'", 'a value of type int')
@@ -175,12 +177,12 @@ def shown(value: object) -> str:
 
 
 def parse_failure(problem: Exception) -> str:
-    """Say in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
+    """Return in one line why SQL cannot be parsed. The parser calls itself for each level of a query or an expression."""
     return "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem).splitlines()[0]
 
 
 def short_repr(value: Any) -> str:
-    """A dataclass value by those of its fields that have other values than by default; of many items only how many there are.
+    """Return a dataclass value by those of its fields that have other values than by default; of many items only how many there are.
 
     A class whose values are long takes it as its ``__repr__``. Fields that are kept out of reprs stay out of it.
 
@@ -209,7 +211,7 @@ def _item(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text of a user or of the catalog in one line, as far as it shows what it is.
+    """Return a text of a user or of the catalog in one line, as far as it shows what it is.
 
     >>> one_line("a  b\\n\\x1b[31mc"), len(one_line("x" * 1000))
     ('a  b\\\\n\\\\x1b[31mc', 203)
@@ -218,7 +220,7 @@ def one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A whole text without what would end its line or steer a terminal: names and paths may hold anything.
+    """Return a whole text without what would end its line or steer a terminal: names and paths may hold anything.
 
     >>> visible("a\\tb"), visible("é")
     ('a\\\\tb', 'é')
@@ -227,7 +229,7 @@ def visible(text: str) -> str:
 
 
 def similar(name: str, candidates: Iterable[str]) -> str:
-    """The names most like one that does not exist, as a question; empty when none is.
+    """Return the names most like one that does not exist, as a question; empty when none is.
 
     >>> similar("Flihgts", ["flights", "planes"]), similar("x", ["flights"])
     ("did you mean 'flights'?", '')
@@ -237,13 +239,13 @@ def similar(name: str, candidates: Iterable[str]) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> list[str]:
-    """At most three of the names, those most like one, the nearest first."""
+    """Return at most three of the names, those most like one, the nearest first."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     return [by_folded[one] for one in get_close_matches(name.casefold(), by_folded, n=3)]
 
 
 def similar_in_brackets(name: str, candidates: Iterable[str]) -> str:
-    """The same in parentheses, after a space, to stand behind the name.
+    """Return the question of :func:`similar` in parentheses after a space, to follow the name.
 
     >>> similar_in_brackets("dely", ["delay"])
     " (did you mean 'delay'?)"
@@ -257,7 +259,7 @@ BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=U
 
 
 def in_utc(time: datetime) -> datetime:
-    """A point in time in UTC; the ends of the calendar for those that the calendar does not have there.
+    """Return a point in time in UTC; the ends of the calendar for those that the calendar does not have there.
 
     Raises:
         UsageError: It has no zone.

@@ -1,4 +1,4 @@
-"""Types as users write them: DuckLake's texts, DuckDB's SQL, Arrow types, or values of our own."""
+"""Parse types as users write them: DuckLake's names, DuckDB's SQL, Arrow types, or :data:`DataType` values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLOSING = {"(": ")", "<": ">"}
 
 
 def data_type_of(given: TypeLike) -> DataType:
-    """The type that a user means; nested fields have no ids.
+    """Return the type that a user means; nested fields have no ids.
 
     >>> str(data_type_of("int8")), str(data_type_of("DECIMAL(10, 2)")), str(data_type_of(pa.list_(pa.int8())))
     ('int8', 'decimal(10,2)', 'list<int8>')
@@ -63,7 +63,7 @@ def data_type_of(given: TypeLike) -> DataType:
 
 
 def without_ids(data_type: DataType) -> DataType:
-    """The same type with fields that belong to no table yet."""
+    """Return the same type with fields that belong to no table yet."""
     return with_children(data_type, _bare)
 
 
@@ -95,7 +95,7 @@ class _Text:
         return _TOKEN.match(self._text, self._position)
 
     def _take(self, *marks: str) -> str | None:
-        """The next mark, if it is one of these."""
+        """Return the next mark, if it is one of these."""
         token = self._peek()
         if token is None or token["mark"] not in marks:
             return None

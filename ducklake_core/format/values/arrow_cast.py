@@ -62,7 +62,7 @@ _DAY_SECONDS = 86_400
 
 
 def cast_to(data: Data, schema: Schema, *, physical: bool = True, exact: bool = False) -> Data:
-    """The same rows with exactly the columns of a schema, in its order.
+    """Return the same rows with exactly the columns of a schema, in its order.
 
     Columns and struct fields are found by name without regard to case.  A column that the data lacks gets the
     column's default, or NULL.
@@ -98,7 +98,13 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True, exact: bool = 
 
 
 def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) -> bool:
-    """Whether :func:`cast_to` passes data of an Arrow schema on as it is, without a look at its values."""
+    """Return whether :func:`cast_to` passes data of an Arrow schema on as it is, without reading its values.
+
+    Args:
+        arrow_schema: The data's schema.
+        schema: The columns wanted.
+        physical: As for :func:`cast_to`.
+    """
     wanted = to_arrow_schema(schema, physical=physical)
     if arrow_schema.names != wanted.names or arrow_schema.types != wanted.types:
         return False
@@ -106,7 +112,7 @@ def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) 
 
 
 def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact: bool = False) -> ArrowArray:
-    """The same values in the Arrow type of a column or nested node; children are found by name.
+    """Return the same values in the Arrow type of a column or nested node; children are found by name.
 
     Args:
         array: The values.
@@ -130,7 +136,14 @@ def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact
 
 
 def constant_array(text: str | None, field: Field, length: int, *, physical: bool = False) -> ArrowArray:
-    """An array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL."""
+    """Return an array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL.
+
+    Args:
+        text: The value as a cast text, see :func:`~ducklake_core.format.values.value_text.to_cast_text`; None is NULL.
+        field: The column.
+        length: Length of the array.
+        physical: As for :func:`cast_to`.
+    """
     arrow_type = to_arrow_type(field.type, physical=physical)
     if text is None:
         return null_array(length, arrow_type)
@@ -142,7 +155,7 @@ def constant_array(text: str | None, field: Field, length: int, *, physical: boo
 
 
 def null_array(length: int, arrow_type: ArrowType) -> ArrowArray:
-    """NULLs of a type that can be written: parts that must not be NULL, such as a variant's metadata, are not, below a NULL either."""
+    """Return NULLs of a type that can be written: required children, such as a variant's metadata, have values below a NULL as well."""
     if not pa.types.is_struct(arrow_type):
         return pa.nulls(length, arrow_type)
     fields = list(arrow_type)
@@ -215,7 +228,7 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     _check_container(pa.types.is_struct(array.type), array, data_type, path)
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
-    # What stands below NULL structs is no value: it must not be looked at.
+    # Children of NULL structs are not values, and must not be checked.
     looked_at = array.null_count and _is_looked_at(data_type, physical=True)
     held = array.flatten() if looked_at else [array.field(i) for i in range(array.type.num_fields)]
     for field in data_type.fields:
@@ -301,7 +314,12 @@ def _check_container(fits: bool, array: ArrowArray, data_type: DataType, path: s
 
 
 def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> ArrowArray:
-    """The same values in the Arrow type of a leaf.
+    """Return the same values in the Arrow type of a leaf.
+
+    Args:
+        array: The values.
+        data_type: The leaf type wanted.
+        physical: As for :func:`cast_to`.
 
     Raises:
         SchemaError: A value outside the type's range.
@@ -340,7 +358,7 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
 
 
 def fit_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> ArrowArray:
-    """The same values in the Arrow type of a leaf, or an error: no value is rounded.
+    """Return the same values in the Arrow type of a leaf, or an error: no value is rounded.
 
     NaN stands for a missing value where the type has no NaN, as pandas has no other one for numbers. A decimal and a floating-point number
     are the same value when casting one to the other and back returns it: 0.1 fits ``decimal(10,2)``, 0.125 does not.
@@ -351,6 +369,11 @@ def fit_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arrow
     >>> fit_leaf(pa.array([2**53 + 1]), PrimitiveType(name="float64"), physical=False)
     Traceback (most recent call last):
     ducklake_core.errors.SchemaError: 9007199254740993 cannot be stored exactly as float64 [schema]
+
+    Args:
+        array: The values.
+        data_type: The leaf type wanted.
+        physical: As for :func:`cast_to`.
 
     Raises:
         SchemaError: A value that the type does not have.
@@ -387,7 +410,7 @@ def _check_whole(array: ArrowArray, data_type: DataType) -> None:
 
 
 def _decimals_of(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
-    """Floating-point numbers as the nearest decimals of a type."""
+    """Return floating-point numbers as the nearest decimals of a type."""
     try:
         return array.cast(to_arrow_type(data_type))
     except pa.ArrowInvalid as error:
@@ -395,7 +418,7 @@ def _decimals_of(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
 
 
 def _checked(array: ArrowArray, cast: ArrowArray, data_type: DataType) -> ArrowArray:
-    """The cast values, once casting them back has returned every value.
+    """Return the cast values, once casting them back has returned every value.
 
     Raises:
         SchemaError: A value was rounded.
@@ -432,7 +455,13 @@ def _first(array: ArrowArray) -> object:
 
 
 def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> ArrowArray:
-    """An array of values in their Python forms (see format/values/leaf_values.py); None is NULL."""
+    """Return an array of values in their Python forms (see format/values/leaf_values.py); None is NULL.
+
+    Args:
+        values: The values; None is NULL.
+        data_type: Their leaf type.
+        physical: As for :func:`cast_to`.
+    """
     array: ArrowArray
     match data_type:
         case PrimitiveType(name="interval"):
@@ -461,7 +490,7 @@ def _to_null(array: ArrowArray) -> ArrowArray:
 
 
 def _to_decimal(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
-    """Numbers as decimals that have no more digits before the point than the type has; other values as they are."""
+    """Return the numbers as decimals that have no more digits before the point than the type has; other values as they are."""
     if pa.types.is_integer(array.type):
         return array.cast(pa.decimal256(20 + data_type.scale, data_type.scale))
     if not pa.types.is_decimal(array.type):
@@ -472,7 +501,7 @@ def _to_decimal(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
 
 
 def _to_variant(array: ArrowArray) -> ArrowArray:
-    """The two binaries of unshredded variants, whatever their order is; a null variant is NULL."""
+    """Return the two binaries of unshredded variants, whatever their order is; a null variant is NULL."""
     arrow = array.type
     places = {arrow.field(place).name: place for place in range(arrow.num_fields)} if pa.types.is_struct(arrow) else {}
     if set(places) != {"metadata", "value"}:
@@ -555,7 +584,7 @@ def _to_uuid(array: ArrowArray, target: ArrowType) -> ArrowArray:
 
 
 def cast_temporal(array: ArrowArray, target: ArrowType) -> ArrowArray:
-    """Dates, times and timestamps in another unit; what does not fit is an error, and infinities stay what they are.
+    """Return dates, times and timestamps in another unit; what does not fit is an error, and infinities stay what they are.
 
     >>> cast_temporal(pa.array([1, 2**63 - 1]).view(pa.timestamp("s")), pa.timestamp("us")).view(pa.int64()).to_pylist()
     [1000000, 9223372036854775807]
@@ -652,7 +681,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
         check_values(entries.field(0), f"{path}.key")
         check_values(entries.field(1), f"{path}.value")
     elif pa.types.is_struct(arrow):
-        # What stands below NULL structs is no value.
+        # Children of NULL structs are not values.
         for field, child in zip(arrow, array.flatten(), strict=True):
             if _is_checked(field.type):
                 check_values(child, f"{path}.{field.name}")

@@ -39,7 +39,7 @@ _UNITS_PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "n
 
 
 def stat_value(raw: object, data_type: DataType) -> object | None:
-    """A Parquet minimum or maximum in its Python form, None where it says nothing about the order of values.
+    """Return a Parquet minimum or maximum in its Python form, None where it does not bound the values.
 
     Args:
         raw: ``min_raw`` or ``max_raw`` of pyarrow's column chunk statistics: the physical value of a file written in
@@ -53,15 +53,18 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
     (Decimal('-1.06'), Decimal('1.50'))
     """
     match data_type, raw:
+        # Files hold other types in place of these, whose order is not that of the values.
         case PrimitiveType(name="int128" | "uint128" | "interval" | "timetz" | "variant" | "geometry"), _:
             return None
         case PrimitiveType(name="boolean"), _:
             return bool(raw)
+        # Parquet's physical integers are signed; the mask restores the unsigned value from the same bits.
         case PrimitiveType(name="uint8" | "uint16" | "uint32"), int():
             return raw & 0xFFFFFFFF
         case PrimitiveType(name="uint64"), int():
             return raw & 0xFFFFFFFFFFFFFFFF
         case PrimitiveType(name="timestamp_ms"), int():
+            # Infinity is the same number in every unit, so it is not scaled.
             return raw * 1000 if abs(raw) != INFINITE_UNITS else raw
         case PrimitiveType(name="uuid"), bytes():
             return str(uuid.UUID(bytes=raw))
@@ -69,6 +72,7 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
             return raw.decode()
         case DecimalType(), int():
             return Decimal(decimal_text(raw, data_type))
+        # Decimals of many digits are big-endian two's complement.
         case DecimalType(), bytes():
             return Decimal(decimal_text(int.from_bytes(raw, "big", signed=True), data_type))
         case _, bool() | int() | float() | bytes():
@@ -78,7 +82,7 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
 
 
 def stat_text(raw: object, data_type: DataType) -> str | None:
-    """The statistics text, in full length, of a Parquet minimum or maximum; None where it says nothing.
+    """Return the statistics text, in full length, of a Parquet minimum or maximum; None where it does not bound the values.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> stat_text(19737, DATE), stat_text(True, BOOLEAN), stat_text(b"\\x00\\x01", INTERVAL)
@@ -89,7 +93,7 @@ def stat_text(raw: object, data_type: DataType) -> str | None:
 
 
 def python_values(array: ArrowArray, data_type: DataType) -> list[object]:
-    """Values of an Arrow array of a leaf column, logical or physical, in their Python forms; None for NULL."""
+    """Return the values of an Arrow array of a leaf column, logical or physical, in their Python forms; None for NULL."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in python_values(chunk, data_type)]
     if isinstance(array.type, pa.BaseExtensionType):

@@ -22,6 +22,7 @@ _TIME = re.compile(r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.(?P<f>\d{1,
 _ZONE = re.compile(r"(?:(?P<z>Z)|(?P<sign>[+-])(?P<h>\d{1,2})(?::?(?P<m>\d{2}))?(?::(?P<s>\d{2}))?)", re.ASCII)
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
+# A context variable: threads and tasks of one process may work in different zones.
 _CHOSEN: ContextVar[str | None] = ContextVar("ducklake_time_zone", default=None)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock's
 _CYCLE = 146_097 * 86_400 * 1_000_000
@@ -31,7 +32,7 @@ _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "Etc/Zulu", 
 
 
 def civil_from_days(days: int) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month and day of a number of days since 1970-01-01.
+    """Return the year (0 is 1 BC), month and day of a number of days since 1970-01-01.
 
     >>> civil_from_days(0), civil_from_days(19737), civil_from_days(-719529)
     ((1970, 1, 1), (2024, 1, 15), (-1, 12, 31))
@@ -46,7 +47,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01; the inverse of :func:`civil_from_days`.
+    """Return the days since 1970-01-01; the inverse of :func:`civil_from_days`.
 
     >>> days_from_civil(2024, 1, 15), days_from_civil(-1, 12, 31)
     (19737, -719529)
@@ -58,7 +59,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def date_text(days: int) -> str:
-    """Text of a date.
+    """Return the text of a date.
 
     >>> date_text(19737), date_text(INFINITE_DAYS), date_text(-735160)
     ('2024-01-15', 'infinity', '0044-03-15 (BC)')
@@ -70,7 +71,7 @@ def date_text(days: int) -> str:
 
 
 def time_text(units: int, digits: int = 6) -> str:
-    """Text of a time of day counted in units of ``10**-digits`` seconds; trailing zeros of the fraction are left out.
+    """Return the text of a time of day counted in units of ``10**-digits`` seconds; trailing zeros of the fraction are left out.
 
     >>> time_text(36_000_500_000), time_text(86_400_000_000), time_text(1, digits=9)
     ('10:00:00.5', '24:00:00', '00:00:00.000000001')
@@ -83,10 +84,15 @@ def time_text(units: int, digits: int = 6) -> str:
 
 
 def timestamp_text(units: int, digits: int = 6, zone: str = "") -> str:
-    """Text of a timestamp counted in units of ``10**-digits`` seconds since 1970-01-01, with ``zone`` behind it.
+    """Return the text of a timestamp counted in units of ``10**-digits`` seconds since 1970-01-01, with ``zone`` behind it.
 
     >>> timestamp_text(1_705_314_600_500_000), timestamp_text(0, zone="+00"), timestamp_text(-63517788000000000)
     ('2024-01-15 10:30:00.5', '1970-01-01 00:00:00+00', '0044-03-15 (BC) 10:00:00')
+
+    Args:
+        units: The timestamp; infinities are +-(2**63 - 1).
+        digits: Digits of a second that a unit has: 6 for microseconds, 9 for nanoseconds.
+        zone: Text of the zone, such as ``+00``.
     """
     if abs(units) == INFINITE_UNITS:
         return "infinity" if units > 0 else "-infinity"
@@ -95,7 +101,7 @@ def timestamp_text(units: int, digits: int = 6, zone: str = "") -> str:
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01 of a date's text.
+    """Return the days since 1970-01-01 of a date's text.
 
     >>> parse_date("2024-01-15"), parse_date("0044-03-15 (BC)"), parse_date("-infinity")
     (19737, -735160, -2147483647)
@@ -113,7 +119,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_time(text: str, digits: int = 6) -> int:
-    """Units of ``10**-digits`` seconds since midnight of a time's text, 24:00:00 included.
+    """Return the units of ``10**-digits`` seconds since midnight of a time's text, 24:00:00 included.
 
     >>> parse_time("10:00:00.5"), parse_time("24:00:00")
     (36000500000, 86400000000)
@@ -128,7 +134,7 @@ def parse_time(text: str, digits: int = 6) -> int:
 
 
 def parse_zoned_time(text: str) -> int:
-    """Microseconds since midnight in UTC of a time with a zone; without one it is UTC.
+    """Return the microseconds since midnight in UTC of a time with a zone; without one it is UTC.
 
     >>> parse_zoned_time("10:00:00+01"), parse_zoned_time("00:30:00+01"), parse_zoned_time("10:00:00")
     (32400000000, 84600000000, 36000000000)
@@ -139,11 +145,12 @@ def parse_zoned_time(text: str) -> int:
         raise SchemaError(f"{text!r} is not a time")
     offset = _offset(text[found.end() :], text)
     micros = _units(found, text, 6) - offset * 1_000_000
+    # 24:00:00 stays. Other times wrap around midnight on the way to UTC.
     return micros if 0 <= micros <= SECONDS_PER_DAY * 1_000_000 else micros % (SECONDS_PER_DAY * 1_000_000)
 
 
 def parse_timestamp(text: str, digits: int = 6) -> int:
-    """Units of ``10**-digits`` seconds since 1970-01-01 of a timestamp's text; a zone is applied, a bare date is midnight.
+    """Return the units of ``10**-digits`` seconds since 1970-01-01 of a timestamp's text; a zone is applied, a bare date is midnight.
 
     >>> parse_timestamp("2024-01-15 10:30:00.5"), parse_timestamp("1970-01-01T02:00:00+02:00"), parse_timestamp("infinity")
     (1705314600500000, 0, 9223372036854775807)
@@ -279,6 +286,8 @@ def instant(wall: int, name: str | None = None) -> int:
     if zone is UTC:
         return wall
     shown = _EPOCH + timedelta(microseconds=_within(wall))
+    # Around a jump of the clocks, the two folds have different offsets. The smaller one is that of the later of two instants with the
+    # same clock time, and in a gap that from before the jump.
     first, second = (_zone_offset(shown.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
     return wall - min(first, second)
 
@@ -297,7 +306,7 @@ def zoned_text(moment: int, name: str | None = None) -> str:
     if abs(moment) >= INFINITE_UNITS:
         return timestamp_text(moment)
     offset = _offset_at(moment, name or session_zone())
-    # DuckDB leaves the seconds of early offsets out.
+    # DuckDB drops the seconds of offsets, which zones had before standard time.
     hours, minutes = divmod(abs(offset) // 60_000_000, 60)
     parts = [f"{hours:02d}", *([f"{minutes:02d}"] if minutes else [])]
     return timestamp_text(moment + offset, zone=("-" if offset < 0 else "+") + ":".join(parts))
@@ -322,7 +331,7 @@ def _zone_offset(moment: datetime) -> int:
 
 
 def _within(units: int) -> int:
-    """A moment that a ``datetime`` holds, at which clocks are set as at the moment given."""
+    """Return a moment that a ``datetime`` holds, at which clocks are set as at the moment given."""
     if units > _LAST:
         return units - ((units - _LAST) // _CYCLE + 1) * _CYCLE
     # No zone has a rule for the years before 1.
@@ -360,7 +369,7 @@ def _found(name: str) -> tzinfo | None:
 def _machine_zone(variable: str | None) -> str:
     if variable:
         name = variable.removeprefix(":")
-        # An offset in TZ has the opposite sign in POSIX; DuckDB ignores it.
+        # POSIX offsets in TZ have the opposite sign; DuckDB ignores them.
         return name if is_named(name) else "UTC"
     name = os.path.realpath("/etc/localtime").rpartition("zoneinfo/")[2]
     if not is_named(name):

@@ -31,6 +31,7 @@ _INTEGER_BOUNDS = {
 }
 _TRUE = frozenset({"1", "true", "t"})
 _FALSE = frozenset({"0", "false", "f"})
+# Strings of a boolean column that has become a number since.
 _TRUE_NUMBERS = {"true": "1", "false": "0"}
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -46,8 +47,10 @@ BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2
 """The characters that ``trim`` removes: the spaces of Unicode (category Zs), no other white space."""
 
 
+# Every value has two strings, both DuckDB's: that of statistics (to_text, from_text) and that of a cast to VARCHAR (to_cast_text,
+# from_cast_text). Only booleans (1 and true) and blobs (00FF and \x00\xFF) differ.
 def to_text(value: object, data_type: DataType) -> str:
-    """The statistics text of a value, in full length.
+    """Return the statistics text of a value, in full length.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> to_text(True, BOOLEAN), to_text(b"\\x00\\xffab", BLOB), to_text(1e-05, FLOAT64), to_text(3.4028234663852886e38, FLOAT32)
@@ -85,7 +88,7 @@ def to_text(value: object, data_type: DataType) -> str:
 
 
 def to_cast_text(value: object, data_type: DataType) -> str:
-    """The text that ``CAST(value AS VARCHAR)`` gives in DuckDB: partition values, defaults, inlined cells.
+    """Return the text that ``CAST(value AS VARCHAR)`` gives in DuckDB: partition values, defaults, inlined cells.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> to_cast_text(True, BOOLEAN), to_cast_text(b"\\x00\\xffab", BLOB), to_cast_text(7, INT32)
@@ -101,7 +104,7 @@ def to_cast_text(value: object, data_type: DataType) -> str:
 
 
 def from_text(text: str, data_type: DataType) -> object:
-    """The Python form of a statistics text.
+    """Return the Python form of a statistics text.
 
     Texts of narrower types are understood, because the catalog keeps them as they were when a column's type is widened.
 
@@ -138,7 +141,7 @@ def from_text(text: str, data_type: DataType) -> object:
 
 
 def from_cast_text(text: str, data_type: DataType) -> object:
-    """The Python form of a cast text (see :func:`to_cast_text`): partition values, defaults, inlined cells.
+    """Return the Python form of a cast text (see :func:`to_cast_text`): partition values, defaults, inlined cells.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> from_cast_text("true", BOOLEAN), from_cast_text("\\\\x00\\\\xFFab", BLOB)
@@ -153,7 +156,7 @@ def from_cast_text(text: str, data_type: DataType) -> object:
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The integer that a decimal of this scale is stored as.
+    """Return the integer that a decimal of this scale is stored as.
 
     >>> unscaled(Decimal("-1.5"), 2)
     -150
@@ -161,6 +164,7 @@ def unscaled(value: Decimal, scale: int) -> int:
     Raises:
         SchemaError: Not finite, or digits behind the scale.
     """
+    # With integers, because arithmetic of Decimal rounds to the precision of its context.
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise SchemaError(f"{value} is not a finite decimal")
@@ -174,7 +178,7 @@ def unscaled(value: Decimal, scale: int) -> int:
 
 
 def decimal_text(number: int, data_type: DecimalType) -> str:
-    """Text of a decimal from its stored integer, always with all digits of the scale.
+    """Return the text of a decimal from its stored integer, always with all digits of the scale.
 
     DuckDB leaves out the zero before the point where the type has no digits there.
 
@@ -189,7 +193,7 @@ def decimal_text(number: int, data_type: DecimalType) -> str:
 
 
 def order_key(value: object) -> tuple[int, object]:
-    """A sort key with the order of DuckDB: NaN equals itself and is greater than every number.
+    """Return a sort key with the order of DuckDB: NaN equals itself and is greater than every number.
 
     >>> sorted([math.nan, 1.0, math.inf], key=order_key)
     [1.0, inf, nan]
@@ -205,7 +209,7 @@ def order_key(value: object) -> tuple[int, object]:
 
 
 def stored_float32(value: float) -> float:
-    """The nearest float32 as a Python float, as a float32 column holds it."""
+    """Return the nearest float32 as a Python float, as a float32 column holds it."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0]) if math.isfinite(value) else value
 
 
@@ -327,7 +331,7 @@ class Interval:
 
 
 def interval_text(value: Interval) -> str:
-    """Text of an interval.
+    """Return the text of an interval.
 
     >>> interval_text(Interval(months=14, days=-2, microseconds=10_800_500_000))
     '1 year 2 months -2 days 03:00:00.5'
@@ -344,7 +348,7 @@ def interval_text(value: Interval) -> str:
 
 
 def parse_interval(text: str) -> Interval:
-    """The interval of a text as :func:`interval_text` makes it, or as PostgreSQL prints it (``1 mon``).
+    """Return the interval of a text as :func:`interval_text` makes it, or as PostgreSQL prints it (``1 mon``).
 
     >>> parse_interval("1 year 2 months -2 days 03:00:00.5")
     Interval(months=14, days=-2, microseconds=10800500000)
@@ -372,7 +376,7 @@ def parse_interval(text: str) -> Interval:
 
 
 def json_text(text: str) -> str:
-    """The text, which is JSON.
+    """Return the text, which is JSON.
 
     >>> json_text(' {"a": 1}')
     ' {"a": 1}'
@@ -394,7 +398,7 @@ def is_json(text: str) -> bool:
     if _NO_NUMBER.fullmatch(text):
         return True
     try:
-        # Numbers are not looked at: their digits may be as many as there are.
+        # Numbers stay strings: JSON has no limit on their digits, and Python has one.
         found = json.loads(text, parse_int=str, parse_float=str)
         if "\\ud" in text.lower():
             json.dumps(found, ensure_ascii=False).encode()

@@ -14,7 +14,7 @@ from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.types.schema import ArrowArray
 
 NULL = b"\x00"
-"""The value of a variant that is null; DuckDB does not tell it from SQL NULL."""
+"""The value of a variant that is null; DuckDB does not distinguish it from SQL NULL."""
 EMPTY_METADATA = b"\x11\x00\x00"
 _SORTED = 0x10
 _MAX_DEPTH = 64
@@ -30,6 +30,17 @@ _SIZES = np.array([0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 0, 0, 8, 8, 8, 
 _PADDING = 32
 
 
+# Layout of a value. The lower two bits of the first byte are its basic type, the upper six depend on it:
+#
+#   0  primitive       number of the type    content, of a size that the type determines
+#   1  short string    length, up to 63      UTF-8
+#   2  object          widths                count, ids of the names, offsets, values
+#   3  array           widths                count, offsets, values
+#
+# The widths are the bytes of an offset and of an id (1 to 4), and whether the count has four bytes. Offsets count from the first
+# value; there is one more than there are values, the end of the last one. Ids are sorted by the names that they stand for, values
+# may be in any order.
+
 # Primitive values: the type's number in the upper six bits of the first byte.
 TRUE, FALSE = b"\x04", b"\x08"
 INT8, INT16, INT32, INT64, FLOAT64, DECIMAL4, DECIMAL8, DECIMAL16 = (bytes([number << 2]) for number in range(3, 11))
@@ -41,7 +52,7 @@ _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
 
 
 def field_names(metadata: bytes) -> tuple[str, ...]:
-    """The names in a metadata dictionary, in the order of their numbers.
+    """Return the names in a metadata dictionary, in the order of their numbers.
 
     >>> field_names(bytes.fromhex("1102000102") + b"az")
     ('a', 'z')
@@ -65,7 +76,7 @@ def field_names(metadata: bytes) -> tuple[str, ...]:
 
 
 def plain_metadata(metadata: bytes) -> bytes:
-    """The same dictionary, saying that its names are sorted only when they are: DuckDB says so of all of them.
+    """Return the same dictionary, marked as sorted only when its names are: DuckDB marks all of them.
 
     >>> plain_metadata(bytes.fromhex("1102000102") + b"za").hex(), plain_metadata(b"\\x11\\x00\\x00").hex()
     ('01020001027a61', '110000')
@@ -76,7 +87,7 @@ def plain_metadata(metadata: bytes) -> bytes:
 
 
 def string(text: bytes) -> bytes:
-    """The value of a string.
+    """Return the value of a string.
 
     >>> string(b"abc"), string(b"x" * 64)[:6]
     (b'\\rabc', b'@@\\x00\\x00\\x00x')
@@ -85,17 +96,17 @@ def string(text: bytes) -> bytes:
 
 
 def string_start(length: int) -> bytes:
-    """What precedes the text of a string of so many bytes."""
+    """Return the bytes in front of a string's text of ``length`` bytes."""
     return bytes([length << 2 | _SHORT_STRING]) if length < 64 else STRING + length.to_bytes(4, "little")
 
 
 def binary_start(length: int) -> bytes:
-    """What precedes so many bytes of a binary."""
+    """Return the bytes in front of a binary of ``length`` bytes."""
     return BINARY + length.to_bytes(4, "little")
 
 
 def array(elements: Sequence[bytes]) -> bytes:
-    """The value of an array.
+    """Return the value of an array.
 
     >>> array([NULL, string(b"a")]).hex()
     '0302000103000561'
@@ -106,7 +117,7 @@ def array(elements: Sequence[bytes]) -> bytes:
 
 
 def array_starts(counts: Iterable[int], width: int) -> list[bytes]:
-    """What precedes the offsets of arrays of so many elements, whose offsets have a width; all have up to 255, or all have more."""
+    """Return the bytes in front of the offsets of arrays; either all counts are at most 255, or all are larger."""
     return [
         bytes([_ARRAY | (width - 1) << 2 | (count > _MAX_SHORT) << 4]) + count.to_bytes(4 if count > _MAX_SHORT else 1, "little")
         for count in counts
@@ -114,7 +125,7 @@ def array_starts(counts: Iterable[int], width: int) -> list[bytes]:
 
 
 def object_(fields: Mapping[str, bytes], metadata: bytes) -> bytes:
-    """The value of an object.
+    """Return the value of an object.
 
     Args:
         fields: Values by name.
@@ -131,7 +142,7 @@ def object_(fields: Mapping[str, bytes], metadata: bytes) -> bytes:
 
 
 def encoded_object(fields: Mapping[str, bytes], numbers: Mapping[str, int]) -> bytes:
-    """The same with the number of each name."""
+    """Return the same with the number of each name."""
     names = sorted(fields, key=str.encode)
     values = [fields[name] for name in names]
     width = _width(sum(map(len, values)))
@@ -139,7 +150,7 @@ def encoded_object(fields: Mapping[str, bytes], numbers: Mapping[str, int]) -> b
 
 
 def name_numbers(names: Sequence[str], metadata: bytes) -> list[int]:
-    """The numbers of names in a dictionary.
+    """Return the numbers of names in a dictionary.
 
     Raises:
         CorruptFileError: A name that the dictionary lacks.
@@ -152,7 +163,7 @@ def name_numbers(names: Sequence[str], metadata: bytes) -> list[int]:
 
 
 def object_start(ids: Sequence[int], width: int) -> bytes:
-    """What precedes the offsets of an object with such names, in their order, whose offsets have a width."""
+    """Return the bytes in front of an object's offsets, which have ``width`` bytes each."""
     id_width = _width(max(ids, default=0))
     large = len(ids) > _MAX_SHORT
     header = bytes([_OBJECT | (width - 1) << 2 | (id_width - 1) << 4 | large << 6])
@@ -160,7 +171,7 @@ def object_start(ids: Sequence[int], width: int) -> bytes:
 
 
 def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:
-    """The fields of an object, still encoded; None when the value is no object.
+    """Return the fields of an object, still encoded; None when the value is no object.
 
     >>> object_fields(bytes.fromhex("02020100000203057800"), bytes.fromhex("1102000102") + b"za")
     {'a': b'\\x05x', 'z': b'\\x00'}
@@ -186,10 +197,10 @@ def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:
 
 
 def is_readable_variant(metadata: bytes, value: bytes) -> bool:
-    """Whether DuckDB reads a variant from bytes without another's care, and gives it back as it was.
+    """Return whether DuckDB reads a variant from these bytes and returns it unchanged.
 
-    It fails in every query of a table of which it cannot read one cell, has no timestamps with a time zone in nanoseconds, and
-    takes whatever follows a dictionary for the value.
+    DuckDB fails in every query of a table in which it cannot read one cell, has no timestamps with a time zone in nanoseconds, and
+    reads whatever follows a dictionary as the value.
 
     >>> is_readable_variant(EMPTY_METADATA, INT8 + b"a"), is_readable_variant(EMPTY_METADATA, INT8), is_readable_variant(b"", NULL)
     (True, False, False)
@@ -208,7 +219,7 @@ def _metadata_size(metadata: bytes) -> int:
 
 
 def _end(value: bytes, start: int, limit: int, names: int, depth: int) -> int:
-    """Where the value that begins at a place ends.
+    """Return the end of the value that begins at ``start``.
 
     Raises:
         CorruptFileError: It is no value, ends later than it may, or is nested too deep.
@@ -245,7 +256,7 @@ def _container_end(value: bytes, start: int, limit: int, names: int, depth: int)
     end = first + offsets[-1]
     if end > limit:
         raise CorruptFileError("a variant is cut off")
-    # Side by side, in any order: then the size of what is read is the size of what is there.
+    # Values follow one another without gaps, in any order: DuckDB reads no byte twice and leaves none out.
     place = first
     for offset in sorted(offsets[:-1]):
         if first + offset != place:
@@ -319,11 +330,11 @@ class Slots:
         return len(self.places)
 
     def moved(self, places: Numbers) -> Slots:
-        """The same values at other places."""
+        """Return the same values at other places."""
         return replace(self, places=places)
 
     def where(self, chosen: np.ndarray) -> Slots:
-        """Those for which a mask is true, or at some positions."""
+        """Return the values for which a mask is true, or those at some positions."""
         return Slots(
             places=self.places[chosen],
             starts=self.starts[chosen],
@@ -333,6 +344,7 @@ class Slots:
         )
 
 
+# Columns of numbers instead of Python objects: a value is one row of Slots, and each step reads one byte or number of all values at once.
 class VariantBuffer:
     """The values of an array of plain variants.
 
@@ -370,7 +382,7 @@ class VariantBuffer:
         self._dictionaries = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def root(self) -> Slots:
-        """The variants themselves.
+        """Return the variants themselves.
 
         Raises:
             CorruptFileError: One of them is no value, or is not as long as its bytes.
@@ -381,7 +393,7 @@ class VariantBuffer:
         return found
 
     def fields(self, objects: Slots) -> Mapping[str, Slots]:
-        """The fields of objects by name; places are positions in ``objects``.
+        """Return the fields of objects by name; places are positions in ``objects``.
 
         Raises:
             CorruptFileError: An object is cut off, or refers to a name or value that it does not have.
@@ -409,7 +421,7 @@ class VariantBuffer:
         return {self._names[int(names[low])]: found.where(np.arange(low, high)) for low, high in pairwise(edges)}
 
     def elements(self, arrays: Slots) -> tuple[Slots, Numbers]:
-        """The elements of arrays in their order, and how many each array has; places are positions in ``arrays``."""
+        """Return the elements of arrays in their order, and how many each array has; places are positions in ``arrays``."""
         lengths = np.zeros(len(arrays), np.int64)
         owners, starts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for header, chosen in self._by_header(arrays):
@@ -426,28 +438,28 @@ class VariantBuffer:
         return self._slots(place, start, arrays.dictionaries[place], arrays.ends[place]), lengths
 
     def fixed(self, slots: Slots, width: int, skipped: int = 1) -> np.ndarray:
-        """Bytes of values of one size: a row of ``width`` for each, after the first ``skipped``."""
+        """Return the bytes of values of one size: a row of ``width`` for each, after the first ``skipped``."""
         at = slots.starts[:, None] + np.arange(skipped, skipped + width)
         return np.ascontiguousarray(self._data[at])
 
     def encoded(self, slots: Slots) -> pa.BinaryArray:
-        """The values as they are encoded."""
+        """Return the values in their encoded form."""
         return self._gathered(slots.starts, slots.ends, pa.binary())
 
     def texts(self, slots: Slots, arrow: pa.DataType) -> ArrowArray:
-        """The content of strings or binaries."""
+        """Return the content of strings or binaries."""
         is_short = (self._data[slots.starts] & 3) == 1
         return self._gathered(slots.starts + np.where(is_short, 1, 5), slots.ends, arrow)
 
     def object_at(self, objects: Slots, place: int, fields: Mapping[str, bytes]) -> bytes:
-        """An object of encoded values, by the dictionary of one of some slots."""
+        """Return an object of encoded values, by the dictionary of one of some slots."""
         begin, end = self._begins[objects.dictionaries[place] : objects.dictionaries[place] + 2]
         return encoded_object(fields, {self._names[name]: number for number, name in enumerate(self._table[begin:end].tolist())})
 
     def _gathered(self, starts: Numbers, ends: Numbers, arrow: pa.DataType) -> ArrowArray:
         if np.all(starts[1:] >= ends[:-1]):
             return self._windows(starts, ends, arrow)
-        # Elements may lie in another order than that of their array, and in one another.
+        # Elements may be stored in another order than that of their array, and may overlap.
         lengths = ends - starts
         owner, place = _ragged(lengths)
         data = self._data[starts[owner] + place]
@@ -455,7 +467,7 @@ class VariantBuffer:
         return pa.Array.from_buffers(arrow, len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _windows(self, starts: Numbers, ends: Numbers, arrow: pa.DataType) -> ArrowArray:
-        """Parts of the buffer that follow one another: every second one of those that their bounds cut it into."""
+        """Return the parts of the buffer that follow one another: every second one of those that their bounds cut it into."""
         bounds = np.stack([starts, ends], axis=1).reshape(-1)
         count = max(len(bounds) - 1, 0)
         cut = pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(self._data)])
@@ -500,7 +512,7 @@ class VariantBuffer:
 
     def _counts(self, starts: Numbers, width: int) -> tuple[Numbers, Numbers]:
         counts, after = self._numbers(starts + 1, width), starts + 1 + width
-        # Each has an offset of a byte at least: more than there are bytes are none, and would take all memory.
+        # Every element has an offset of at least one byte. A larger count is damage, and would allocate all memory.
         if np.any(counts > self._size - starts):
             raise CorruptFileError("a variant is cut off")
         return counts, after
@@ -522,7 +534,7 @@ class VariantBuffer:
 
 
 def _ragged(counts: Numbers) -> tuple[Numbers, Numbers]:
-    """For so many items of each: whose each item is, and its number among them.
+    """Return, for ``counts`` items of each owner, the owner of every item and its number among the owner's items.
 
     >>> [part.tolist() for part in _ragged(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]

@@ -5,7 +5,7 @@ most values are        ``typed_value``
 =====================  ==============================================================================================
 one primitive type     a column of that type; integers of several widths make the widest of them
 objects                a group of all their fields, each shredded by itself
-arrays                 a list of elements, shredded likewise
+arrays                 a list of elements, shredded in the same way
 nothing of these       none: all stays in ``value``
 =====================  ==============================================================================================
 
@@ -104,7 +104,7 @@ some value of the path lies outside of the column."""
 
 
 def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
-    """The shape that suits some values.
+    """Return the shape that suits some values.
 
     Raises:
         CorruptFileError: A value is no variant.
@@ -115,10 +115,12 @@ def choose_shape(buffer: VariantBuffer, slots: Slots) -> Shape:
 class _Chooser:
     def __init__(self, buffer: VariantBuffer) -> None:
         self._buffer = buffer
+        # Columns that may still be made, counted over the whole tree.
         self._left = MAX_LEAVES
 
     def shape(self, slots: Slots, depth: int) -> Shape:
         counts = np.bincount(slots.kinds, minlength=ARRAY_TYPE + 1)
+        # DuckDB shreds values that are all null as INTEGER, which is the encoding's type 5.
         if counts[NULL_TYPE] == len(slots):
             self._left -= 1
             return Leaf(type=INT32, kinds=(5,))
@@ -179,7 +181,7 @@ _SIMPLE: Mapping[int, PrimitiveType] = {TRUE_TYPE: BOOLEAN, 14: FLOAT32, 7: FLOA
 
 
 def column_types(buffer: VariantBuffer, slots: Slots) -> Iterator[tuple[PrimitiveType | DecimalType | None, Numbers]]:
-    """Types that columns of some values would have, with the positions of the values of each; None for those that have none."""
+    """Yield types that columns of some values would have, with the positions of the values of each; None for those that have none."""
     for kinds in (tuple(_INTEGERS), *((kind,) for kind in range(TRUE_TYPE, ARRAY_TYPE + 1) if kind not in _INTEGERS)):
         chosen = np.flatnonzero(np.isin(slots.kinds, kinds))
         if not len(chosen):
@@ -193,7 +195,7 @@ def column_types(buffer: VariantBuffer, slots: Slots) -> Iterator[tuple[Primitiv
 
 
 def shredded_field(shape: Shape, field: ArrowField) -> ArrowField:
-    """The Arrow field of a column of variants in a file, when they have a shape."""
+    """Return the Arrow field of a column of variants in a file, when they have a shape."""
     parts = [pa.field("metadata", pa.binary(), nullable=False), *_parts(shape)]
     return field.with_type(pa.struct(parts))
 
@@ -229,7 +231,7 @@ class Shredder:
         self._report = report
 
     def parts(self, slots: Slots, shape: Shape, length: int) -> list[ArrowArray]:
-        """``value`` and, where the shape has one, ``typed_value``, of so many rows.
+        """Return ``value`` and, where the shape has one, ``typed_value``, of so many rows.
 
         Raises:
             CorruptFileError: A value is no variant.
@@ -237,7 +239,7 @@ class Shredder:
         return self._group((), slots, shape, length, 0)
 
     def _group(self, path: Path, slots: Slots, shape: Shape, length: int, phantoms: int) -> list[ArrowArray]:
-        """Parts of so many slots, beside which the column has ``phantoms`` entries for lists without an element."""
+        """Return the parts of ``length`` slots; the column also has ``phantoms`` entries for lists without an element."""
         match shape:
             case Leaf():
                 return self._leaf(path, slots, shape, length, phantoms)
@@ -276,10 +278,11 @@ class Shredder:
         )
         names = {name for name, _ in shape.fields}
         others = {name: fields for name, fields in found.items() if name not in names}
+        # A partially shredded object keeps in ``value`` exactly the fields that have no column (Parquet: Variant Shredding).
         return [self._rest(slots.where(~is_object), length, self._remainders(objects, others)), typed]
 
     def _remainders(self, objects: Slots, others: Mapping[str, Slots]) -> Mapping[int, bytes]:
-        """Objects of the fields that have no columns, encoded, by the place of the object."""
+        """Return the objects of the fields that have no columns, encoded, by the place of the object."""
         fields: dict[int, dict[str, bytes]] = {}
         for name, slots in others.items():
             for place, value in zip(slots.places.tolist(), self._buffer.encoded(slots).to_pylist(), strict=True):
@@ -293,6 +296,7 @@ class Shredder:
         lengths = np.zeros(length, np.int64)
         lengths[arrays.places] = counts
         own = elements.moved(np.arange(len(elements)))
+        # Parquet has one entry for a list without elements in every column below it, which statistics count.
         empty = phantoms + int(np.count_nonzero(lengths == 0))
         parts = self._group((*path, None), own, shape.element, len(elements), empty)
         there = np.zeros(length, bool)
@@ -314,7 +318,7 @@ class Shredder:
 
 
 def _placed(values: ArrowArray, places: Numbers, length: int) -> ArrowArray:
-    """An array of a length that has the values at some places, and NULL elsewhere."""
+    """Return an array of a length that has the values at some places, and NULL elsewhere."""
     if len(places) == length:
         return values
     indices = np.full(length, -1, np.int64)
@@ -329,7 +333,12 @@ _NUMPY: Mapping[PrimitiveType, str] = {
 
 
 def typed_values(buffer: VariantBuffer, slots: Slots, wanted: PrimitiveType | DecimalType) -> ArrowArray:
-    """Values of types that a column can have, as an Arrow array without NULLs.
+    """Return the values of types that a column can have, as an Arrow array without NULLs.
+
+    Args:
+        buffer: The variants.
+        slots: The values, all of types that the column can have.
+        wanted: Type of the column.
 
     Raises:
         CorruptFileError: A text that is not UTF-8, a decimal of too many digits, a time outside of a day.

@@ -1,4 +1,4 @@
-"""Geometries as well-known binary (WKB): what is none is refused before it is in a file that nobody can read."""
+"""Check geometries in well-known binary (WKB), and read their coordinates: an invalid one would make a file unreadable."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ducklake_core.format.types.schema import ArrowArray
 _Box: TypeAlias = tuple[float, float, float, float]
 _POINT, _LINE, _POLYGON = 1, 2, 3
 _COLLECTIONS = (4, 5, 6, 7)
+# Thousands of a type's code are its dimensions (ISO): 1000 adds z, 2000 adds m, 3000 adds both.
 _WIDTHS = {0: 2, 1: 3, 2: 3, 3: 4}
 _DEEPEST = 64
 _KINDS = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
@@ -25,7 +26,7 @@ _POINTS = {b"\x01" + (_POINT + 1000 * kind).to_bytes(4, "little"): 5 + 8 * width
 
 
 def check_geometries(array: ArrowArray) -> None:
-    """Refuse binaries that are no geometries: two-dimensional ones, with Z, M or both, without a reference system.
+    """Reject binaries that are no geometries: two-dimensional ones, with Z, M or both, without a reference system.
 
     Raises:
         SchemaError: A value is not a geometry.
@@ -33,7 +34,7 @@ def check_geometries(array: ArrowArray) -> None:
     starts, lengths = pc.binary_slice(array, 0, 5), pc.binary_length(array)
     plain: ArrowArray = array.is_null()
     for start, length in _POINTS.items():
-        # Nearly all geometries are points, which need no look at each.
+        # Nearly all geometries are points, which are checked all at once.
         plain = pc.or_(plain, pc.and_(pc.fill_null(pc.equal(starts, start), False), pc.fill_null(pc.equal(lengths, length), False)))
     for value in array.filter(pc.invert(plain)).to_pylist():
         if not is_geometry(value):
@@ -41,7 +42,7 @@ def check_geometries(array: ArrowArray) -> None:
 
 
 def is_geometry(value: bytes) -> bool:
-    """Whether a binary is exactly one geometry.
+    """Return whether a binary is exactly one geometry.
 
     >>> point = bytes.fromhex("0101000000") + bytes(16)
     >>> is_geometry(point), is_geometry(point + b"x"), is_geometry(bytes.fromhex("010400000001000000") + point), is_geometry(b"")
@@ -54,7 +55,7 @@ def is_geometry(value: bytes) -> bool:
 
 
 def overlaps(array: ArrowArray, box: _Box | None) -> pa.BooleanArray:
-    """Whether the box about each geometry shares a place with another box; NULL for NULL.
+    """Return whether the box about each geometry shares a place with another box; NULL for NULL.
 
     Args:
         array: Binaries that :func:`check_geometries` accepts, or NULL.
@@ -80,7 +81,7 @@ def _box(value: bytes) -> _Box | None:
 
 
 def geometry_parts(array: ArrowArray) -> Iterator[tuple[str, str, np.ndarray]]:
-    """The coordinates of geometries, many at once.
+    """Yield the coordinates of geometries, many at once.
 
     Args:
         array: Binaries that :func:`check_geometries` accepts, or NULL.
@@ -117,7 +118,9 @@ def _type_name(code: int) -> str:
 
 
 def _end(data: memoryview, start: int, depth: int, found: list[tuple[int, np.ndarray]] | None = None) -> int:
-    """Where the geometry that begins at a place ends; its coordinates are added to ``found``, with the code of their dimensions."""
+    """Return the end of the geometry that begins at ``start``, and add its coordinates to ``found``, with the code of their dimensions."""
+    # A geometry is a byte order, a code, and then a point, a counted list of points, or counted geometries, each with an order and a code
+    # of its own.
     order = {0: ">", 1: "<"}.get(data[start] if start < len(data) else -1)
     if order is None or depth > _DEEPEST:
         raise ValueError("no byte order, or too deep")
