@@ -91,7 +91,7 @@ class FlushResult(MaintenanceResult):
 
     Attributes:
         dry_run: Whether this is only the plan.
-        tables: One entry per table that was looked at.
+        tables: One entry per table that was checked.
         unmatched: Patterns that no table matches.
     """
 
@@ -219,7 +219,7 @@ class _Stored:
         return sum(rows.num_rows for _, rows in self.rows)
 
     def action(self, files: tuple[FlushedFile, ...], gathered: tuple[GatheredDeletes, ...]) -> FlushInlined:
-        """The change of the catalog, once all of it is in files."""
+        """Return the change of the catalog, once all of it is in files."""
         return FlushInlined(
             table_id=self.table.id,
             files=files,
@@ -298,7 +298,7 @@ class _Flusher:
         )
 
     def _read(self, plan: _FlushPlan, stack: ExitStack) -> _Stored:
-        """What the table has by now; its rows are there until the stack is closed."""
+        """Read the inlined rows and deletes of the table by now; its rows are there until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
@@ -342,7 +342,7 @@ class _Flusher:
         )
 
     def _tasks(self, state: WriteState, stored: _Stored, *, split: bool) -> Iterator[FlushTask]:
-        """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
+        """Yield the work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
         for source, rows in stored.rows:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
             yield from (FlushTask(state=own, rows=part) for part in (task_parts(rows) if split else [rows]))
@@ -351,7 +351,7 @@ class _Flusher:
             yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
 
     def _write(self, state: WriteState, tasks: Iterator[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
-        """What the tasks have written, in their order; when one fails, all their files are deleted."""
+        """Run the tasks and return their files, in order; when one fails, all their files are deleted."""
         execution = self.execution if on_executors else replace(self.execution, spark=None)
         done: list[FlushedFiles] = []
         any_lost = False
@@ -400,7 +400,7 @@ class InlinedSource:
 
 
 def inlined_sources(reader: CatalogReader, table: TableState) -> list[InlinedSource]:
-    """The physical tables that are registered for a table, in the order of their schema versions."""
+    """Return the physical tables that are registered for a table, in the order of their schema versions."""
     if not table.inlined_tables:
         return []
     defined: Definition = definitions(reader, [table.id])[table.id]
@@ -424,7 +424,7 @@ def hold_rows(
     may_be_in_order: bool,
     any_ended: bool,
 ) -> HeldBatches:
-    """All rows of a physical table, by row id and snapshot; whoever gets them closes them.
+    """Return all rows of a physical table, by row id and snapshot; the caller closes them.
 
     Args:
         row_count: About how many rows there are.
@@ -445,7 +445,7 @@ def hold_rows(
 def _held(
     reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
 ) -> HeldBatches | None:
-    """The rows, None as soon as they are found not to be in order."""
+    """Return the rows, None as soon as they are found not to be in order."""
     held = HeldBatches(HELD_ROWS, encrypted=encrypted)
     last = -1
     try:
@@ -466,7 +466,7 @@ def _held(
 
 
 def task_parts(rows: HeldBatches) -> Iterator[pa.Table]:
-    """The rows in parts for executors."""
+    """Yield the rows in parts for executors."""
     part: list[pa.RecordBatch] = []
     for piece in _pieces(rows):
         if part and sum(one.num_rows for one in part) + piece.num_rows > TASK_ROWS:

@@ -55,8 +55,8 @@ class SourceOptions:
         missing_columns: What happens when a frame lacks columns of the table that have no default.
         overwrite_mode: Whether an overwrite of a partitioned table replaces all rows (static) or the partitions that its rows are in
             (dynamic); None when it is not said.
-        starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it tells of.
-        feed: What a stream tells of.
+        starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it reports.
+        feed: Changes that a stream reports.
         most_snapshots: Snapshots of a micro-batch at most.
         stream_id: Identity of a stream's writes.
         checkpoint: Where Spark keeps the state of the stream.
@@ -90,7 +90,7 @@ class SourceOptions:
         return self.version if self.version is not None else self.timestamp
 
     def connect(self) -> DuckLake:
-        """The lake. Its connections are to be closed by the caller."""
+        """Return the lake. Its connections are to be closed by the caller."""
         from ducklake_core.lake import DuckLake
 
         return DuckLake.connect(
@@ -103,7 +103,7 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
-    """The options of one read or write. Names are matched without regard to case, as Spark matches them.
+    """Return the options of one read or write. Names are matched without regard to case, as Spark matches them.
 
     >>> parse_options({"catalogUrl": "sqlite:///lake.sqlite", "path": "t", "versionAsOf": "7"}, "read").version
     7
@@ -143,7 +143,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
 
 
 class _Texts:
-    """Options by name without regard to case, after those that nobody knows were refused."""
+    """Options by name without regard to case, after those unknown ones were rejected."""
 
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
         self._by_name = {name.lower(): value for name, value in given.items()}

@@ -31,12 +31,12 @@ class DuckLakeDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that ``format`` takes."""
+        """Return the name that ``format`` takes."""
         return "ducklake"
 
     @user_errors
     def schema(self) -> StructType:
-        """The columns of the table, or of the feed that a stream asks for."""
+        """Return the columns of the table, or of the feed that a stream reads."""
         from ducklake_core.spark_source.readers import feed_columns, table_columns
 
         # Spark does not say which of the two it is going to be.

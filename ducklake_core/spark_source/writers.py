@@ -63,7 +63,7 @@ class StreamPartWriter(DataSourceStreamArrowWriter):
 
     @user_errors
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:
-        """The rows of one task."""
+        """Return the rows of one task."""
         return write_rows(iterator, self._plan)
 
 

@@ -89,7 +89,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> FilesMessa
 
 
 def reported(messages: Iterable[FilesMessage]) -> tuple[WrittenFile, ...]:
-    """The files that tasks reported."""
+    """Return the files that tasks reported."""
     return tuple(file_from_json(file) for message in messages for file in message.files)
 
 
@@ -120,7 +120,7 @@ class SealedWriteOptions:
         """Read the note and take it away; only one caller gets it.
 
         Raises:
-            CommitError: It is gone: the write was committed or aborted before, or this is not the machine where it was planned.
+            CommitError: It is missing: the write was committed or aborted before, or this is not the machine where it was planned.
         """
         from ducklake_core.storage.encryption.modules import Cipher
 

@@ -58,12 +58,12 @@ class _Vector:
 
 
 def is_container(content: bytes) -> bool:
-    """Whether a file is a Puffin file, and no bare deletion vector."""
+    """Return whether a file is a Puffin file, and no bare deletion vector."""
     return content[: len(_MAGIC)] == _MAGIC
 
 
 def read_container(content: bytes, where: str) -> Container:
-    """Every deleted position with the first snapshot whose vector has it.
+    """Return every deleted position with the first snapshot whose vector has it.
 
     Args:
         content: The whole file.
@@ -88,7 +88,7 @@ def read_container(content: bytes, where: str) -> Container:
 
 
 def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions, ascending, each with the oldest snapshot whose vector has it; in the memory of two vectors: each holds those before."""
+    """Return positions, ascending, each with the oldest snapshot whose vector has it. At most two vectors are in memory."""
     positions, stamps = np.empty(0, np.int64), np.empty(0, np.int64)
     for vector in sorted(vectors, key=lambda vector: vector.snapshot or 0):
         held = _positions(vector, content, where)
@@ -101,7 +101,7 @@ def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tu
 
 
 def encode_container(positions: np.ndarray, snapshots: np.ndarray, data_file: str) -> tuple[bytes, int]:
-    """The file that :func:`read_container` reads back, and the length of its footer.
+    """Return the file that :func:`read_container` reads back, and the length of its footer.
 
     Args:
         positions: Ascending, distinct, none below 0.
@@ -141,7 +141,7 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
     blobs: Sequence[Mapping[str, Any]] = json.loads(content[start : start + size])["blobs"]
     for blob in blobs:
         if blob["type"] not in (_BLOB_TYPE, *_STATISTICS):
-            # Deletes may be in it that nobody would miss.
+            # It may hold deletes, which would be ignored silently.
             raise UnsupportedFeatureError(
                 f"the Puffin file {where} holds a blob of type {blob['type']!r}, which is not supported", path=where
             )
@@ -176,7 +176,7 @@ def _damaged(where: str, reason: str) -> CorruptFileError:
 
 
 def read_deletion_vector(blob: bytes, where: str) -> np.ndarray:
-    """Positions in a deletion vector, ascending.
+    """Return positions in a deletion vector, ascending.
 
     Args:
         blob: The whole file: length (big endian), magic, bitmap, checksum (big endian).
@@ -200,7 +200,7 @@ def read_deletion_vector(blob: bytes, where: str) -> np.ndarray:
 
 
 def encode_deletion_vector(positions: np.ndarray) -> bytes:
-    """The blob that :func:`read_deletion_vector` reads back.
+    """Return the blob that :func:`read_deletion_vector` reads back.
 
     Args:
         positions: Ascending, distinct, none below 0.

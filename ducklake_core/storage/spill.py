@@ -227,7 +227,7 @@ class _RunReader:
     batch: pa.RecordBatch | None = field(default=None)
 
     def rows(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range that begins where the last one ended."""
+        """Yield the rows of a range that begins where the last one ended."""
         while start < end:
             if self.block < 0 or start >= self.run.block_ends[self.block]:
                 self.block += 1
@@ -287,7 +287,7 @@ class PartitionBuffer:
         self._runs.append(_PartitionRun(partitions=run.partitions, ends=run.ends, blocks=blocks, block_ends=run.block_ends))
 
     def partitions(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """All rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
+        """Yield all rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
         runs = self._runs
         if self._batches:
             runs.append(self._sorted())
@@ -312,7 +312,7 @@ class PartitionBuffer:
         self._bytes = sum(batch.nbytes for batch in self._batches)
 
     def _sorted(self) -> _PartitionRun:
-        """The rows in memory as a run, taken out of the buffer."""
+        """Return the rows in memory as a run, taken out of the buffer."""
         batches, numbers = self._batches, np.concatenate(self._numbers)
         self._batches, self._numbers, rows_bytes, self._bytes = [], [], self._bytes, 0
         if bool(np.all(numbers[1:] >= numbers[:-1])):
@@ -333,14 +333,14 @@ class PartitionBuffer:
 
 
 def _ranges(run: _PartitionRun, number: int) -> Iterator[tuple[int, int, int, int]]:
-    """Partition, number of the run, first row and end of its rows there."""
+    """Return partition, number of the run, first row and end of its rows there."""
     ends = run.ends.tolist()
     starts = [0, *ends[:-1]]
     return ((partition, number, start, end) for partition, start, end in zip(run.partitions.tolist(), starts, ends, strict=True))
 
 
 def _taken(batches: list[pa.RecordBatch], order: pa.Array) -> pa.Table:
-    """The rows in another order, column by column, so that only one column is there three times."""
+    """Return the rows in another order, column by column, so that only one column is there three times."""
     schema = batches[0].schema
     columns = [pa.concat_arrays([batch.column(place) for batch in batches]).take(order) for place in range(len(schema))]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -405,7 +405,7 @@ class ExternalSort:
             self._write_run()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order, in batches; to be read once.
+        """Yield all rows in order, in batches; to be read once.
 
         Raises:
             StorageError: The local disk has no room, or does not give back what it was given.
@@ -460,7 +460,7 @@ class ExternalSort:
         return ending
 
     def _up_to(self, rank: int, number: int, block: int) -> Iterator[pa.RecordBatch]:
-        """The rows that were not given yet, up to the last one of a block."""
+        """Yield the rows that were not given yet, up to the last one of a block."""
         for run in self._runs:
             run.read(self._spill, rank)
         counts = [sum(batch.num_rows for batch in run.head) for run in self._runs]

@@ -58,7 +58,7 @@ class Upload(pa.PythonFile):  # type: ignore[misc]
 
     @classmethod
     def of(cls, file: Any) -> Upload:
-        """The upload that ends in a file of fsspec's, opened for writing."""
+        """Return the upload that ends in a file of fsspec's, opened for writing."""
         whole = _Whole(file)
         made = cls(whole, mode="w")
         made._whole = whole
@@ -191,7 +191,7 @@ def list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
 
 
 def _modified(info: Mapping[str, Any]) -> datetime | None:
-    """The time of last change under whichever name the store's package gives it."""
+    """Return the time of last change under whichever name the store's package gives it."""
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         match info.get(name):
             case datetime() as moment:

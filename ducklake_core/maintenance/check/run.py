@@ -1,4 +1,4 @@
-"""Checks a lake, level by level, and mends what is safe to mend."""
+"""Checks a lake, level by level, and repairs what is safe to repair."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_lake(
     progress: ProgressMeter | None = None,
     commit: CommitMessage | None = None,
 ) -> CheckResult:
-    """Check a lake, and mend it if asked. See ``DuckLake.check``."""
+    """Check a lake, and repair it on request. See ``DuckLake.check``."""
     if level not in get_args(CheckLevel):
         raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {shown(level)}", parameter="level")
     if repair:
@@ -92,6 +92,6 @@ def _of_the_catalog(database: Database, info: LakeInfo, *, looks_at_columns: boo
             check(facts)
             unreadable = unreadable or any(cell.column is None for cell in every.bad)
         check_cells(facts, every.bad)
-        # It is asked for once more, after the transaction.
+        # It is read once more, after the transaction.
         every.rows("delete_file")
     return facts

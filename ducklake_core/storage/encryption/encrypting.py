@@ -190,7 +190,7 @@ def _metadata(chunk: Struct) -> Struct:
 
 
 def _extent(metadata: Struct) -> tuple[int, int]:
-    """Where a plain chunk begins, and how long it is."""
+    """Return the first byte of a plain chunk, and its length."""
     length = metadata.number(_COMPRESSED_SIZE)
     places = [place for place in (metadata.number(_DATA_PAGE), metadata.number(_DICTIONARY_PAGE)) if place]
     if length is None or (length and not places):
