@@ -166,6 +166,7 @@ class DuckLake:
         """Open an existing lake. Nothing is created or migrated: a lake of an earlier version (0.1 to 0.4) can be read, not written.
 
         Args:
+            catalog: Address of the catalog, as in :meth:`create`.
             data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
             allowed_paths: Prefixes of further places that the catalog may name. Without them a path of the catalog that leaves
                 the data path through ``..``, or for another kind of store, is rejected when it is to be read or written.
@@ -206,6 +207,8 @@ class DuckLake:
         Any number of processes may do so at once: one of them creates the lake, all of them open it.
 
         Args:
+            catalog: Address of the catalog, as in :meth:`create`. Arguments that are not listed here are those of :meth:`create` and
+                :meth:`connect`.
             create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``relative_data_path``,
                 ``encrypted`` and ``indexes``.
             data_path: As in :meth:`connect` where there is a lake.
@@ -313,7 +316,12 @@ class DuckLake:
         return self._info
 
     def has_table(self, name: str, *, at: At = None) -> bool:
-        """Return whether ``table`` or ``schema.table`` exists."""
+        """Return whether ``table`` or ``schema.table`` exists.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         try:
             self._state(name, at, suggest=False)
         except NotFoundError:
@@ -324,6 +332,7 @@ class DuckLake:
         """Return a table by ``table`` (in schema main) or ``schema.table``; names with dots are double-quoted.
 
         Args:
+            name: ``table`` (in schema main) or ``schema.table``.
             at: Snapshot id or time to read at. A table so opened cannot be written.
 
         Raises:
@@ -432,7 +441,11 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them."""
+        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them.
+
+        Args:
+            table: ``table`` or ``schema.table``. The other arguments are those of :meth:`Table.add_data_files`.
+        """
         return self.table(table).add_data_files(
             paths,
             hive_partitioning=hive_partitioning,
@@ -454,11 +467,18 @@ class DuckLake:
         """Open a transaction: several changes, to any number of tables, as one snapshot.
 
         The commit happens when the block ends; an exception inside the block discards everything, files included.
+
+        Args:
+            author: Stored with the snapshot, as are ``message`` and ``extra_info``.
+            message: Why the change is made.
+            extra_info: A mapping (stored as JSON with the commit id) or a string.
+            commit_id: Makes the transaction happen once: if a snapshot carries this id already, the calls do nothing.
         """
         self._database.check_not_read_only()
         return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
+        # Catalogs of earlier versions (with a layout of their own) are read only, and not worth a cache.
         if at is None and self._database.layout is None:
             return self.table_cache.table(self._database, self.info, self.reader, *split_name(name), suggest=suggest)
         with self.reader() as reader:
@@ -484,6 +504,9 @@ class DuckLake:
 
     def snapshot(self, at: At = None) -> Snapshot:
         """Return the newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: It does not exist, or was expired.
@@ -589,7 +612,11 @@ class DuckLake:
         return iter(self.at(None))
 
     def schemas(self, *, at: At = None) -> list[SchemaState]:
-        """Return all schemas by name."""
+        """Return all schemas by name.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return reader.schemas(resolve_at(reader, at).id)
 
@@ -597,6 +624,10 @@ class DuckLake:
         """Return all tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
 
         Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+
+        Args:
+            schema: Name of the schema; all schemas when None (the default).
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
@@ -607,6 +638,10 @@ class DuckLake:
 
         When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
         and the catalog does not say how many: those files are opened to count.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             snapshot = resolve_at(reader, at)
@@ -614,12 +649,20 @@ class DuckLake:
         return self._context.counted(size)
 
     def views(self, *, at: At = None) -> list[View]:
-        """Return all views by schema and name."""
+        """Return all views by schema and name.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
 
     def view(self, name: str, *, at: At = None) -> View:
         """Return a view by ``view`` (in schema main) or ``schema.view``.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: No such view at that snapshot.
@@ -628,12 +671,20 @@ class DuckLake:
             return View(self._context, view(reader, *split_name(name), resolve_at(reader, at).id))
 
     def macros(self, *, at: At = None) -> list[Macro]:
-        """Return all macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`."""
+        """Return all macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return macros(reader, resolve_at(reader, at).id)
 
     def options(self, table: str | None = None) -> Mapping[str, str]:
-        """Return effective options of the lake, or of a table (table over schema over lake), by lower-case name."""
+        """Return effective options of the lake, or of a table (table over schema over lake), by lower-case name.
+
+        Args:
+            table: ``table`` or ``schema.table``; the lake when None (the default).
+        """
         with self.reader() as reader:
             if table is None:
                 return reader.options()
@@ -672,6 +723,11 @@ class DuckLake:
     def create_schema(self, name: str, *, if_not_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Create a schema.
 
+        Args:
+            name: Name of the schema.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: It exists.
         """
@@ -687,6 +743,12 @@ class DuckLake:
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a schema, which must be empty unless ``cascade`` drops its tables, views and macros too.
+
+        Args:
+            name: Name of the schema.
+            cascade: Whether to drop everything in it too. Default: False.
+            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such schema.
@@ -710,6 +772,7 @@ class DuckLake:
         """Create an empty table.
 
         Args:
+            name: ``table`` or ``schema.table``.
             schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are
                 taken (Arrow table, Spark DataFrame).
             partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
@@ -745,6 +808,7 @@ class DuckLake:
         """Create a table of the columns and rows of a frame, in one snapshot.
 
         Args:
+            name: ``table`` or ``schema.table``.
             schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
             data: Rows as :meth:`DuckLake.write` takes them, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
             or_replace: Whether to drop a table of that name in the same snapshot; the frame may still read from it.
@@ -760,6 +824,11 @@ class DuckLake:
     def rename_table(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+            new_name: The new name, without a schema.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
@@ -770,6 +839,11 @@ class DuckLake:
 
     def drop_table(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a table. Earlier snapshots keep it until they expire.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such table.
@@ -840,6 +914,15 @@ class DuckLake:
     ) -> View:
         """Create a view: a SELECT in DuckDB's SQL under a name, with the names of its columns if they shall not be the query's.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            sql: One SELECT; see :meth:`Transaction.create_view`.
+            columns: Names of the first columns, in place of those of the query.
+            comment: The view's comment.
+            or_replace: Whether to drop a view of that name first. Default: False.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: A view or table has the name.
             NotFoundError: Its schema does not exist, or something that it reads.
@@ -863,6 +946,14 @@ class DuckLake:
 
         ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``; see :meth:`Transaction.create_macro`.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            definitions: SQL by list of parameters.
+            kind: ``scalar`` (the default) for expressions, ``table`` for SELECTs.
+            or_replace: Whether to drop a macro of that name first. Default: False.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: A macro of that kind has the name.
             NotFoundError: Its schema does not exist.
@@ -877,6 +968,12 @@ class DuckLake:
     ) -> Snapshot | None:
         """Drop a macro with all of its definitions.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            kind: ``scalar`` (the default) or ``table``.
+            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such macro of that kind.
         """
@@ -886,6 +983,11 @@ class DuckLake:
 
     def rename_view(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            new_name: The new name, without a schema.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such view.
@@ -898,6 +1000,11 @@ class DuckLake:
     def drop_view(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a view.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such view.
         """
@@ -909,6 +1016,12 @@ class DuckLake:
         self, name: str, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
         """Comment on a table, a view or a column of a table; None takes the comment away.
+
+        Args:
+            name: Name of the table or view.
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such table, view or column.
@@ -924,6 +1037,13 @@ class DuckLake:
 
         The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
 
+        Args:
+            name: Name of the table or view.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: Another tag of a column than its comment: DuckDB cannot attach a lake that has one.
@@ -935,6 +1055,11 @@ class DuckLake:
     def set_schema_comment(self, name: str, text: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
 
+        Args:
+            name: Name of the schema.
+            text: The comment; None deletes it.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such schema.
         """
@@ -945,6 +1070,12 @@ class DuckLake:
     def set_schema_tag(self, name: str, key: str, value: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Give a schema a tag: a string under a key; None takes the tag away. :meth:`schemas` gives them.
 
+        Args:
+            name: Name of the schema.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such schema.
         """
@@ -954,6 +1085,12 @@ class DuckLake:
 
     def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
         """Store an option for the lake, a schema or a table. Makes no snapshot.
+
+        Args:
+            name: Name of the option (docs/reference/options.md).
+            value: Its value.
+            table: Table to set it for.
+            schema: Schema to set it for. Without table and schema it is set for the lake.
 
         Raises:
             UsageError: Unknown option or a value it cannot have.
@@ -966,6 +1103,11 @@ class DuckLake:
         """Take away an option that was set for the lake, a schema or a table: what holds for more, or the default, is effective again.
 
         Makes no snapshot.
+
+        Args:
+            name: Name of the option.
+            table: Table that it was set for.
+            schema: Schema that it was set for. Without table and schema it is that of the lake.
 
         Returns:
             Whether the option was set there.
@@ -1679,6 +1821,9 @@ class LakeAtSnapshot:
     def table(self, name: str) -> Table:
         """Return a table as :meth:`DuckLake.table` opens it at the snapshot.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+
         Raises:
             NotFoundError: No such table at the snapshot.
         """
@@ -1689,7 +1834,13 @@ class LakeAtSnapshot:
         return self._lake.has_table(name, at=self._snapshot.id)
 
     def scan(self, name: str, *, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
-        """Return rows of a table: :meth:`Table.scan`."""
+        """Return rows of a table: :meth:`Table.scan`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            columns: As in :meth:`Table.scan`.
+            where: As in :meth:`Table.scan`.
+        """
         return self.table(name).scan(columns=columns, where=where)
 
     def tables(self, schema: str | None = None) -> list[TableInfo]:
@@ -1753,7 +1904,12 @@ class Inspection:
         return as_table(TABLES, table_rows(listings, inlined))
 
     def files(self, table: str, *, at: At = None) -> pa.Table:
-        """Return live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with."""
+        """Return live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+        """
         state, files = self._files(table, at)
         return as_table(FILES, file_rows(state, files))
 
@@ -1761,6 +1917,10 @@ class Inspection:
         """Return partitions of a table by their values, each with its files, rows and bytes; inlined rows are in none of them.
 
         Files that were written under other partition keys make partitions of their own, under those keys.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(PARTITIONS, partition_rows(state, files))
@@ -1770,7 +1930,12 @@ class Inspection:
         return as_table(OPTIONS, map(option_row, self._lake.scoped_options()))
 
     def history(self, table: str, *, at: At = None) -> pa.Table:
-        """Return snapshots whose changes touch a table, by id, up to the one that is requested."""
+        """Return snapshots whose changes touch a table, by id, up to the one that is requested.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+        """
         opened = self._lake.table(table, at=self._moment(at))
         found = (snapshot for snapshot in opened.snapshots() if snapshot.id <= opened.snapshot_id)
         return as_table(SNAPSHOTS, map(snapshot_row, found))

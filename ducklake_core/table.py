@@ -222,6 +222,12 @@ class Table(Scanned):
 
         Columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then the table's. Rows that were deleted again
         are there as well; an updated row is there with its new values.
+
+        Args:
+            start: The first snapshot: its id, or a time with a zone.
+            end: The last snapshot; this object's when None (the default).
+            columns: Columns to return, in order; all when None (the default).
+            where: Rows to keep; all when None (the default).
         """
         return self._feed("insertions", start, end, columns, where)
 
@@ -230,6 +236,12 @@ class Table(Scanned):
 
         Columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then the table's; an updated row is there with
         its old values.
+
+        Args:
+            start: The first snapshot: its id, or a time with a zone.
+            end: The last snapshot; this object's when None (the default).
+            columns: Columns to return, in order; all when None (the default).
+            where: Rows to keep; all when None (the default).
         """
         return self._feed("deletions", start, end, columns, where)
 
@@ -281,7 +293,15 @@ class Table(Scanned):
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
+        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id.
+
+        Args:
+            data: Rows, as :meth:`DuckLake.write` takes them.
+            schema_evolution: ``strict`` (the default) or ``additive``.
+            missing_columns: ``error`` or ``null``, for columns that ``data`` lacks.
+            inline: Whether few rows are kept in the catalog; Arrow data only when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         request = WriteRequest(name=self.name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         return self._write(data, request, commit)
 
@@ -436,6 +456,11 @@ class Table(Scanned):
         """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
 
         With ``spark``, a session, the rows are found by its executors.
+
+        Args:
+            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
+            spark: Session whose executors find the rows; this process does when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
         """
         with self._transaction(commit) as tx:
             tx.delete(self.name, where, spark=spark)
@@ -525,25 +550,51 @@ class Table(Scanned):
         if_not_exists: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> Snapshot | None:
-        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`."""
+        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`.
+
+        Args:
+            column: Name of the new column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            default: Value of rows that lack it; NULL when None (the default).
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.add_column(self.name, column, data_type, default=default, if_not_exists=if_not_exists)
         return tx.result.snapshot
 
     def drop_column(self, column: ColumnName, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Drop a column or field. Earlier snapshots keep it."""
+        """Drop a column or field. Earlier snapshots keep it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_column(self.name, column, if_exists=if_exists)
         return tx.result.snapshot
 
     def rename_column(self, column: ColumnName, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Rename a column or field; ``new_name`` is the name as it is, without a path."""
+        """Rename a column or field; ``new_name`` is the name as it is, without a path.
+
+        Args:
+            column: Name of the column, or path of a field.
+            new_name: The new name, without a path.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.rename_column(self.name, column, new_name)
         return tx.result.snapshot
 
     def set_column_type(self, column: ColumnName, data_type: TypeLike, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it."""
+        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_column_type(self.name, column, data_type)
         return tx.result.snapshot
@@ -551,31 +602,59 @@ class Table(Scanned):
     def set_default(
         self, column: ColumnName, value: object = None, *, expression: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it."""
+        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            value: The value; None for no default.
+            expression: SQL instead of a value, computed for each statement.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_default(self.name, column, value, expression=expression)
         return tx.result.snapshot
 
     def drop_default(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Take away a column's default."""
+        """Take away a column's default.
+
+        Args:
+            column: Name of the column, or path of a field.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_default(self.name, column)
         return tx.result.snapshot
 
     def set_not_null(self, column: ColumnName, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look."""
+        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look.
+
+        Args:
+            column: Name of the column, or path of a field.
+            spark: Session whose executors check the rows; this process does when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_not_null(self.name, column, spark=spark)
         return tx.result.snapshot
 
     def drop_not_null(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Let a column be NULL."""
+        """Let a column be NULL.
+
+        Args:
+            column: Name of the column, or path of a field.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_not_null(self.name, column)
         return tx.result.snapshot
 
     def set_partitioned_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``."""
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
+
+        Args:
+            keys: The partition keys, in order.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_partitioned_by(self.name, keys)
         return tx.result.snapshot
@@ -587,7 +666,12 @@ class Table(Scanned):
         return tx.result.snapshot
 
     def set_sorted_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``."""
+        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Args:
+            keys: The sort keys, in order.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_sorted_by(self.name, keys)
         return tx.result.snapshot
@@ -599,13 +683,26 @@ class Table(Scanned):
         return tx.result.snapshot
 
     def set_comment(self, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Comment on the table or one of its columns; None takes the comment away."""
+        """Comment on the table or one of its columns; None takes the comment away.
+
+        Args:
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_comment(self.name, text, column=column)
         return tx.result.snapshot
 
     def set_tag(self, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give the table a tag: a string under a key; None takes the tag away. A column can have the tag ``comment`` alone."""
+        """Give the table a tag: a string under a key; None takes the tag away. A column can have the tag ``comment`` alone.
+
+        Args:
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_tag(self.name, key, value, column=column)
         return tx.result.snapshot

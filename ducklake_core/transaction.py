@@ -222,6 +222,9 @@ class Transaction:
     def table(self, name: str) -> TransactionTable:
         """Reads of a table as the transaction has made it so far.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+
         Raises:
             NotFoundError: There is no such table, or the transaction has dropped it.
         """
@@ -234,6 +237,9 @@ class Transaction:
 
         Rows that were read in the block, to decide whether to commit, are then still those that the commit builds on. Without it a
         plain append goes on top of what others have added.
+
+        Args:
+            name: ``table`` or ``schema.table``.
 
         Raises:
             CommitConflictError: When the block ends, if another writer was faster.
@@ -254,7 +260,12 @@ class Transaction:
         missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
     ) -> None:
-        """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
+        """Add rows to a table; see :meth:`DuckLake.write` for the arguments.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(name=name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         self._write_frame(frame_of(data), request)
 
@@ -270,7 +281,12 @@ class Transaction:
         concurrent_appends: ConcurrentAppends = "fail",
         read_at: int | None = None,
     ) -> None:
-        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
+        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(
             name=name,
             mode="overwrite",
@@ -292,7 +308,13 @@ class Transaction:
         schema_evolution: SchemaEvolution = "strict",
         missing_columns: MissingColumns | None = None,
     ) -> None:
-        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
+        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+            on: Key columns.
+        """
         request = WriteRequest(name=name, mode="upsert", on=on, schema_evolution=schema_evolution, missing_columns=missing_columns)
         self._write_frame(frame_of(data), request)
 
@@ -314,7 +336,12 @@ class Transaction:
         concurrent_appends: ConcurrentAppends | None = None,
         read_at: int | None = None,
     ) -> None:
-        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
+        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(
             name=name,
             mode=mode,
@@ -502,7 +529,13 @@ class Transaction:
     # Rows
 
     def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
-        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
+            spark: Session whose executors find the rows; this process does when None (the default).
+        """
         where = arguments.optional(arguments.condition, "where", where)
         if self._is_done("delete", name, where):
             return
@@ -513,7 +546,14 @@ class Transaction:
             self._stage(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
-        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            values: Values by column, as in :meth:`Table.update`.
+            where: Rows to change; all when None (the default).
+            spark: Session whose executors do the work; this process does when None (the default).
+        """
         from ducklake_core.engines.arrow.merge import update_request
 
         values, where = arguments.mapping("values", values), arguments.optional(arguments.condition, "where", where)
@@ -526,7 +566,14 @@ class Transaction:
             self._stage(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
-        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
+        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            source: Rows, as :meth:`DuckLake.write` takes them.
+            on: Columns that both have, or a condition; see :meth:`Table.merge`.
+            missing_columns: ``error`` or ``null``; see :meth:`Table.merge`.
+        """
         return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
 
     def merge_clauses(
@@ -616,7 +663,14 @@ class Transaction:
         self._merge(staged, request, frame, columns, inline=inline)
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
-        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone.
+            columns: ``now`` or ``then``; see :meth:`Table.restore`.
+            spark: Session whose executors do the work; this process does when None (the default).
+        """
         at = arguments.optional(arguments.snapshot, "at", at)
         arguments.optional(partial(arguments.choice, choices=("now", "then")), "columns", columns)
         if self._is_done("restore", name, at, columns):
@@ -880,6 +934,10 @@ class Transaction:
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot.
 
+        Args:
+            name: Name of the schema.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+
         Raises:
             AlreadyExistsError: It exists.
             NotFoundError: The schema around it does not.
@@ -895,6 +953,11 @@ class Transaction:
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it.
+
+        Args:
+            name: Name of the schema.
+            cascade: Whether to drop everything in it too. Default: False.
+            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
 
         Raises:
             NotFoundError: No such schema.
@@ -997,6 +1060,10 @@ class Transaction:
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+            new_name: The new name, without a schema.
+
         Raises:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
@@ -1012,6 +1079,10 @@ class Transaction:
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
 
         Raises:
             NotFoundError: No such table.
@@ -1049,6 +1120,11 @@ class Transaction:
     def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
         """Drop a column or field. Earlier snapshots keep it; files are not touched.
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+
         Raises:
             NotFoundError: It does not exist.
             UsageError: The table is partitioned or sorted by it.
@@ -1066,6 +1142,11 @@ class Transaction:
     def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
         """Rename a column or field; ``new_name`` is the name as it is, without a path.
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            new_name: The new name, without a path.
+
         Raises:
             NotFoundError: It does not exist.
             AlreadyExistsError: The name is taken.
@@ -1076,6 +1157,11 @@ class Transaction:
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
 
         Allowed is what DuckDB's extension allows (docs/how-to/definitions.md).
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
 
         Raises:
             SchemaError: The type cannot hold the column's values.
@@ -1119,6 +1205,11 @@ class Transaction:
 
         Rows that others add until the commit are read as well. With ``spark``, a session, its executors look.
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            spark: Session whose executors check the rows; this process does when None (the default).
+
         Raises:
             SchemaError: A row has NULL in it, or it is a field.
             UsageError: It is NOT NULL already.
@@ -1139,6 +1230,10 @@ class Transaction:
 
         DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/how-to/definitions.md).
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            keys: The partition keys, in order.
+
         Raises:
             NotFoundError: No such column.
             UsageError: No keys, or a transform that the column's type does not have.
@@ -1154,6 +1249,10 @@ class Transaction:
 
     def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
         """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            keys: The sort keys, in order.
 
         Raises:
             NotFoundError: A key names a column that the table does not have.
@@ -1231,6 +1330,10 @@ class Transaction:
     def rename_view(self, name: str, new_name: str) -> None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            new_name: The new name, without a schema.
+
         Raises:
             NotFoundError: No such view.
             AlreadyExistsError: A view or table has the new name.
@@ -1242,6 +1345,10 @@ class Transaction:
 
     def drop_view(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a view. Views that read it stay, and fail when they are read.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
 
         Raises:
             NotFoundError: No such view.
@@ -1316,6 +1423,11 @@ class Transaction:
     def drop_macro(self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False) -> None:
         """Drop a macro with all of its definitions.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            kind: ``scalar`` (the default) or ``table``.
+            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+
         Raises:
             NotFoundError: No such macro of that kind.
         """
@@ -1333,6 +1445,11 @@ class Transaction:
     def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
         """Comment on a table, a view or a column of either; None takes the comment away.
 
+        Args:
+            name: Name of the table or view.
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+
         Raises:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: A column of a view, and the lake is of version 1.0, which has no place for it.
@@ -1345,6 +1462,12 @@ class Transaction:
         """Give a table or a view a tag: a string under a key; None takes the tag away.
 
         The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+
+        Args:
+            name: Name of the table or view.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
 
         Raises:
             NotFoundError: No such table, view or column.
@@ -1365,6 +1488,10 @@ class Transaction:
     def set_schema_comment(self, name: str, text: str | None) -> None:
         """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
 
+        Args:
+            name: Name of the schema.
+            text: The comment; None deletes it.
+
         Raises:
             NotFoundError: No such schema.
         """
@@ -1374,6 +1501,11 @@ class Transaction:
 
     def set_schema_tag(self, name: str, key: str, value: str | None) -> None:
         """Give a schema a tag: a string under a key; None takes the tag away.
+
+        Args:
+            name: Name of the schema.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
 
         Raises:
             NotFoundError: No such schema.

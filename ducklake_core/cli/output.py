@@ -124,6 +124,7 @@ def _told() -> Iterator[None]:
 
 def discard_output() -> None:
     """Discard what is written from now on, and what waits to be written."""
+    # The descriptor is replaced, not sys.stdout: Python flushes its buffer at exit, and would fail once more.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -146,7 +147,7 @@ def json_text(value: object, indent: int | None = None) -> str:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Print a JSON document."""
     write(json_text(value, indent=2) + "\n")
 
 
@@ -160,7 +161,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines for people. Names and paths may hold anything, also what would steer their terminal."""
+    """Print lines for people. Control characters in names and paths are escaped, as they could steer the terminal."""
     for line in lines:
         write(f"{visible(line)}\n")
 
@@ -190,7 +191,7 @@ def is_terminal() -> bool:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, framed: bool = False, shorten_last: bool = False
 ) -> bool:
-    """Return rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
+    """Print rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
 
     Args:
         columns: Their headings.
@@ -268,7 +269,7 @@ def _cell(value: object, *, lines: bool) -> str:
 
 
 def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_json: bool) -> int:
-    """Return rows of a table: a table for people, one JSON object a line for programs, which may be any number.
+    """Print rows of a table: a table for people, one JSON object a line for programs, which may be any number.
 
     Returns:
         Number of rows.
@@ -299,7 +300,7 @@ def _values(column: pa.Array) -> list[object]:
 
 @contextmanager
 def progress_bar(*, as_json: bool = False) -> Iterator[ProgressCallback | None]:
-    """What draws the progress of an operation on the error output, and wipes it out at the end; None unless that is a terminal."""
+    """Draw the progress of an operation on the error output, and erase it at the end; yield None unless that is a terminal."""
     if as_json or not sys.stderr.isatty():
         yield None
         return

@@ -99,7 +99,7 @@ class LakeOptions:
 
 @contextmanager
 def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLake]:
-    """The lake that the command is about, closed at the end."""
+    """Open the lake of the command, and close it at the end."""
     options: LakeOptions = context.find_root().obj
     lake = options.connect(read_only=read_only)
     try:
@@ -172,7 +172,7 @@ class CommandGroup(TyperGroup):
     """A group of commands whose errors, wrong calls among them, end it with a code and one line or one JSON object."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Without any argument the help is all that there is to say."""
+        """Print the help when there are no arguments."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(USAGE)
@@ -206,6 +206,7 @@ class CommandGroup(TyperGroup):
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         try:
+            # Click would print errors in its own format and choose other exit codes.
             code = super().main(args, standalone_mode=False, **extra)
             with read_or_not():
                 flush()

@@ -112,6 +112,12 @@ def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1) -> Mai
     )
 
 
+# The order of steps keeps files that a writer may still commit:
+#
+#   1. remember the newest snapshot, then read the schedule and the names of all files
+#   2. batch by batch: lock out commits, read the names again if there was a commit since, delete the files, delete their rows
+#
+# A process that ends between the files and the rows leaves rows of missing files, which the next call counts as deleted.
 def cleanup_old_files(
     database: Database,
     info: LakeInfo,
@@ -244,9 +250,11 @@ def _delete_batch(
     database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], plan: _CleanupPlan
 ) -> CleanupResult:
     def attempt() -> tuple[Sequence[LeftFile], list[ScheduledFile], Deletion]:
+        # Between the check and the deletion no commit can name one of the files.
         with database.without_commits() as connection:
             doomed, kept = _judge_again(CatalogReader(connection, info, database.tables), batch, plan.base)
             if doomed:
+                # Transactions that add existing files compare this mark when they commit, and check their files if it has changed.
                 change_sweep_mark(connection, database.tables)
             deletion = storage.delete([file.path for file in doomed])
             failures = dict(deletion.failed)

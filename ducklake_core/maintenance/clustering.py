@@ -140,6 +140,7 @@ def _touched(column: Field, found: Sequence[ColumnStatistics | None]) -> float:
     bounds = [_bounds(one, column) for one in found]
     known = [pair for pair in bounds if isinstance(pair, tuple)]
     unknown = sum(pair is None for pair in bounds)
+    # Two sorted lists count the files that meet a range by bisection, instead of comparing all pairs.
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
     single = Counter(low for low, high in known if low == high)
     touched = [

@@ -187,6 +187,7 @@ def expire_snapshots(
     def attempt() -> ExpiryResult:
         with database.write() as connection:
             if database.abilities.concurrent_writers:
+                # A new hold locks its snapshot too, so a hold and an expiry of one snapshot cannot both succeed.
                 lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
             # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
             holders = _holders(CatalogReader(connection, info, database.tables), database.now(connection))

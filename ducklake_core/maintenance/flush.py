@@ -152,6 +152,13 @@ class _FlushPlan:
         )
 
 
+# A flush moves what the catalog holds of a table into files, and changes nothing that any snapshot shows:
+#
+#   inlined rows, ended ones too      ->   data files that store row id and snapshot of each row
+#   ends of inlined rows              ->   a delete file of the new data file, with the snapshot that deleted each row
+#   inlined deletes of data files     ->   one delete file per data file, in place of its earlier ones
+#
+# All of it is of one snapshot, the base: rows that other writers commit later stay in the catalog.
 def flush_inlined_data(
     database: Database,
     info: LakeInfo,
@@ -225,6 +232,7 @@ class _Stored:
             files=files,
             inlined_tables=tuple(source.inlined.name for source, _ in self.rows),
             superseded=self.superseded,
+            # Rows of later commits are not in the files, and stay in the catalog.
             until=self.base.id,
             gathered=gathered,
             deletes_of=self.deletes_of,
@@ -271,6 +279,7 @@ class _Flusher:
         with ExitStack() as stack:
             stored = self._read(plan, stack)
             state = self._state(stored.table, write_id)
+            # A job of Spark costs more than the work on fewer rows.
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)

@@ -48,6 +48,15 @@ REPLANS = RetryPolicy(max_attempts=3)
 """Plans of one table, which is planned again at once after another writer has committed in between."""
 
 
+# How an operation that rewrites files runs:
+#
+#   plan_tables      plan each table at the newest snapshot; a table that fails becomes a FailedTable
+#   Execution        carry out the groups of files: one by one, on threads, in one job of Spark or in several
+#   TableWork        commit all groups together, or each group at once with partial_progress
+#   sweep            delete what lost task attempts have left, or all files of the write after an interruption
+#
+# Files may be deleted only when no snapshot can name them. While a commit runs, and after one whose outcome is unknown, its groups are
+# in ``_TableRun._uncertain``, and sweeps keep their files.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Where groups are carried out, how many at a time, and when they are committed.
@@ -81,6 +90,7 @@ class Execution:
             return
         from ducklake_core.engines.spark.work_units import run_in_jobs, run_in_one_job
 
+        # A job for each group reports the group when it ends. One job for all of them has less overhead, and reports at its end.
         if self.partial_progress or self.max_concurrency is not None:
             yield from run_in_jobs(work, tasks, self.spark, self.max_concurrency, lambda: meter.is_out_of_time)
             return
@@ -106,6 +116,7 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
         if meter.is_out_of_time:
             return None
         try:
+            # Several groups at a time keep the cores busy; none of them decodes its columns in parallel as well.
             return work(task, threads=False, stopped=ended.is_set)
         except DuckLakeError as error:
             return error
@@ -442,6 +453,7 @@ def commit_together(
             check_same_lake(info, stored_options(connection, database.tables))
         if info.encrypted:
             check_encrypted(request.actions)
+        # This commit schedules the sources for deletion, so their replacements must be in the store before.
         check_made(storage, files)
         return committer.commit(request).snapshot
     except CommitOutcomeUnknownError:

@@ -296,7 +296,7 @@ def _table(found: LakeGauges, table_id: int) -> TableHealth:
 
 
 def _fitting(number: object) -> object:
-    """Return sums of what a broken catalog says may be beyond 64 bits."""
+    """Return a number that fits into 64 bits: sums over a broken catalog may exceed them."""
     return min(number, 2**63 - 1) if isinstance(number, int) else number
 
 

@@ -388,6 +388,7 @@ class _Merger:
             begin_snapshot=group.begin_snapshot,
             partial_max=group.partial_max,
             partition_id=group.partition_id,
+            # A file that other rows of the catalog name ends here, but must not be scheduled for deletion.
             shared=shared.intersection(file.id for file in group.files),
         )
 
@@ -663,6 +664,7 @@ def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 
 def _consecutive(files: Sequence[DataFile]) -> bool:
+    # Row ids that follow each other are counted from row_id_start on, so the merged file need not store them.
     following: int | None = files[0].row_id_start
     for file in files:
         if following is None or file.row_id_start != following:

@@ -205,6 +205,7 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, prog
     listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet) and not names.has(file.path)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
+    # Again: files that were committed while the store was listed are not orphans.
     names.refresh()
     orphans = [file for file in found if not names.has(file.path)]
     is_old = [file for file in orphans if not file.modified or file.modified < limit]
@@ -328,6 +329,7 @@ class _Names:
             self._refresh(CatalogReader(connection, self._info, self._database.tables))
             doomed = [file for file in batch if self.claim(file.path) is None]
             if doomed:
+                # Transactions that add existing files compare this mark when they commit, and check their files if it has changed.
                 change_sweep_mark(connection, self._database.tables)
             return doomed, dict(storage.delete([file.path for file in doomed]).failed)
 

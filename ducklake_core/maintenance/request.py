@@ -237,7 +237,7 @@ class BudgetMeter:
         self._bytes += _size(files)
 
     def first(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """As many files from the beginning on as fit."""
+        """Return as many files from the beginning on as fit."""
         size = 0
         for place, file in enumerate(files):
             size += file.file_size_bytes
@@ -263,7 +263,7 @@ class BudgetMeter:
         return chosen
 
     def first_deletions(self, files: Sequence[T]) -> Sequence[T]:
-        """As many files to delete, from the beginning on, as one call may; their bytes are not read."""
+        """Return as many files to delete, from the beginning on, as one call may; bytes do not count, as no file is read."""
         return files if self.budget.max_files is None else files[: self.budget.max_files]
 
     def beyond(self, files: Sequence[DataFile], least: int = 1) -> str:
@@ -380,7 +380,7 @@ class ProgressMeter:
         self._tell(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
 
     def extend(self, count: int, *, weight: int = 0) -> None:
-        """There is more to do than was said."""
+        """Add work to the phase, as a new plan may need."""
         now = self._now
         self._whole += weight
         self._tell(replace(now, total=None if now.total is None else now.total + count))
@@ -390,7 +390,7 @@ class ProgressMeter:
         self._tell(replace(self._now, table=table))
 
     def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, weight: int = 0, table: str | None = None) -> None:
-        """Something has ended.
+        """Count work that has ended.
 
         Args:
             count: How much of it.

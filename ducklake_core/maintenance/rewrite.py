@@ -267,6 +267,8 @@ class _Rewriter:
         self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
+        # A round carries out one plan. Groups that conflict with another writer are planned again at the newest snapshot; committed
+        # groups are not in that plan, as their sources have ended.
         attempts = REPLANS.attempts()
         while True:
             try:
@@ -543,6 +545,8 @@ def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limit
     if not groups:
         return TableRewritePlan(table=table, base=base, threshold=limit, left=left)
     chosen = [file for group in groups for file in group.files]
+    # Earlier snapshots go on reading the sources. Deletes that are in several files, or in the catalog, are gathered into one delete file
+    # with the snapshot of each, as a file may have only one.
     several = [file.id for file in chosen if file.inlined_deletes or len(file.delete_files) > 1]
     histories = delete_histories(reader, table, several, inlined_deletes_of(reader, table)) if several else []
     return TableRewritePlan(

@@ -1,4 +1,4 @@
-"""Both ends of a write on the driver: what the table requires of its writers, and the one commit of their files."""
+"""Plan a write on the driver, and commit the files of its tasks as one snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def connected(options: SourceOptions) -> Iterator[DuckLake]:
-    """The lake, its connections closed at the end."""
+    """Open the lake, and close its connections at the end."""
     lake = options.connect()
     try:
         yield lake
@@ -223,6 +223,7 @@ def commit_files(
         raise
     if result.repeated:
         plan.sweep(named)
+    # A task that was tried before may have left files of the earlier attempt.
     elif any(message.attempt for message in messages):
         plan.sweep(named, keep=files)
     return result.snapshot

@@ -143,7 +143,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
 
 
 class _Texts:
-    """Options by name without regard to case, after those unknown ones were rejected."""
+    """Options by name without regard to case, after unknown ones were rejected."""
 
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
         self._by_name = {name.lower(): value for name, value in given.items()}
@@ -167,7 +167,7 @@ class _Texts:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of some words, the first when nothing is given."""
+        """Return an option that is one of some words, the first when nothing is given."""
         text = (self.text(name) or choices[0]).lower()
         if text not in choices:
             raise UsageError(f"option {name} is {text!r}: give one of {', '.join(choices)}")
@@ -214,6 +214,7 @@ def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         inner = inner[1:] if masked else inner
         if not inner or not all((*inner, last)):
             raise UsageError(f"option {name}: write {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
+        # Spark masks options in plans and logs by their names, and would show a secret under a name that it does not know.
         if not masked and _UNMASKED.search(last) and last.lower() != "key":
             whole = ".".join((*inner, last))
             raise UsageError(f"option {name} would stand in Spark's plans: call it {STORAGE}{_MASKED}.{whole}, which Spark masks")

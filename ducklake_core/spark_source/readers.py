@@ -117,7 +117,7 @@ class ScanReader(DataSourceReader):
         return [ScanPart(group=one, shape=plan.shape, names=names, wanted=wanted, storage=lake.storage) for one in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As executors do."""
+        """Read a partition as executors do."""
         return PartReader().read(partition)
 
 
@@ -209,6 +209,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = self.initialOffset()
         with self._lake.reader() as reader:
             latest = reader.latest_snapshot().id if self._last is None else self._last
+            # By its name, as the class exists from Spark 4.2 on.
             if most is not None and type(limit).__name__ != "ReadAllAvailable":
                 found = reader.snapshots(after=start["snapshot"], until=min(latest, start["snapshot"] + most))
                 latest = found[-1].id if found else latest
@@ -253,11 +254,11 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [FeedPart(plan=part, wanted=wanted, storage=storage) for part in _parts(plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As executors do."""
+        """Read a partition as executors do."""
         return PartReader().read(partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for offsets."""
+        """Do nothing: the reader keeps no state for offsets."""
 
     def stop(self) -> None:
         """Close the catalog's connections."""
@@ -270,7 +271,7 @@ def _offset(table_id: int, snapshot_id: int) -> Offset:
 
 
 def _parts(plan: ChangePlan) -> Iterator[ChangePlan]:
-    """Yield plans of their own for tasks. All rows that may be halves of updates stay together, as both halves are needed to know one."""
+    """Split a plan into plans for tasks. Rows that may be halves of updates stay together, as an update is known by both halves."""
     paired = tuple(task for task in plan.tasks if task.may_update)
     halves = tuple(part for one in plan.inlined for part in [_only(one, plan, paired=True)] if part.rows.num_rows)
     if paired or halves:

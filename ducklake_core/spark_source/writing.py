@@ -56,6 +56,7 @@ class WritePlan:
         """Delete all files of the write, also those of tasks that Spark ends only after it has aborted the write."""
         try:
             self.sweep(named)
+            # Spark ends the tasks of an aborted write only after this call, and they may finish a file until then.
             time.sleep(UNSEEN_WAIT)
         finally:
             self.sweep(named)

@@ -204,7 +204,7 @@ class StepExecutor:
         """Inline changed rows when they are few, else write them to files."""
         if rows is None:
             return None, ()
-        # The row id travels as a column next to the values, as the catalog and the files store it apart from them.
+        # Changed rows carry their row id in a further column, which is no column of the table.
         is_updated = ROW_ID_COLUMN in rows.column_names
         plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
         inlined, _ = inlined_part(ArrowFrame(data=plain, schema=write.schema), write)

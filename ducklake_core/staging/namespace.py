@@ -204,6 +204,7 @@ class StagedCatalog(StagedSchemas):
         staged = self._tables.get(key)
         if staged is not None and self._touched is not None:
             self._touched.setdefault(key, replace(staged))
+        # A remembered state is good for appends alone; any other call reads the table, and keeps what was staged.
         if staged is not None and not (staged.remembered and not only_append):
             return staged
         state = self._history.at(self.base, schema_name, table_name, self.options) if only_append else None
@@ -218,6 +219,7 @@ class StagedCatalog(StagedSchemas):
             return staged
         if self.is_dropped(state.id):
             raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+        # The base snapshot still has the old name of a table that the transaction renamed.
         if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
             raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
         asked = (schema_name, table_name)
@@ -241,6 +243,7 @@ class StagedCatalog(StagedSchemas):
             AlreadyExistsError: A view has the name.
             SchemaError: Columns or partition keys that no table can have.
         """
+        # A schema of this transaction has no views but staged ones, so the catalog need not be read.
         if (owner.id >= 0 or self._views) and self.find_view(join_name(owner.name, name)) is not None:
             raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
         create, state = new_table(

@@ -232,6 +232,7 @@ class _Inspection:
         if wanted.nullable or not self.footer.record_count or "." in name:
             return
         count = self.statistics[wanted.id].null_count if held.leaf is not None else None
+        # No row is read, so NOT NULL has to be proved by the footer: by a count of 0, or by a column that is REQUIRED in the file.
         if count == 0 or (held.leaf is not None and held.leaf.never_null):
             return
         reason = f"has {count} NULLs in" if count else "does not say how many NULLs are in"
@@ -295,8 +296,10 @@ class _Inspection:
                 return None
             low, high = found.min_value, found.max_value
             if found.null_count == 0 and low is not None and high is not None and found.exact_min is None and found.exact_max is None:
+                # Equal bounds without NULL prove that all rows have one value. Of floats they do not: bounds leave NaN out.
                 if low == high and column.type not in FLOATS:
                     return self._transformed(key, column, to_cast_text(from_text(low, column.type), column.type))
+                # Transforms of time are monotonic: if both bounds are in one period, all values are.
                 if key.transform in (*_CALENDAR, *EPOCH_TRANSFORMS):
                     return self._one_period(key, column, low, high)
         named = next((name for name in (key.transform, f"{key.transform}_{column.name}") if name in self.keys), None)

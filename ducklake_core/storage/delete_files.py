@@ -132,6 +132,7 @@ def write_delete_file(
         CorruptFileError: The positions are not strictly increasing: readers reject such a file.
         StorageError: The file cannot be written.
     """
+    # Readers reject a delete file whose positions are not sorted, and one position twice would count as two deletes.
     positions = np.asarray(positions, dtype=np.int64)
     if len(positions) and (positions[0] < 0 or bool(np.any(np.diff(positions) <= 0))):
         raise CorruptFileError(f"positions for the delete file {printable(path)} are not strictly increasing", path=printable(path))
@@ -243,6 +244,7 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int, *, rea
 
 
 def _visible(found: DeletedPositions, delete_file: DeleteFile, snapshot_id: int) -> np.ndarray:
+    # Deletes of an open transaction (id below 0) are visible to it, whatever snapshot they are to be of.
     return found.positions if delete_file.id < 0 else found.visible_at(snapshot_id)
 
 
@@ -326,6 +328,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _key(storage: Storage, delete_file: DeleteFile, file: DataFile) -> _Key:
+    # The data file is a part of the key, because the content was checked against its rows.
     return storage, delete_file.path, delete_file.file_size_bytes, file.path, file.record_count
 
 

@@ -28,6 +28,14 @@ _OFFSETS_FROM = 4
 _ARRAY_LIMIT = 4096
 
 
+# The two layouts. A bare vector is the whole file; a container (version 1.1) holds one vector per snapshot that deleted rows:
+#
+#   vector      length (big endian) | D1 D3 39 64 | bitmap | CRC-32 (big endian) of magic and bitmap
+#   container   PFA1 | vector | vector ... | PFA1 | JSON footer | its length | flags | PFA1
+#
+#   bitmap      count (8 bytes) | key (high 32 bits) | 32-bit Roaring bitmap | key | bitmap ...      all little endian
+#
+# Vectors are cumulative: that of a snapshot holds the positions of all earlier ones too, so a reader of an old snapshot needs one vector.
 _SNAPSHOT, _DATA_FILE, _CARDINALITY = "ducklake-snapshot-id", "referenced-data-file", "cardinality"
 
 
@@ -220,6 +228,7 @@ def _encode_bitmap32(values: np.ndarray) -> bytes:
     containers = [
         _encode_container((values[s : s + n] & 0xFFFF).astype("<u2")) for s, n in zip(starts.tolist(), counts.tolist(), strict=True)
     ]
+    # The format stores each cardinality minus one, so that 65,536 fits into 16 bits.
     header = np.column_stack([keys, counts - 1]).astype("<u2").tobytes()
     first = 8 + len(header) + 4 * len(keys)
     offsets = np.cumsum([first, *(len(container) for container in containers)])[:-1].astype("<u4").tobytes()
@@ -263,6 +272,7 @@ def _read_bitmap32(data: bytes, offset: int) -> tuple[np.ndarray, int]:
     else:
         raise ValueError(f"unknown cookie {cookie}")
     header = np.frombuffer(data, "<u2", 2 * containers, offset).astype(np.int64)
+    # Offsets are skipped: containers follow each other without gaps, and are read in order.
     offset += 4 * containers + (4 * containers if has_offsets else 0)
     parts: list[np.ndarray] = []
     for index in range(containers):

@@ -114,11 +114,12 @@ class StatisticsCollector:
             if leaf.id not in _SYSTEM_COLUMNS:
                 is_variant = leaf.type == VARIANT
                 found.append(self._variant(metadata, position, leaf, variants) if is_variant else self._leaf(metadata, position, leaf))
+            # A shredded variant has many Parquet leaves, which shift the positions of all later columns.
             position += _leaf_count(leaf, variants)
         return tuple(found)
 
     def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field, variants: VariantColumns | None) -> ColumnStatistics:
-        """Return all of its leaves; as in DuckDB a variant is a value, NULL too."""
+        """Return the statistics of a variant over all of its leaves; as in DuckDB, NULL counts as a value too."""
         groups = range(metadata.num_row_groups)
         places = range(position, position + _leaf_count(leaf, variants))
         chunks = [[metadata.row_group(number).column(place) for place in places] for number in groups]
@@ -161,7 +162,7 @@ class StatisticsCollector:
         return found.to_json() if found.is_finite else None
 
     def _bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> tuple[object, object] | None:
-        """Least and greatest value; None when there is no value, or no bounds are known for some of them."""
+        """Return the least and the greatest value; None when there is no value, or no bounds are known for some of them."""
         if leaf.type == GEOMETRY:
             # The order of their bytes is none of geometries.
             return None

@@ -63,7 +63,7 @@ class StorageOptions:
             raise UsageError("storage_options must be a mapping from protocols to mappings of options", parameter="storage_options")
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
-        """Arguments for one protocol, empty when there are none."""
+        """Return arguments for one protocol, empty when there are none."""
         wanted = canonical_protocol(protocol)
         return {
             name: value
@@ -184,7 +184,7 @@ class Storage:
             return Upload.of(filesystem.open(inside, "wb"))
 
     def size(self, path: str) -> int:
-        """Return bytes of a file.
+        """Return the size of a file in bytes.
 
         Raises:
             NotFoundError: There is no such file.
@@ -258,6 +258,7 @@ class Storage:
         Waits at most 10 seconds for an object store, and reports no failure: ``delete_orphaned_files`` finds what is left.
         """
         every = list(paths)
+        # Local deletes are fast and certain; those in a store run in the background if it does not answer in time.
         remote = [path for path in every if protocol_of(path) != "file"]
         self.delete(path for path in every if protocol_of(path) == "file")
         shares = [remote[start::_AT_ONCE] for start in range(min(_AT_ONCE, len(remote)))]
@@ -387,7 +388,7 @@ def _from_store(error: Exception) -> bool:
 
 
 def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) -> Found:
-    """Return the answer; that a file is missing must be said twice, as gateways answer 404 for a moment when a store is overloaded."""
+    """Return the answer, after a second question if a file is missing: gateways of overloaded stores answer 404 for a moment."""
     try:
         return ask()
     except FileNotFoundError:

@@ -155,7 +155,7 @@ def _read_footer(storage: Storage, path: str) -> Footer:
 
 
 def footer_size(metadata: pq.FileMetaData) -> int:
-    """Return bytes of the footer thrift that a writer has just put at the end of its file, without reading the file again."""
+    """Return the size of the footer thrift that a writer has just put at the end of its file, without reading the file again."""
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
     # A metadata file is a magic, the footer, its length and the magic again.

@@ -124,6 +124,7 @@ class FileWriter:
         bytes_per_row = size / max(batch.num_rows, 1)
         start = 0
         while start < batch.num_rows:
+            # Rows of a batch are taken to be equally wide: the exact size of a slice costs more than a row group that is a bit off.
             fitting = int((self._row_group_bytes - self._gathered_bytes) / bytes_per_row) if bytes_per_row else sys.maxsize
             piece = batch.slice(start, max(1, min(self._row_group_rows - self._gathered_rows, fitting)))
             start += piece.num_rows
@@ -156,6 +157,7 @@ class FileWriter:
     def estimated_size(self) -> int:
         """Bytes of the file so far, with a guess for rows that are not encoded yet."""
         written, encoded = self._progress
+        # The target size of files is of encoded bytes, which are known only after a row group; before, Parquet is taken for half of Arrow.
         ratio = written / encoded if encoded else _GUESSED_RATIO
         return int(written + (self._received_bytes - encoded) * ratio)
 
@@ -346,6 +348,7 @@ def _repeats(leaf: Field, column: Field, rows: pa.Table) -> bool:
     if leaf.type in (BOOLEAN, VARIANT, NULL):
         return False
     values = rows.column(column.name)
+    # Nested values are not sampled: pyarrow gives up a dictionary by itself when it becomes too large.
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
         return True
     sample = _distinct(values.slice(0, _SAMPLE_ROWS))

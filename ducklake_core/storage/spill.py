@@ -104,6 +104,7 @@ class SpillFile:
         Raises:
             StorageError: The disk has no room, or there is no directory for temporary files. The file is as it was before.
         """
+        # The message without the schema: all batches of the file share one.
         message = memoryview(batch.serialize()).cast("B")
         content = message if self._cipher is None else memoryview(self._cipher.encrypt_module(message))
         try:
@@ -274,6 +275,7 @@ class PartitionBuffer:
     def _write_run(self) -> None:
         """Move the rows in memory to the disk."""
         before, most = self._spill.bytes, self._limits.disk_bytes
+        # Checked before a run, so that a run is always whole; the limit may be exceeded by one run.
         if most is not None and before >= most:
             raise StorageError(f"rows that wait for their partitions take {before:,} bytes on the local disk, of at most {most:,}")
         run = self._sorted()
@@ -322,6 +324,7 @@ class PartitionBuffer:
             numbers = numbers[order]
             rows = _taken(batches, pa.array(order))
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        # A reader holds one block of each run, so blocks of equal bytes bound the memory of reading back, however wide rows are.
         most = max(1, int(len(numbers) * self._limits.block_bytes / max(rows_bytes, 1)))
         blocks = tuple(rows.to_batches(max_chunksize=most))
         return _PartitionRun(
@@ -373,6 +376,14 @@ class _SortedRun:
             self.next += 1
 
 
+# The external sort. Runs are sorted in memory and written in blocks. For the merge only the last row of each block is kept:
+#
+#   run 0   [ block 0, last row 4 ] [ block 1, last row 9 ]
+#   run 1   [ block 0, last row 6 ] [ block 1, last row 8 ]
+#
+# Sorting these last rows ranks the blocks by their ends (4, 6, 8, 9). All rows up to the end of the block with rank r are complete once
+# each run is read up to its first block of a higher rank. So a stage reads those blocks, sorts what they hold with one call of the same
+# sort function, gives out the rows up to that end, and keeps the rest as heads. No row is compared in Python.
 class ExternalSort:
     """Takes rows and gives them back in order.
 
@@ -469,6 +480,7 @@ class ExternalSort:
         last = int(bounds[number]) + self._runs[number].ends[block] - self._runs[number].given - 1
         found = self._places(rows)
         places = np.arange(rows.num_rows) if found is None else found.to_numpy()
+        # Equal rows keep their order, as concatenation follows the order of the runs and the sort is stable.
         chosen = places[: int(np.flatnonzero(places == last)[0]) + 1]
         of_runs = np.bincount(np.searchsorted(bounds, chosen, side="right") - 1, minlength=len(self._runs)).tolist()
         for run, start, count, taken in zip(self._runs, bounds.tolist(), counts, of_runs, strict=False):

@@ -100,6 +100,7 @@ def files_below(directory: str) -> Iterator[os.DirEntry[str]]:
     pending = [directory]
     while pending:
         try:
+            # A directory may be deleted while the ones around it are listed.
             entries = sorted(os.scandir(pending.pop()), key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
@@ -133,7 +134,7 @@ def check_account(filesystem: Any, path: AzurePath, full_path: str) -> None:
 
 
 def secret_parts(text: str) -> Iterator[str]:
-    """Secrets within a connection string or a signature, as errors may show them without the rest.
+    """Yield secrets within a connection string or a signature, as errors may show them without the rest.
 
     >>> list(secret_parts("AccountName=me;AccountKey=a2V5LWtleQ==;")), list(secret_parts("?sv=1&sig=a%2Fb"))
     (['a2V5LWtleQ=='], ['a%2Fb', 'a/b'])
@@ -173,6 +174,7 @@ def classify_store_error(error: BaseException) -> StoreErrorKind:
     """
     causes = _causes(error)
     codes = [code for one in causes if (code := _code(one)) is not None]
+    # Before the codes: an expired signature has the code of wrong keys, which would be permanent.
     if any(message in str(one) for one in causes for message in _EXPIRED_MESSAGES):
         return StoreErrorKind(code=codes[0] if codes else None, transient=True, advice=_RENEW)
     for code in codes:

@@ -102,6 +102,7 @@ def sweep(
     kept = {_name(path) for path in keep}
     with suppress(DuckLakeError):
         found = [file.path for file in storage.list(directory) if paths.is_of_write(file.path, write_id) and _name(file.path) not in kept]
+        # Read after the listing: a commit in between names files, and named files stay.
         live = frozenset(named(found)) if named is not None and found else frozenset()
         storage.delete(path for path in found if path not in live)
     with suppress(DuckLakeError):

@@ -43,6 +43,7 @@ class _Tally:
     def add(self, values: ArrowArray, entries: int, outside: bool) -> None:
         self.entries += entries
         self.values += len(values)
+        # A value of another type stays in the encoded column, so bounds of the typed column would leave it out.
         self.is_complete &= not outside
         if not self.is_complete:
             return
@@ -67,7 +68,7 @@ class _Tally:
         )
 
     def statistics(self, path: Path, size: int) -> FieldStatistics | None:
-        """Return None where nothing can be said."""
+        """Return the statistics of the path; None where some values are outside of the typed column."""
         if not self.is_complete:
             return None
         kind = self.leaf.type
@@ -189,6 +190,7 @@ def _shredded(array: ArrowArray, column: _Column, arrow: pa.DataType) -> ArrowAr
         buffer = VariantBuffer(array)
         parts = Shredder(buffer, column.report).parts(buffer.root(), column.shape, len(array))
     except CorruptFileError:
+        # A damaged variant is written as it is, and the column gets no statistics of fields.
         column.is_known = False
         value = pc.if_else(there, array.field("value"), pa.scalar(None, pa.binary()))
         parts = [value, pa.nulls(len(array), arrow.field("typed_value").type)]

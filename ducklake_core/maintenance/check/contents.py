@@ -147,6 +147,7 @@ class RowChecks:
                 ids = [one.file.id for one in plan.tasks[place : place + _FILES_PER_ROUND]]
                 with self._database.read() as connection:
                     self._statistics = statistics_of_files(connection, self._database.tables, ids)
+            # Its fault is reported already.
             if ("data_file", task.file.id) not in self._footers.unusable and task.file.id in table.files:
                 row_ids += self._file(table, state, task, plan.shape)
             size = task.file.file_size_bytes
@@ -161,6 +162,7 @@ class RowChecks:
         where: dict[str, Any] = {"path": printable(task.file.path), "data_file_id": task.file.id, "table": table}
         deleted = self._deleted(task.file, where)
         found = _File()
+        # Deleted rows are read too, as the statistics of a file count them; the mask tells which rows are visible.
         whole = replace(task, file=replace(task.file, delete_files=(), inlined_deletes=()), snapshot_filter=None, all_rows_match=False)
         spec = state.partition_specs.get(task.file.partition_id) if task.file.partition_id is not None else None
         keys = _keys(spec, state, table, row)
@@ -288,7 +290,7 @@ class RowChecks:
                 report_statistics(self._facts, "statistics-counts", text, table, row, leaf.id)
 
     def _beyond(self, table: TableFacts, row: CatalogRow, found: _File, statistics: Sequence[CatalogRow]) -> Iterator[tuple[Field, str]]:
-        """Yield for each leaf, which bounds none of its values reaches; footers do not have bounds of all columns."""
+        """Yield for each leaf the bounds that none of its values reaches; footers do not have bounds of all columns."""
         for one in statistics:
             held = found.leaves.get(one.column_id)
             before = table.leaf(one.column_id, row.begin_snapshot)

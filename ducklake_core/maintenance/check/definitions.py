@@ -228,6 +228,7 @@ def _columns(facts: Facts) -> None:
 
 def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
     """Yield a snapshot of each time between two changes of the columns of a table that is still to be seen, the newest first."""
+    # Backwards through the changes: an era without any snapshot that is left cannot be read, and its faults hurt no reader.
     following = facts.newest + 1
     for change in reversed(table.changes):
         for begin, end in table.lives:

@@ -154,6 +154,7 @@ class Facts:
         self._codes: dict[int, set[tuple[str, int | None]]] = defaultdict(set)
         self._repairs: dict[Repair, None] = {}
         self._reopened: dict[int, ReopenSchema] = {}
+        # The order matters from here on: later facts are derived from earlier ones.
         self.snapshot_ids = sorted(row.snapshot_id for row in every.rows("snapshot"))
         self.newest = self.snapshot_ids[-1] if self.snapshot_ids else -1
         self.schema_paths = self._schema_paths()
@@ -212,7 +213,7 @@ class Facts:
         self._repairs[repair] = None
 
     def report_schema_missing(self, what: str, schema_id: int) -> None:
-        """Report a live object of a schema that is not there, which a repair opens again if the catalog has a row of it."""
+        """Report a live object of a schema that is not there, which a repair opens again if the catalog still has its row."""
         self.report("schema-missing", what, repair=self._reopening(schema_id))
 
     def _reopening(self, schema_id: int, below: frozenset[int] = frozenset()) -> ReopenSchema | None:
@@ -279,7 +280,7 @@ class Facts:
         return join(self.info.data_path if table is None else table.path, row.path, row.path_is_relative is not False)
 
     def _schema_paths(self) -> dict[int, str]:
-        """Paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
+        """Return paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
         rows = {row.schema_id: row for row in self.every.rows("schema")}
 
         def path(number: int, below: frozenset[int]) -> str:

@@ -143,6 +143,7 @@ def _both_seen(facts: Facts, data: CatalogRow, deletes: list[CatalogRow]) -> tup
     live = [row for row in deletes if is_live(row, facts.newest) and is_live(data, facts.newest)]
     if len(live) > 1:
         return live[0], live[1], None
+    # In the order of their beginnings, only the file that lasts longest so far can meet the next one.
     lasting, *later = sorted(deletes, key=lambda row: (row.begin_snapshot, row.delete_file_id))
     for row in later:
         ends = [one.end_snapshot for one in (lasting, row, data) if one.end_snapshot is not None]
@@ -228,6 +229,7 @@ def check_inlined(facts: Facts) -> None:
     wrong: dict[str, Counter[int]] = defaultdict(Counter)
     for (table_id, row_id), spans in lives.items():
         spans.sort(key=lambda span: span[0])
+        # An update ends a row and adds it under the same id, so an id may come back, but never while it is live.
         if any(one[1] is None or other[0] < one[1] for one, other in pairwise(spans)):
             wrong["inlined-row-twice"][table_id] += 1
         if row_id < TRANSIENT_ROW_IDS and row_id >= (facts.next_row_id(facts.tables[table_id]) or row_id + 1):
@@ -308,7 +310,7 @@ def live_files(facts: Facts, table: TableFacts) -> Sequence[CatalogRow]:
 
 
 def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
-    """Row ids of files of a table that count them from ``row_id_start`` on."""
+    """Check row ids of the files of a table that count them from ``row_id_start`` on."""
     every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
     for one, other in overlapping(every):
         what = (
@@ -378,7 +380,7 @@ def _end(row: CatalogRow) -> int:
 
 
 def check_mappings(facts: Facts) -> None:
-    """Mappings that files name, as the catalog has them."""
+    """Check the mappings that files name."""
     known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
     for row in facts.files.values():
         if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
@@ -423,7 +425,7 @@ def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str
 
 
 def misses_columns(columns: Iterable[CatalogRow], path: str, names: Iterable[str]) -> str:
-    """Return which column of a mapping is not in a file, in words; empty when all are.
+    """Return in words the first column of a mapping that a file lacks; empty when it has all.
 
     Args:
         columns: Rows of the mapping.

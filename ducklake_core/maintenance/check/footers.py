@@ -51,7 +51,7 @@ class FooterChecks:
 
     Args:
         facts: The catalog, which takes the findings.
-        database: For statistics, which are requested file by file.
+        database: For statistics, which are read file by file.
         storage: The store.
         progress: Progress callback.
     """
@@ -281,7 +281,7 @@ def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) ->
 
 
 def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) -> str:
-    """Return which bounds of the catalog no value of the file reaches, in words; empty when both are reached, or when it is unknown.
+    """Return in words which bounds of the catalog no value of the file reaches; empty when both are reached, or when it is unknown.
 
     Writers take bounds from the very file that they write. Where those of the file that is there end sooner, it is not that file.
     """

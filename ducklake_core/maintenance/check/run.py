@@ -58,10 +58,14 @@ def check_lake(
         facts = _of_the_catalog(database, info, looks_at_columns=True)
     unreadable = any(cell.column is None for cell in facts.every.bad)
     files = len(facts.files) + len(facts.every.rows("delete_file"))
+    # Where DDL commits by itself, a table can vanish between two statements of one transaction. It is missing only if it is still
+    # registered afterwards.
     if facts.inlined.missing and database.abilities.commits_at_ddl:
         with database.read() as connection:
             still = registered_names(connection, database.tables)
         facts.findings = [one for one in facts.findings if one.code != "inlined-table-missing" or one.what in still]
+    # Each level builds on the findings of the one before: a file that the catalog or its footer shows to be unusable is not read again,
+    # so that one fault is reported once.
     if level != "catalog" and not unreadable:
         footers = FooterChecks(facts, database, storage, meter)
         footers.run()

@@ -90,6 +90,7 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
     mapped = {number: {row.target_field_id for row in columns} for number, columns in columns_of_mappings(facts).items()}
     known_wrong = wrong_mappings(facts)
     lost = 0
+    # One file at a time: a large lake has more rows of statistics than fit into memory.
     for number, rows in _by_file(facts):
         data = facts.files.get(number)
         if data is None:
@@ -190,6 +191,7 @@ def _add(span: _Span, row: CatalogRow, leaf: Field) -> None:
         span.is_known = False
     else:
         span.texts.append((row.min_value, row.max_value))
+        # Reduced now and then, so that memory does not grow with the number of files.
         if len(span.texts) > 1000:
             span.texts = [_united(span.texts, leaf.type)] if _united(span.texts, leaf.type) else span.texts
 

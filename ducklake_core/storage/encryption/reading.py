@@ -70,6 +70,7 @@ def chunk_places(metadata: pq.FileMetaData, first: int, end: int, where: str) ->
     ]
     found.sort(key=lambda place: place.start)
     for place in found:
+        # Without associated data a footer could point two columns at one chunk, and both would decrypt.
         if place.start < first or place.end < place.start:
             raise CorruptFileError(f"the footer of {where} has column chunks that overlap each other or the magic", path=where)
         first = place.end
@@ -175,15 +176,15 @@ class PlainImage(io.RawIOBase):
         self._last: tuple[ChunkPlace, bytes] | None = None
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Place of the next byte."""
+        """Return the position of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -217,6 +218,7 @@ class PlainImage(io.RawIOBase):
             if place.start >= end:
                 break
             if place.end > start:
+                # Small reads come in order, so that one chunk is enough to keep.
                 if self._last is None or self._last[0] is not place:
                     self._last = (place, self._decrypted(place))
                 self._put(image, start, place.start, self._last[1])
