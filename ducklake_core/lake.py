@@ -600,11 +600,11 @@ class DuckLake:
         return Inspection(self)
 
     def __getitem__(self, name: str) -> Table:
-        """``lake["t"]``: the table, as :meth:`table` opens it."""
+        """Return the table for ``lake["t"]``, as :meth:`table` opens it."""
         return self.table(name)
 
     def __contains__(self, name: str) -> bool:
-        """``"t" in lake``: whether the table exists."""
+        """Return whether the table exists, for ``"t" in lake``."""
         return self.has_table(name)
 
     def __iter__(self) -> Iterator[str]:

@@ -238,8 +238,8 @@ class ChangedTable:
 
     Attributes:
         name: ``schema.table``.
-        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was expired and cannot
-            tell.
+        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was
+            expired.
         id_after: Id of the table that has it at the later one, None for none.
         schema: Columns at the later snapshot, or at the earlier one when no table has the name any more; empty when neither is known.
         rows: What may have changed; empty when only columns, files or the layout changed.

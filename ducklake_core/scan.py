@@ -198,7 +198,7 @@ class Scan(Readable):
         return count_rows(self._plan((), ("file_row_number",)), self.storage, self.row_limit)
 
     def _names(self, plan: ScanPlan) -> list[str]:
-        """Output names in the order that was requested, virtual columns where they were named."""
+        """Return output names in the order of the request, virtual columns where they were named."""
         if self.columns is None:
             return [*plan.schema.names, *plan.virtual]
         return self._in_order([*plan.schema.names, *plan.virtual])

@@ -220,7 +220,7 @@ class Transaction:
         return self._coordinator.is_recent
 
     def table(self, name: str) -> TransactionTable:
-        """Reads of a table as the transaction has made it so far.
+        """Return a table for reads, as the transaction has made it so far.
 
         Args:
             name: ``table`` or ``schema.table``.

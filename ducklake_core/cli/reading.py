@@ -171,7 +171,7 @@ def sql(
     """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
     with opened(context, read_only=False) as lake:
         commit = {"author": author, "message": message, "extra_info": extra_info}
-        # A query makes no snapshot, and rejects what is said about one.
+        # A query makes no snapshot, and rejects options of one.
         given: Any = {name: value for name, value in commit.items() if value is not None}
         found = lake.sql(text, at=snapshot_at(at), **given)
         if not isinstance(found, Query):

@@ -91,8 +91,8 @@ def checkpoint(
     execution = execution or Execution()
     # Deletions have no part in the bounds of what is read.
     time = request.meter.of_time()
-    # The order lets each operation use the results of those before: flushed files can be merged, files that only expired snapshots read
-    # are not rewritten, and what merging and rewriting replace is only scheduled for deletion, as queries may still read it.
+    # The order lets operations use the results of those before: flushed files are merged in the same round. Files that this round
+    # schedules for deletion are usually left to a later one, because queries may still read them.
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
         "expire_snapshots": lambda: expire_snapshots(

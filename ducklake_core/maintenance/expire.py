@@ -278,7 +278,7 @@ def _by_age(
 
 
 def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime | None]:
-    """When each snapshot was committed at the earliest: not before one with a smaller id, whatever a clock said that was set back.
+    """Return the earliest time of each commit: not before that of a smaller id, even if a clock was set back.
 
     A time that is still to come is wrong itself, and says nothing about later snapshots.
 

@@ -356,7 +356,7 @@ def is_about_lake(error: DuckLakeError) -> bool:
 
 
 def name_of(table: TableState) -> str:
-    """``schema.table``, quoted where it has to be."""
+    """Return ``schema.table``, quoted where it has to be."""
     return join_name(table.schema_name, table.name)
 
 
@@ -449,7 +449,7 @@ def commit_together(
     committer = Committer(database)
     try:
         with database.read() as connection:
-            # Files of another lake's settings would lie where no reader finds them, or be encrypted in a way that none expects.
+            # If the catalog was replaced by that of a lake with other settings, its readers would not find the files, or not decrypt them.
             check_same_lake(info, stored_options(connection, database.tables))
         if info.encrypted:
             check_encrypted(request.actions)

@@ -143,7 +143,7 @@ class LakeHealth:
     odd_partition_values: int = 0
 
     def table(self, name: str) -> TableHealth:
-        """One table by ``schema.table`` as :attr:`TableHealth.table` spells it, or by its name in schema ``main``.
+        """Return one table by ``schema.table`` as :attr:`TableHealth.table` spells it, or by its name in schema ``main``.
 
         Raises:
             UsageError: It is not among the tables.
@@ -177,7 +177,7 @@ class LakeHealth:
         return f"<LakeHealth: {self}>"
 
     def to_arrow(self) -> pa.Table:
-        """One row for each table, with a column for each number; ``delete_ratio`` and ``average_file_bytes`` come last."""
+        """Return one row for each table, with a column for each number; ``delete_ratio`` and ``average_file_bytes`` come last."""
         import pyarrow as pa
 
         names = [item.name for item in fields(TableHealth)]

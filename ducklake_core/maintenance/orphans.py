@@ -200,7 +200,7 @@ class _SweepPlan:
 
 def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, progress: ProgressMeter, *, every_parquet: bool) -> _SweepPlan:
     """List the storage, then query the catalog; nothing is deleted."""
-    # Maximum number of files are live: those that are known by now need not be held until everything is listed.
+    # Most files are live: those that are known by now need not be held until everything is listed.
     names.refresh()
     listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet) and not names.has(file.path)]

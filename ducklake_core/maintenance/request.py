@@ -66,7 +66,7 @@ class MaintenanceStep:
 
 
 def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
-    """Steps that say which patterns of tables are about none."""
+    """Return steps for patterns that match no table."""
     return tuple(
         MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
         for pattern in patterns
@@ -94,7 +94,7 @@ def _sizes(files: int, rows: int, size: int) -> str:
 
 
 class MaintenanceResult:
-    """What all results of maintenance operations have in common: the steps, and what became of them."""
+    """Base of the results of all maintenance operations: the steps, and what became of them."""
 
     __slots__ = ()
 
@@ -163,7 +163,7 @@ def more_files(left_out: Sequence[object]) -> str:
 
 
 def id_ranges(ids: Iterable[int]) -> str:
-    """Numbers as ranges; when they are many, only the first and the last number.
+    """Return numbers as ranges; when they are many, only the first and the last number.
 
     >>> id_ranges([4, 1, 2, 3, 7]), id_ranges([8]), id_ranges(range(0, 100, 2))
     ('1 to 4, 7', '8', '50 between 0 and 98')

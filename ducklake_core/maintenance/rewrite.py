@@ -68,7 +68,7 @@ CLUSTERED_FILES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenGroup:
-    """Files to write rewrite together.
+    """Files to rewrite together.
 
     Attributes:
         files: How many.

@@ -204,7 +204,7 @@ def _overwrite_mode(texts: _Texts) -> Literal["static", "dynamic"] | None:
 
 
 def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """``storage.s3.client_kwargs.region_name`` -> ``{"s3": {"client_kwargs": {"region_name": ...}}}``."""
+    """Return nested storage options: ``storage.s3.client_kwargs.region_name`` as ``{"s3": {"client_kwargs": {"region_name": ...}}}``."""
     found: dict[str, dict[str, Any]] = {}
     for name, value in given.items():
         if not name.lower().startswith(STORAGE):

@@ -92,7 +92,7 @@ class History:
         return Base(snapshot=snapshot, options=options, history=self, is_recent=True)
 
     def remember(self, schema: str, table: str, state: TableState) -> None:
-        """Keep a state that was just read under the name it was requested."""
+        """Keep a state that was just read, under the name of the request."""
         # Rare, and cheap to repair: a state is read again at its next use.
         if len(self._states) >= MAX_TABLES:
             self._states.clear()

@@ -454,7 +454,7 @@ class CommitCoordinator:
         Raises:
             CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
                 the transaction drops things.
-            AlreadyExistsError: What it was to create exists there.
+            AlreadyExistsError: Something that it was to create exists there.
         """
         with self._lake.reader() as reader:
             definitions = rebase_definitions(definitions, tables, reader, base, conflict)
@@ -559,7 +559,7 @@ def rebase_definitions(
                     raise conflict
                 remaining.append(action if theirs is None else replace(action, schema_id=theirs.id))
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
-                # Another writer has added to the schema: CASCADE must not drop what the caller has never seen.
+                # Another writer has added to the schema, and the drop must not take along what the caller has never seen.
                 if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):
                     raise conflict
                 remaining.append(action)

@@ -501,7 +501,7 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
 
     Raises:
         UnsupportedFeatureError: A default that neither this library evaluates nor DuckDB, where it is installed, computes once.
-        UsageError: DuckDB rejects to compute it.
+        UsageError: DuckDB cannot compute it.
         SchemaError: Its value does not fit the column.
     """
     names = {folded(name) for name in given}

@@ -575,7 +575,7 @@ def _same_columns(table: Schema, frame: Schema) -> bool:
 
 
 def check_existing(table: TableState, request: WriteRequest) -> None:
-    """Reject what was said for a new table, when the table is there and is not so.
+    """Raise for partition keys or a comment of a new table if the table exists with others.
 
     Raises:
         UsageError: Other partition keys than the table's, or another comment.
@@ -598,7 +598,7 @@ def check_existing(table: TableState, request: WriteRequest) -> None:
 
 
 def check_replaceable(table: TableState, inline: bool | None) -> None:
-    """Reject to replace whatever partitions a frame has where there are none, or where its rows are to stay in the catalog.
+    """Raise for an overwrite of the partitions in the data if the table has none, or if the rows are to be kept in the catalog.
 
     Raises:
         UsageError: The table has no partition keys.

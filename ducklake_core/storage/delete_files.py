@@ -352,7 +352,7 @@ class RecentDeleteFiles:
         return self._cache.get(_key(storage, delete_file, file))
 
     def read(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
-        """As :func:`~ducklake_core.storage.delete_files.read_deletes_of`."""
+        """Read a delete file as :func:`read_deletes_of` does, from memory where it is kept."""
         found = self.recall(storage, delete_file, file)
         if found is None:
             found = read_deletes_of(storage, delete_file, file)

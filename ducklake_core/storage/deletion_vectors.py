@@ -223,7 +223,7 @@ def encode_deletion_vector(positions: np.ndarray) -> bytes:
 
 
 def _encode_bitmap32(values: np.ndarray) -> bytes:
-    """Arrays of few values and bitmaps of many, no runs: what every reader knows."""
+    """Encode arrays of few values and bitmaps of many; no runs, as every reader knows the other two."""
     keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
     containers = [
         _encode_container((values[s : s + n] & 0xFFFF).astype("<u2")) for s, n in zip(starts.tolist(), counts.tolist(), strict=True)

@@ -286,7 +286,7 @@ class Storage:
             Path(local_part(path)).unlink()
             return
         filesystem, inside = self.filesystem(path)
-        # Stores answer a delete of nothing with success, so only a check before the delete can tell the two apart.
+        # Stores answer a delete of nothing with success, so only a check before the delete distinguishes the two.
         if not filesystem.exists(inside):
             raise FileNotFoundError(path)
         filesystem.rm_file(inside)

@@ -459,7 +459,7 @@ class ExternalSort:
             yield from self._up_to(rank, *ending[rank])
 
     def _ranked(self) -> list[tuple[int, int]]:
-        """(run, block) of all blocks in the order in which they end; each run gets the ranks of its own."""
+        """Return (run, block) of all blocks in the order in which they end; each run gets the ranks of its own."""
         blocks = [(number, block) for number, run in enumerate(self._runs) for block in range(len(run.blocks))]
         places = self._places(pa.concat_batches(self._lasts))
         self._lasts = []

@@ -31,7 +31,7 @@ class Finding:
         what: What is there, and what was expected.
         table: ``schema.table`` that it is about, None for the lake or an unknown table.
         path: The file that it is about.
-        data_file_id: Id of the data file. The same holds for ``column_id``.
+        data_file_id: Id of the data file; ``column_id`` is that of the column.
         is_repairable: Whether ``check(repair=True)`` repairs it.
     """
 
@@ -104,11 +104,11 @@ class CheckResult:
         return len(self.findings)
 
     def __bool__(self) -> bool:
-        """Always true: an empty result is a result. Read :attr:`is_sound`."""
+        """Return True, as an empty result is a result too; :attr:`is_sound` is the verdict."""
         return True
 
     def lines(self) -> list[str]:
-        """Each finding, each repair, and the sum, in words."""
+        """Return each finding, each repair, and the sum, in words."""
         counts = Counter(finding.severity for finding in self.findings)
         said = ", ".join(f"{counts[one]} {one}s" for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
         depth = {"catalog": "the catalog alone", "footers": "catalog and footers", "rows": "catalog, footers and rows"}[self.level]
@@ -123,7 +123,7 @@ class CheckResult:
     __repr__ = short_repr
 
     def to_arrow(self) -> pa.Table:
-        """One row for each finding."""
+        """Return a table with one row for each finding."""
         import pyarrow as pa
 
         texts = ("code", "severity", "table", "path", "what", "mend")
