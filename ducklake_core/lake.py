@@ -691,7 +691,7 @@ class DuckLake:
             return reader.table(*split_name(table), reader.latest_snapshot().id).options
 
     def scoped_options(self) -> list[ScopedOption]:
-        """Return every option that were set, with the scope that it was set for, by name and scope.
+        """Return every option that was set, with its scope, by name and scope.
 
         Options have no history: they are as they are now, whatever the snapshot. The lake's own settings are stored, and
         listed, among them.
@@ -1623,7 +1623,7 @@ class DuckLake:
             Names of the indexes that are there now.
 
         Raises:
-            CatalogError: The database rejected, for lack of a privilege perhaps.
+            CatalogError: The database rejected the statement, perhaps for lack of a privilege.
         """
         from ducklake_core.catalog.database.tables import create_indexes
         from ducklake_core.maintenance.groups import run_write

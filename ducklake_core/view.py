@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class View(Readable):
-    """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the snapshot that they were requested."""
+    """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the requested snapshot."""
 
     def __init__(self, lake: LakeContext, state: ViewState) -> None:
         self._lake = lake
