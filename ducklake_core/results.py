@@ -375,7 +375,7 @@ def _spans(begin: int, end: int | None, snapshot_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
-    """What the catalog knows of the rows of a table, at the newest snapshot and at every earlier one that is kept.
+    """Statistics of the rows of a table from the catalog, at the newest snapshot and at every earlier one that is kept.
 
     Attributes:
         name: ``schema.table``.
@@ -395,7 +395,7 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeStatistics:
-    """What the catalog knows of the rows of several tables.
+    """Statistics of the rows of several tables from the catalog.
 
     Attributes:
         snapshot_id: The newest snapshot, at which ``tables`` have their names.

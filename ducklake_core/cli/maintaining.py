@@ -147,7 +147,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "versions": _numbers,
     "cluster_by": column_names,
 }
-"""How the value of an option becomes that of the parameter."""
+"""Functions that turn the value of an option into that of the parameter."""
 
 
 def migrate(

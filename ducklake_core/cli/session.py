@@ -45,7 +45,7 @@ FOUND, USAGE, FAILED, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 130
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LakeOptions:
-    """What the command line and the environment say of the lake. Its repr shows nothing, as all of it may be secret.
+    """Settings of the lake from the command line and the environment. Its repr shows nothing, as all of it may be secret.
 
     Attributes:
         url: Address of the catalog, or the name of a lake in ``ducklake.toml``.

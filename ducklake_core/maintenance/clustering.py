@@ -42,7 +42,7 @@ Statistics = Mapping[int, ColumnStatistics]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringGain:
-    """What clustering is for, in files that a typical range touches.
+    """The gain of clustering, in files that a typical range touches.
 
     A typical range of a column is as wide as the bounds of one of the files; the numbers are averages over files and columns.
 

@@ -130,7 +130,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FlushPlan:
-    """What one table has in the catalog at a snapshot."""
+    """Number of rows and deletes that the catalog holds of one table at a snapshot."""
 
     table: TableState
     base: Snapshot
@@ -204,7 +204,7 @@ def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """What a table has in the catalog at a snapshot.
+    """Rows and deletes that the catalog holds of a table at a snapshot.
 
     Attributes:
         rows: The rows of each of its physical tables that has some.

@@ -59,7 +59,7 @@ REPLANS = RetryPolicy(max_attempts=3)
 # in ``_TableRun._uncertain``, and sweeps keep their files.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where groups are carried out, how many at a time, and when they are committed.
+    """Settings for running groups: the place, the number at a time, and the time of the commit.
 
     Attributes:
         spark: Session whose executors do the work; this process does when None.
@@ -136,7 +136,7 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut(Generic[R]):
-    """What became of groups, by their numbers.
+    """Results of groups, by their numbers.
 
     Attributes:
         done: What was committed, ``committed`` the snapshot that it is part of.

@@ -172,7 +172,7 @@ def delete_orphaned_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SweepPlan:
-    """What a sweep deletes and what it leaves; the fields are those of the result, with paths as the storage knows them."""
+    """Files that a sweep deletes and files that it leaves; the fields are those of the result, with paths as the storage knows them."""
 
     files: tuple[OrphanedFile, ...]
     kept: tuple[LeftFile, ...]
@@ -308,7 +308,7 @@ def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet
 
 
 class _Names:
-    """What the catalog says of names of files.
+    """Names of files in the catalog, and the running writes that may still commit some.
 
     Those that it knew at its newest snapshot are held as hashes: a lake may have millions.
     """

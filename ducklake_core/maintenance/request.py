@@ -199,7 +199,7 @@ class Budget:
 
 
 class BudgetMeter:
-    """What is left of a budget while an operation plans and runs. The clock runs from the beginning on."""
+    """The rest of a budget while an operation plans and runs. The clock runs from the beginning on."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
@@ -312,7 +312,7 @@ def _size(files: Sequence[DataFile]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an operation is.
+    """Progress of an operation.
 
     An operation has one phase or several (``list files``, ``delete files``), each of which counts from 0 on. A checkpoint
     reports the operations that it runs, by their names.

@@ -96,7 +96,7 @@ def reported(messages: Iterable[FilesMessage]) -> tuple[WrittenFile, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedWriteOptions:
-    """Where a note is, and the key to it.
+    """Path of a note, and the key to it.
 
     Attributes:
         path: The file, readable by its owner alone.

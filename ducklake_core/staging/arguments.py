@@ -57,14 +57,14 @@ WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 MissingColumns: TypeAlias = Literal["error", "null"]
-"""What happens when a frame lacks columns of the table that have no default: a :class:`SchemaError`, or NULL in new rows."""
+"""Treatment of columns that a frame lacks and that have no default: a :class:`SchemaError`, or NULL in new rows."""
 
 ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
-"""What an overwrite does with rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
+"""Treatment of rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
 conflict, or replace them too."""
 
 RestoredColumns: TypeAlias = Literal["now", "then"]
-"""Which columns a restored table has when they were changed since."""
+"""Columns of a restored table when they were changed since."""
 
 
 class CommitOptions(CommitMessage, total=False):

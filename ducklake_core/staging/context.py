@@ -20,7 +20,7 @@ from ducklake_core.storage.filesystems import Storage
 
 MAX_TABLES = 1000
 RECENT_SECONDS = 1.0
-"""How old a base for an append may be. What others have committed since is read by the commit, so that an older base costs more than
+"""Maximum age of a base for an append. What others have committed since is read by the commit, so that an older base costs more than
 reading the newest snapshot does; it is no less right."""
 
 

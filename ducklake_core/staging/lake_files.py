@@ -32,7 +32,7 @@ _FILE_CATALOGS = re.compile(r"(?P<kind>(?:ducklake:)?(?:sqlite|duckdb):(?:///)?|
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LakeSpec:
-    """How a lake is opened: arguments of :meth:`DuckLake.connect`. Its repr shows no value of any of them, as they may be secrets.
+    """Settings that open a lake: arguments of :meth:`DuckLake.connect`. Its repr shows no value of any of them, as they may be secrets.
 
     Attributes:
         name: What the lake is called here.

@@ -26,7 +26,7 @@ _Stage = Callable[["StagedTable", "Step"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What a lake has at one snapshot, by id; schemas by name, because one that was made again is as good."""
+    """The contents of a lake at one snapshot, by id; schemas by name, because one that was made again is as good."""
 
     schemas: dict[str, SchemaState]
     tables: dict[int, TableListing]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scanned(Readable):
-    """What is read through scans. Part of :class:`~ducklake_core.table.Table` and of tables within a transaction."""
+    """Base of tables that are read through scans. Part of :class:`~ducklake_core.table.Table` and of tables within a transaction."""
 
     @abstractmethod
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:

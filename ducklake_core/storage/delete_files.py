@@ -50,7 +50,7 @@ _Key: TypeAlias = tuple[Storage, str, int, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDeletes:
-    """What the catalog records about a delete file in addition to its content."""
+    """Properties of a delete file for its row in the catalog."""
 
     file_size_bytes: int
     footer_size: int
@@ -60,7 +60,7 @@ class WrittenDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectors:
-    """Whether deletes are written as deletion vectors.
+    """Setting for the format of new delete files: Parquet or deletion vectors.
 
     Attributes:
         wanted: Whether the table's option says so. In encrypted lakes it does not count: vectors cannot be encrypted.
@@ -362,4 +362,4 @@ class RecentDeleteFiles:
 
 
 process_memory = RecentDeleteFiles(_MAX_POSITIONS)
-"""What this process remembers."""
+"""The cache of this process."""

@@ -41,7 +41,7 @@ _SNAPSHOT, _DATA_FILE, _CARDINALITY = "ducklake-snapshot-id", "referenced-data-f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What a Puffin file says.
+    """The contents of a Puffin file.
 
     Attributes:
         positions: Deleted positions, ascending.
@@ -56,7 +56,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vector:
-    """What the footer says of a deletion vector."""
+    """The entry of a deletion vector in the footer."""
 
     offset: int
     length: int

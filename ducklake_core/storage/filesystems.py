@@ -1,4 +1,4 @@
-"""Where files live: local disk through pyarrow itself, object stores through fsspec."""
+"""Access to files: local disk through pyarrow itself, object stores through fsspec."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNREMEMBERED = {"use_listings_cache": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageOptions:
-    """How to reach the stores, by protocol.
+    """Options of the stores, by protocol.
 
     Without options each store's own chain of credential providers applies (environment, profile, instance role), which is also the only
     way in which long work outlives short-lived credentials. Options travel to executors; their values appear in no repr and no message.

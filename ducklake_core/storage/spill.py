@@ -66,7 +66,7 @@ PARTITIONED_ROWS = SpillLimits(disk_bytes=8 * 1024 * _MIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpilledBatch:
-    """Where one record batch lies in the file.
+    """Position of one record batch in the file.
 
     Attributes:
         offset: Its first byte.

@@ -31,7 +31,7 @@ from ducklake_core.format.values.variant_shredding import (
 
 @dataclass(slots=True)
 class _Tally:
-    """What is known of the values of one path."""
+    """Running statistics of the values of one path."""
 
     leaf: Leaf
     entries: int = 0

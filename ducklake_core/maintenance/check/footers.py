@@ -37,7 +37,7 @@ _FILES_PER_ROUND = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a file says of itself; ``code`` and ``says`` are set where it cannot be read."""
+    """Facts from the end of a file; ``code`` and ``says`` are set where it cannot be read."""
 
     size: int | None = None
     footer_size: int | None = None

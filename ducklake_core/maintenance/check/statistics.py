@@ -74,7 +74,7 @@ def is_cut(text: str | None, data_type: DataType) -> bool:
 
 @dataclass(slots=True)
 class _Span:
-    """What the files of a table say together of one column."""
+    """Statistics of one column over all files of a table."""
 
     texts: list[tuple[str, str]] = field(default_factory=list)
     files: int = 0
