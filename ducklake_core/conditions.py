@@ -50,11 +50,11 @@ __all__ = [
 
 
 def matching_rows(data: pa.Table, condition: Condition | Column | str) -> pa.Table:
-    """The rows of an Arrow table for which a condition on its columns is true.
+    """Return the rows of an Arrow table for which a condition on its columns is true.
 
     Raises:
         NotFoundError: A column that the table does not have.
-        UsageError: A value that cannot be compared with its column, or a text that is no condition.
+        UsageError: A value that cannot be compared with its column, or SQL text that is not a condition.
         UnsupportedFeatureError: SQL that Arrow cannot evaluate.
     """
     from ducklake_core.engines.arrow.evaluate import evaluate

@@ -16,7 +16,7 @@
     |- StorageError                    a file, or the store that holds it
     |  |- CorruptFileError
     |  `- StoreUnavailableError        retriable
-    |- JobFailedError                  retriable            Spark ended a job of a maintenance verb
+    |- JobFailedError                  retriable            Spark ended a job of a maintenance operation
     `- CommitError                     a transaction that did not become a snapshot
        |- CommitConflictError          retriable after planning again on the new snapshot
        |- CommitRetriesExhaustedError  retriable
@@ -140,7 +140,7 @@ class StoreUnavailableError(StorageError):
 
 
 class JobFailedError(DuckLakeError):
-    """A Spark job of a maintenance verb failed or was cancelled. What it had written was deleted, and nothing was changed."""
+    """A Spark job of a maintenance operation failed or was cancelled. What it had written was deleted, and nothing was changed."""
 
     code = "job-failed"
     retriable = True
@@ -167,6 +167,6 @@ class CommitRetriesExhaustedError(CommitError):
 
 
 class CommitOutcomeUnknownError(CommitError):
-    """Whether a commit is in the lake cannot be known: the connection was lost at COMMIT, or the snapshot that would tell was expired."""
+    """It is unknown whether a commit is in the lake: the connection was lost at COMMIT, or the snapshot that would prove it expired."""
 
     code = "commit-outcome-unknown"

@@ -96,8 +96,8 @@ _RESTORES = RetryPolicy(max_attempts=4)
 class DuckLake:
     """A DuckLake: one catalog database and the data path it points to.
 
-    Objects are cheap, picklable (addresses, no connections) and safe to keep. Every call reads the newest snapshot unless told otherwise.
-    Nothing here starts Spark.
+    Objects are cheap, picklable (addresses, no connections) and safe to keep. Every call reads the newest snapshot unless ``at``
+    names another one. Nothing here starts Spark.
     """
 
     @classmethod
@@ -128,9 +128,9 @@ class DuckLake:
             relative_data_path: Whether a relative ``data_path`` is stored as it is written, as DuckDB does. It then means the working
                 directory of each client, so all of them have to run in one directory.
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
-            indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
+            indexes: Whether to make indexes that the format does not require; see :meth:`create_indexes`.
             allowed_paths: As in :meth:`connect`; it holds for this object only.
-            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 refuses them (docs/how-to/versions.md).
+            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 rejects them (docs/how-to/versions.md).
 
         Raises:
             AlreadyExistsError: There is a lake already.
@@ -166,10 +166,11 @@ class DuckLake:
         """Open an existing lake. Nothing is created or migrated: a lake of an earlier version (0.1 to 0.4) can be read, not written.
 
         Args:
+            catalog: Address of the catalog, as in :meth:`create`.
             data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
             allowed_paths: Prefixes of further places that the catalog may name. Without them a path of the catalog that leaves
-                the data path through ``..``, or for another kind of store, is refused when it is to be read or written.
-            read_only: Refuse every call that would change the lake with a :class:`UsageError` that names it, before anything is
+                the data path through ``..``, or for another kind of store, is rejected when it is to be read or written.
+            read_only: Reject every call that would change the lake with a :class:`UsageError` that names it, before anything is
                 written. Dry runs are allowed.
 
         Raises:
@@ -206,6 +207,8 @@ class DuckLake:
         Any number of processes may do so at once: one of them creates the lake, all of them open it.
 
         Args:
+            catalog: Address of the catalog, as in :meth:`create`. Arguments that are not listed here are those of :meth:`create` and
+                :meth:`connect`.
             create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``relative_data_path``,
                 ``encrypted`` and ``indexes``.
             data_path: As in :meth:`connect` where there is a lake.
@@ -213,7 +216,7 @@ class DuckLake:
 
         Raises:
             NotALakeError: The database holds no lake, and none is to be created.
-            UsageError: ``data_path`` is not the stored one, ``encrypted`` is asked of a lake that is not, or a lake is to be created
+            UsageError: ``data_path`` is not the stored one, ``encrypted`` is set for a lake that is not, or a lake is to be created
                 and only read.
             CatalogVersionError: The lake that is there has another ``version``, or there is no such version to write.
         """
@@ -278,7 +281,7 @@ class DuckLake:
         return (DuckLake, (self._database, self._info, self._storage))
 
     def reopen(self, *, data_path: str | None = None, override_data_path: bool = False) -> DuckLake:
-        """Open the lake again over the connections of this object: its version, data path and encryption are read anew.
+        """Open the lake again over the connections of this object: its version, data path and encryption are read again.
 
         Args:
             data_path: As in :meth:`connect`.
@@ -304,7 +307,7 @@ class DuckLake:
 
     @property
     def read_only(self) -> bool:
-        """Whether every call that would change the lake is refused."""
+        """Return whether every call that would change the lake is rejected."""
         return self._database.read_only
 
     @property
@@ -313,7 +316,12 @@ class DuckLake:
         return self._info
 
     def has_table(self, name: str, *, at: At = None) -> bool:
-        """Whether ``table`` or ``schema.table`` exists."""
+        """Return whether ``table`` or ``schema.table`` exists.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         try:
             self._state(name, at, suggest=False)
         except NotFoundError:
@@ -321,9 +329,10 @@ class DuckLake:
         return True
 
     def table(self, name: str, *, at: At = None) -> Table:
-        """A table by ``table`` (in schema main) or ``schema.table``; names with dots are double-quoted.
+        """Return a table by ``table`` (in schema main) or ``schema.table``; names with dots are double-quoted.
 
         Args:
+            name: ``table`` (in schema main) or ``schema.table``.
             at: Snapshot id or time to read at. A table so opened cannot be written.
 
         Raises:
@@ -379,7 +388,7 @@ class DuckLake:
             on: Key columns of an upsert. NULL or repeated keys in ``data`` are an error.
             create: Whether a missing table is created, with ``partition_by`` and ``comment``. A table that is there must have these
                 partition keys and this comment, where they are given.
-            schema_evolution: ``strict`` refuses columns and types the table does not have, but takes integers of any width whose values
+            schema_evolution: ``strict`` rejects columns and types the table does not have, but takes integers of any width whose values
                 fit the column (docs/reference/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
                 dropped or narrowed.
             missing_columns: What happens when ``data`` lacks columns of the table, or fields of its structs, that have no default:
@@ -390,7 +399,7 @@ class DuckLake:
             concurrent_appends: For overwrite only: whether rows that another writer commits to the replaced slice meanwhile ``fail`` the
                 write, which is the default, or are ``replace``d too; see :meth:`Table.overwrite`.
             read_at: For overwrite only: id of the snapshot that ``data`` was computed from; see :meth:`Table.overwrite`.
-            extra_info: A mapping (stored as JSON beside the commit id) or a text.
+            extra_info: A mapping (stored as JSON with the commit id) or a string.
             commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
                 says ``repeated``. It holds for as long as that snapshot is not expired. Each table, and each kind of work, needs an id
                 of its own.
@@ -400,7 +409,7 @@ class DuckLake:
             UsageError: A row outside ``where``, keys that are NULL or repeated, or ``partition_by`` or ``comment`` of an existing table
                 that are not the table's; the commit id of other work.
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
-            CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
+            CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be queried.
         """
         request = WriteRequest(
             name=name,
@@ -432,7 +441,11 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them."""
+        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them.
+
+        Args:
+            table: ``table`` or ``schema.table``. The other arguments are those of :meth:`Table.add_data_files`.
+        """
         return self.table(table).add_data_files(
             paths,
             hive_partitioning=hive_partitioning,
@@ -454,11 +467,18 @@ class DuckLake:
         """Open a transaction: several changes, to any number of tables, as one snapshot.
 
         The commit happens when the block ends; an exception inside the block discards everything, files included.
+
+        Args:
+            author: Stored with the snapshot, as are ``message`` and ``extra_info``.
+            message: Why the change is made.
+            extra_info: A mapping (stored as JSON with the commit id) or a string.
+            commit_id: Makes the transaction happen once: if a snapshot carries this id already, the calls do nothing.
         """
         self._database.check_not_read_only()
         return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
+        # Catalogs of earlier versions (with a layout of their own) are read only, and not worth a cache.
         if at is None and self._database.layout is None:
             return self.table_cache.table(self._database, self.info, self.reader, *split_name(name), suggest=suggest)
         with self.reader() as reader:
@@ -468,7 +488,7 @@ class DuckLake:
 
     @contextmanager
     def reader(self) -> Iterator[CatalogReader]:
-        """Questions to the catalog within one short read transaction that sees one state of it."""
+        """Open a reader of the catalog: one short read transaction that sees one state of it."""
         with self._database.read() as connection:
             yield CatalogReader(connection, self._info, self._database.tables)
 
@@ -483,7 +503,10 @@ class DuckLake:
         return self._storage
 
     def snapshot(self, at: At = None) -> Snapshot:
-        """The newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
+        """Return the newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: It does not exist, or was expired.
@@ -492,7 +515,7 @@ class DuckLake:
             return resolve_at(reader, at)
 
     def find_commit(self, commit_id: str, *, snapshot_id: int | None = None) -> Snapshot | None:
-        """The snapshot that was committed with ``commit_id``, None when there surely never was one.
+        """Return the snapshot that was committed with ``commit_id``, None when there surely never was one.
 
         Args:
             commit_id: The id.
@@ -506,7 +529,7 @@ class DuckLake:
         return Committer(self._database).look_for(checked_commit_id(commit_id), only)
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""
+        """Return all snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""
         with self.reader() as reader:
             return reader.snapshots()
 
@@ -518,7 +541,7 @@ class DuckLake:
         tables: Mapping[str, Sequence[str]] | None = None,
         most_snapshots: int | None = None,
     ) -> LakeChanges:
-        """Find the tables of which rows may differ between two snapshots, with what files and bounds tell of those rows.
+        """Find the tables whose rows may differ between two snapshots, with the files and bounds of those rows.
 
         What is visible at both snapshots is compared, so that a flush, a merge or a rewrite changes nothing, and rows that came and
         went in between do not count. No file is opened: of a file that changed, all rows count, with the bounds of the whole file.
@@ -529,7 +552,7 @@ class DuckLake:
         Args:
             after: Id of the earlier snapshot; it may have been expired.
             until: Id of the later one, the newest when None.
-            tables: Names of tables to look at, each with the columns whose bounds are wanted; all tables and no bounds when None.
+            tables: Names of tables to compare, each with the columns whose bounds are wanted; all tables and no bounds when None.
             most_snapshots: Stop at a snapshot so many commits after ``after``, instead of the newest.
 
         Raises:
@@ -560,7 +583,7 @@ class DuckLake:
             return read_statistics(reader, wanted)
 
     def at(self, at: At) -> LakeAtSnapshot:
-        """The whole lake as it was at one snapshot, to be read only: its tables, views and listings all show the same moment.
+        """Return the whole lake as it was at one snapshot, to be read only: its tables, views and listings all show the same moment.
 
         Args:
             at: Snapshot id, a time with a zone (the last snapshot at or before it), or None for what is the newest snapshot now.
@@ -573,40 +596,52 @@ class DuckLake:
 
     @property
     def inspect(self) -> Inspection:
-        """What the catalog says, as Arrow tables: ``lake.inspect.snapshots()``, ``lake.inspect.files("t")``."""
+        """Return the contents of the catalog as Arrow tables: ``lake.inspect.snapshots()``, ``lake.inspect.files("t")``."""
         return Inspection(self)
 
     def __getitem__(self, name: str) -> Table:
-        """``lake["t"]``: the table, as :meth:`table` opens it."""
+        """Return the table for ``lake["t"]``, as :meth:`table` opens it."""
         return self.table(name)
 
     def __contains__(self, name: str) -> bool:
-        """``"t" in lake``: whether the table exists."""
+        """Return whether the table exists, for ``"t" in lake``."""
         return self.has_table(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Names of all tables, ``schema.table``, at the newest snapshot; nothing else is asked of the catalog."""
+        """Return names of all tables, ``schema.table``, at the newest snapshot; nothing else is read from the catalog."""
         return iter(self.at(None))
 
     def schemas(self, *, at: At = None) -> list[SchemaState]:
-        """All schemas by name."""
+        """Return all schemas by name.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """All tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
+        """Return all tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
 
         Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+
+        Args:
+            schema: Name of the schema; all schemas when None (the default).
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
         return [self._context.counted(size) for size in sizes]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
-        """Rows, files and bytes of a table, from the catalog alone, with one exception.
+        """Return rows, files and bytes of a table, from the catalog alone, with one exception.
 
         When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
         and the catalog does not say how many: those files are opened to count.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
         """
         with self.reader() as reader:
             snapshot = resolve_at(reader, at)
@@ -614,12 +649,20 @@ class DuckLake:
         return self._context.counted(size)
 
     def views(self, *, at: At = None) -> list[View]:
-        """All views by schema and name."""
+        """Return all views by schema and name.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return [View(self._context, state) for state in views(reader, resolve_at(reader, at).id)]
 
     def view(self, name: str, *, at: At = None) -> View:
-        """A view by ``view`` (in schema main) or ``schema.view``.
+        """Return a view by ``view`` (in schema main) or ``schema.view``.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
 
         Raises:
             NotFoundError: No such view at that snapshot.
@@ -628,19 +671,27 @@ class DuckLake:
             return View(self._context, view(reader, *split_name(name), resolve_at(reader, at).id))
 
     def macros(self, *, at: At = None) -> list[Macro]:
-        """All macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`."""
+        """Return all macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`.
+
+        Args:
+            at: Snapshot id, or a time with a zone; the newest snapshot when None (the default).
+        """
         with self.reader() as reader:
             return macros(reader, resolve_at(reader, at).id)
 
     def options(self, table: str | None = None) -> Mapping[str, str]:
-        """Options in force: for the lake, or for a table (table over schema over lake), by lower-case name."""
+        """Return effective options of the lake, or of a table (table over schema over lake), by lower-case name.
+
+        Args:
+            table: ``table`` or ``schema.table``; the lake when None (the default).
+        """
         with self.reader() as reader:
             if table is None:
                 return reader.options()
             return reader.table(*split_name(table), reader.latest_snapshot().id).options
 
     def scoped_options(self) -> list[ScopedOption]:
-        """Every option that somebody set, with the scope that it was set for, by name and scope.
+        """Return every option that was set, with its scope, by name and scope.
 
         Options have no history: they are as they are now, whatever the snapshot. The lake's own settings are stored, and
         listed, among them.
@@ -672,6 +723,11 @@ class DuckLake:
     def create_schema(self, name: str, *, if_not_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Create a schema.
 
+        Args:
+            name: Name of the schema.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: It exists.
         """
@@ -687,6 +743,12 @@ class DuckLake:
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a schema, which must be empty unless ``cascade`` drops its tables, views and macros too.
+
+        Args:
+            name: Name of the schema.
+            cascade: Whether to drop everything in it too. Default: False.
+            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such schema.
@@ -710,6 +772,7 @@ class DuckLake:
         """Create an empty table.
 
         Args:
+            name: ``table`` or ``schema.table``.
             schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are
                 taken (Arrow table, Spark DataFrame).
             partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
@@ -745,6 +808,7 @@ class DuckLake:
         """Create a table of the columns and rows of a frame, in one snapshot.
 
         Args:
+            name: ``table`` or ``schema.table``.
             schema: Columns of the table, as for :meth:`create_table`; those of the data when None.
             data: Rows as :meth:`DuckLake.write` takes them, such as those of a scan: ``lake.table("t").scan(...).to_reader()``.
             or_replace: Whether to drop a table of that name in the same snapshot; the frame may still read from it.
@@ -760,6 +824,11 @@ class DuckLake:
     def rename_table(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+            new_name: The new name, without a schema.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
@@ -770,6 +839,11 @@ class DuckLake:
 
     def drop_table(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a table. Earlier snapshots keep it until they expire.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such table.
@@ -787,7 +861,7 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> Table:
-        """Make a table that was dropped anew, with the definition, rows and row ids that it had.
+        """Re-create a table that was dropped, with the definition, rows and row ids that it had.
 
         It is a new table, with an id of its own: its files are written again, because those of the dropped table are deleted once the
         snapshots that show it expire. Options that were set for the table come back as they are now.
@@ -799,7 +873,7 @@ class DuckLake:
             spark: A Spark session, whose executors do the work. Without it the work is done in this process.
 
         Raises:
-            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
+            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name, or the table was not dropped.
         """
         with autocommit(self._context, commit) as tx:
@@ -807,11 +881,11 @@ class DuckLake:
         return self.table(name if new_name is None else join_name(split_name(name)[0], new_name))
 
     def restore(self, at: At, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Make the whole lake what it was at an earlier snapshot, as a new snapshot: history stays, and can be gone back to as well.
+        """Restore the whole lake to an earlier snapshot, as a new snapshot: history stays, and later snapshots can be restored too.
 
         Tables have the rows, columns, names, keys, sort orders, comments and tags that they had. What was made since is dropped, what
         was dropped comes back: tables as by :meth:`undrop_table`, schemas, views and macros too. Options have no history and stay.
-        Whatever another writer commits meanwhile is looked at as well, and undone.
+        Changes that another writer commits meanwhile are undone too.
 
         Args:
             at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
@@ -840,6 +914,15 @@ class DuckLake:
     ) -> View:
         """Create a view: a SELECT in DuckDB's SQL under a name, with the names of its columns if they shall not be the query's.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            sql: One SELECT; see :meth:`Transaction.create_view`.
+            columns: Names of the first columns, in place of those of the query.
+            comment: The view's comment.
+            or_replace: Whether to drop a view of that name first. Default: False.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: A view or table has the name.
             NotFoundError: Its schema does not exist, or something that it reads.
@@ -863,6 +946,14 @@ class DuckLake:
 
         ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``; see :meth:`Transaction.create_macro`.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            definitions: SQL by list of parameters.
+            kind: ``scalar`` (the default) for expressions, ``table`` for SELECTs.
+            or_replace: Whether to drop a macro of that name first. Default: False.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             AlreadyExistsError: A macro of that kind has the name.
             NotFoundError: Its schema does not exist.
@@ -877,6 +968,12 @@ class DuckLake:
     ) -> Snapshot | None:
         """Drop a macro with all of its definitions.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            kind: ``scalar`` (the default) or ``table``.
+            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such macro of that kind.
         """
@@ -886,6 +983,11 @@ class DuckLake:
 
     def rename_view(self, name: str, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            new_name: The new name, without a schema.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such view.
@@ -897,6 +999,11 @@ class DuckLake:
 
     def drop_view(self, name: str, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Drop a view.
+
+        Args:
+            name: ``view`` or ``schema.view``.
+            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such view.
@@ -910,6 +1017,12 @@ class DuckLake:
     ) -> Snapshot | None:
         """Comment on a table, a view or a column of a table; None takes the comment away.
 
+        Args:
+            name: Name of the table or view.
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such table, view or column.
         """
@@ -920,9 +1033,16 @@ class DuckLake:
     def set_tag(
         self, name: str, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a table or a view a tag: a text under a key; None takes the tag away.
+        """Give a table or a view a tag: a string under a key; None takes the tag away.
 
         The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+
+        Args:
+            name: Name of the table or view.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such table, view or column.
@@ -935,6 +1055,11 @@ class DuckLake:
     def set_schema_comment(self, name: str, text: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
         """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
 
+        Args:
+            name: Name of the schema.
+            text: The comment; None deletes it.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+
         Raises:
             NotFoundError: No such schema.
         """
@@ -943,7 +1068,13 @@ class DuckLake:
         return tx.result.snapshot
 
     def set_schema_tag(self, name: str, key: str, value: str | None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give a schema a tag: a text under a key; None takes the tag away. :meth:`schemas` gives them.
+        """Give a schema a tag: a string under a key; None takes the tag away. :meth:`schemas` gives them.
+
+        Args:
+            name: Name of the schema.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
 
         Raises:
             NotFoundError: No such schema.
@@ -955,6 +1086,12 @@ class DuckLake:
     def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
         """Store an option for the lake, a schema or a table. Makes no snapshot.
 
+        Args:
+            name: Name of the option (docs/reference/options.md).
+            value: Its value.
+            table: Table to set it for.
+            schema: Schema to set it for. Without table and schema it is set for the lake.
+
         Raises:
             UsageError: Unknown option or a value it cannot have.
         """
@@ -963,9 +1100,14 @@ class DuckLake:
         self.table_cache.forget_options()
 
     def unset_option(self, name: str, *, table: str | None = None, schema: str | None = None) -> bool:
-        """Take away an option that was set for the lake, a schema or a table: what holds for more, or the default, is in force again.
+        """Take away an option that was set for the lake, a schema or a table: what holds for more, or the default, is effective again.
 
         Makes no snapshot.
+
+        Args:
+            name: Name of the option.
+            table: Table that it was set for.
+            schema: Schema that it was set for. Without table and schema it is that of the lake.
 
         Returns:
             Whether the option was set there.
@@ -989,8 +1131,8 @@ class DuckLake:
     ) -> Query | TransactionResult:
         """Run one statement of SQL in DuckDB's dialect; docs/reference/sql.md lists what is understood.
 
-        A query gives its rows when they are asked for (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream), all tables
-        read at one snapshot, which is fixed now. Any other statement is carried out now, by the verb that does the same, as one commit.
+        A query gives its rows when they are requested (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream), all tables
+        read at one snapshot, which is fixed now. Any other statement runs now, by the operation that does the same, as one commit.
 
         Args:
             sql: ``SELECT ...``, or ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER``, ``COMMENT``.
@@ -1003,7 +1145,7 @@ class DuckLake:
             commit: Author, message, extra information and commit id of what the statement commits.
 
         Raises:
-            UsageError: The text is not one statement, or the engine refuses it; ``timezone`` is no zone, or not that of the session.
+            UsageError: The text is not one statement, or the engine rejects it; ``timezone`` is no zone, or not that of the session.
             NotFoundError: A table that does not exist.
             UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
         """
@@ -1040,7 +1182,7 @@ class DuckLake:
     ) -> dict[str, str | None]:
         """Make a temporary view in a Spark session of every table and view of a schema, so that ``spark.sql`` finds them.
 
-        The catalog is asked once for each, and no file is opened before a query runs. Spark then reads the columns that the query needs,
+        The catalog is queried once for each, and no file is opened before a query runs. Spark then reads the columns that the query needs,
         but leaves out files by what it finds in them, not by the catalog, as :meth:`sql` does. The views stay at one snapshot: call
         it again for a newer one. Temporary views of the same names are replaced.
 
@@ -1097,22 +1239,22 @@ class DuckLake:
             schema: Only tables of this schema.
             tables: Instead of both, names with ``*`` (any letters) and ``?`` (one letter) in the schema and in the table, such as
                 ``["sales.*", "main.order_?"]``. A name without them must exist; a pattern that matches nothing is a skipped step.
-            max_compacted_files: Most files to make for each table.
+            max_compacted_files: Maximum number of files to make for each table.
             min_file_size: Bytes; smaller files are left alone.
             max_file_size: Bytes; files of this size or larger are left alone.
             cluster_by: Columns, at most 8, of ``table`` (or ``tables``): rows of each new file lie along a Hilbert curve (in the order of
                 the column, where it is one) instead of the table's sort order, so that a range of any of them is in few of its row
                 groups. :meth:`rewrite_data_files` clusters across files.
-            max_input_bytes: Most bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
+            max_input_bytes: Maximum bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
                 call, which finds the smallest files first.
-            max_files: Most files to read, likewise.
+            max_files: Maximum number of files to read, over all tables.
             max_seconds: Seconds after which no further file is made; those that were made are committed.
             spark: Session whose executors do the work, a group of files each; without it this process does.
-            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+            max_concurrency: Maximum number of groups at a time, on threads of this process or as jobs of Spark. When not given, one in
                 this process, and on Spark all groups of a table as one job.
             partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
                 table together. What is committed stays when the run is interrupted, and the next run does the rest.
-            progress: Is told how far the verb is (:class:`Progress`).
+            progress: Progress callback (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
             **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
                 when none is given.
@@ -1168,8 +1310,8 @@ class DuckLake:
             max_seconds: Seconds after which no further table is begun.
             spark: Session whose executors write the files of tables with 100,000 inlined rows and deletes or more; this process reads
                 the rows in any case, and writes those of other tables.
-            max_concurrency: Most parts of a table at a time, on threads of this process or as jobs of Spark.
-            progress: Is told how far the verb is (:class:`Progress`).
+            max_concurrency: Maximum number of parts of a table at a time, on threads of this process or as jobs of Spark.
+            progress: Progress callback (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -1204,9 +1346,9 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> RewriteResult:
-        """Write files anew of which many rows are deleted, without these rows: one snapshot per table that has such files.
+        """Rewrite files that have many deleted rows, without these rows: one snapshot per table that has such files.
 
-        Row ids stay as they are, earlier snapshots keep reading the old files until they expire, and the change feed tells of nothing.
+        Row ids stay as they are, earlier snapshots keep reading the old files until they expire, and the change feed shows no changes.
         Files of one partition are written together, up to the option ``target_file_size``, in the table's sort order as far as Arrow
         can sort by it; small files without deleted rows that lie next to them join, as long as they fit into that size. A table whose
         option ``auto_compact`` is false is left alone. A table that fails is reported in the result and does not stop the others. Rows
@@ -1218,19 +1360,19 @@ class DuckLake:
             tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
             delete_threshold: Part of a file's rows, 0 to 1, that must be deleted; 0 takes every file with a deleted row. The option
                 ``rewrite_delete_threshold`` of the table, schema or lake, or 0.95, when not given.
-            max_compacted_files: Most groups of files to write anew for each table; a group becomes one file, or a few.
-            max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
-            max_files: Most files to read, likewise.
+            max_compacted_files: Maximum number of groups of files to rewrite for each table; a group becomes one file, or a few.
+            max_input_bytes: Maximum bytes of files to read, over all tables; what does not fit is a skipped step.
+            max_files: Maximum number of files to read, over all tables.
             max_seconds: Seconds after which no further group of files is begun; what was written is committed.
-            cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are written anew where ranges of them touch
+            cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are rewritten where ranges of them touch
                 many more files than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in
                 place of the table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
             spark: Session whose executors do the work, a group of files each; without it this process does.
-            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+            max_concurrency: Maximum number of groups at a time, on threads of this process or as jobs of Spark. When not given, one in
                 this process, and on Spark all groups of a table as one job.
             partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
                 table together. What is committed stays when the run is interrupted, and the next run does the rest.
-            progress: Is told how far the verb is (:class:`Progress`).
+            progress: Progress callback (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -1268,28 +1410,28 @@ class DuckLake:
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> CheckpointResult:
-        """Run the recommended round of maintenance, in DuckDB's order, each verb with its defaults.
+        """Run the recommended round of maintenance, in DuckDB's order, each operation with its defaults.
 
         That is :meth:`flush_inlined_data`, :meth:`expire_snapshots` (if the option ``expire_older_than`` is set),
         :meth:`merge_adjacent_files`, :meth:`rewrite_data_files`, :meth:`cleanup_old_files` and :meth:`delete_orphaned_files`. What
         they do is said by the options of the lake, its schemas and its tables: ``auto_compact``, ``target_file_size``,
-        ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. A table that fails, or a verb, is reported in the
+        ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. A table that fails, or an operation, is reported in the
         result and stops nothing else.
 
         Args:
-            tables: Names with wildcards, as in :meth:`merge_adjacent_files`: the tables to flush, merge and rewrite. The other verbs
+            tables: Names with wildcards, as in :meth:`merge_adjacent_files`: the tables to flush, merge and rewrite. The other operations
                 are about the whole lake all the same.
-            max_input_bytes: Most bytes of data files that merging and rewriting read together.
-            max_files: Most data files that they read together.
-            max_seconds: Seconds after which nothing further is begun, be it a verb, a table, a file or a batch of deletions.
+            max_input_bytes: Maximum bytes of data files that merging and rewriting read together.
+            max_files: Maximum number of data files that they read together.
+            max_seconds: Seconds after which nothing further is begun, be it an operation, a table, a file or a batch of deletions.
             keep_last: Number of newest snapshots that stay whatever their age, at least 1. Where the option ``expire_older_than`` is
                 not set, all others that are older than ``min_age`` expire. None, the default: snapshots expire by the option alone.
-            min_age: Floor under the ages of snapshots and files that go, as in the verbs.
+            min_age: Floor under the ages of snapshots and files that go, as in the operations.
             spark: Session whose executors flush, merge and rewrite; without it this process does.
-            max_concurrency: As in :meth:`merge_adjacent_files`, and likewise ``partial_progress``.
+            max_concurrency: As in :meth:`merge_adjacent_files`, as is ``partial_progress``.
             partial_progress: Whether merging and rewriting commit each group of files as soon as it is done.
-            progress: Is told how far the verb is (:class:`Progress`).
-            dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
+            progress: Progress callback (:class:`Progress`).
+            dry_run: Change nothing; the result lists what each operation would do to the lake as it is now.
             **commit: As in :meth:`merge_adjacent_files`.
 
         Raises:
@@ -1332,14 +1474,14 @@ class DuckLake:
         the snapshots that an open transaction of another program needs stay too: DuckDB finds no conflicts with expired snapshots.
 
         Args:
-            older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
+            older_than: Age (a timedelta, or a string such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
                 bound itself excluded. The option ``expire_older_than`` when None.
             versions: Exactly these snapshots instead.
             keep_last: Number of newest snapshots that stay whatever their age, at least 1. Without an age, all others that are older
                 than ``min_age`` expire: 1 keeps the newest snapshot alone. None keeps the newest one and selects nothing.
-            min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is refused, because running queries and
+            min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is rejected, because running queries and
                 writes may use it. Lower it only when you know that nothing runs; zero is no floor.
-            progress: Is told how far the verb is (:class:`Progress`).
+            progress: Progress callback (:class:`Progress`).
             dry_run: Change nothing; the result lists what would go, and why.
 
         Raises:
@@ -1378,21 +1520,21 @@ class DuckLake:
         A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
         the catalog still names is kept. So is a file outside of the data path that has another name than DuckLake's writers give,
         unless its place is one of the ``allowed_paths`` of :meth:`~ducklake_core.lake.DuckLake.connect`: files of others that were added
-        (:meth:`Table.add_data_files`), and whatever somebody else may have written into the schedule.
+        (:meth:`Table.add_data_files`), and whatever another client may have written into the schedule.
 
         Args:
-            older_than: Time since a file was scheduled (a timedelta, or a text such as ``"7 days"``), or a point in time (aware), the
+            older_than: Time since a file was scheduled (a timedelta, or a string such as ``"7 days"``), or a point in time (aware), the
                 bound excluded; the option ``delete_older_than``, or 2 days, when not given. Queries that began before then may still
                 read the files.
             cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
-            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of files is deleted, likewise.
-            progress: Is told how far the verb is (:class:`Progress`).
+            min_age: Floor under ``older_than``: a nearer bound is rejected. Lower it only when you know that nothing runs.
+            max_files: Maximum number of files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of files is deleted; the rest is left to the next call.
+            progress: Progress callback (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
-            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
+            UsageError: The bound is nearer than the floor, or given together with ``cleanup_all``.
         """
         from ducklake_core.maintenance.cleanup import cleanup_old_files
         from ducklake_core.maintenance.request import Budget, BudgetMeter, ProgressMeter
@@ -1425,29 +1567,29 @@ class DuckLake:
     ) -> OrphansResult:
         """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
 
-        On S3 uploads that are as old and that nobody finished are aborted, so that the store deletes the parts that it has of them.
+        On S3 uploads that are as old and unfinished are aborted, so that the store deletes the parts that it has of them.
 
         A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
         that another spelling of the data path cannot make live files look orphaned. Files of a write that has said that it runs stay too.
         **Those of a write that has just begun, or of DuckDB's, look like orphans**, and so do those of another lake with the same data
-        path: only age tells the first apart, nothing the second.
+        path: only their age distinguishes the first, nothing the second.
 
         Args:
-            older_than: Time since a file was last changed (a timedelta, or a text such as ``"7 days"``), or a point in time (aware),
+            older_than: Time since a file was last changed (a timedelta, or a string such as ``"7 days"``), or a point in time (aware),
                 the bound excluded; the option ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
             cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
-            every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
+            min_age: Floor under ``older_than``: a nearer bound is rejected. Lower it only when you know that nothing runs.
+            every_parquet: Whether files that are not called as DuckLake's writers name their files go too if they end in ``.parquet``,
                 as they do in DuckDB.
-            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload aborted, likewise; the
+            max_files: Maximum number of files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload aborted; the
                 first goes even if listing took longer.
-            progress: Is told how far the verb is (:class:`Progress`).
+            progress: Progress callback (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
             CatalogCorruptError: The row of a running write, or of an option, cannot be read.
-            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
+            UsageError: The bound is nearer than the floor, or given together with ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """
         from ducklake_core.maintenance.orphans import delete_orphaned_files
@@ -1473,7 +1615,7 @@ class DuckLake:
     def create_indexes(self) -> tuple[str, ...]:
         """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
 
-        They are not part of the format; DuckDB reads and writes beside them. With them, planning looks at the statistics
+        They are not part of the format; DuckDB ignores them. With them, planning reads the statistics
         of the columns of its predicate alone, and what is done to one table takes no longer when the lake has thousands of
         others. In databases where indexes are of no use (DuckDB files) nothing happens.
 
@@ -1481,7 +1623,7 @@ class DuckLake:
             Names of the indexes that are there now.
 
         Raises:
-            CatalogError: The database refused, for lack of a privilege perhaps.
+            CatalogError: The database rejected the statement, perhaps for lack of a privilege.
         """
         from ducklake_core.catalog.database.tables import create_indexes
         from ducklake_core.maintenance.groups import run_write
@@ -1507,16 +1649,16 @@ class DuckLake:
 
         Args:
             to: The version that is wanted. None is 1.0 for a lake of an earlier version, 1.1 for one of 1.1-dev1, and nothing to do for
-                the others: nobody is brought to 1.1 unasked.
-            allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
+                the others: a lake is migrated to 1.1 only on request.
+            allow_history_loss: Migrate even if merged files (written by an unknown program) do not store the snapshot with each row, or
                 are missing: snapshots before the merge then show all of their rows.
             dry_run: Change nothing; the result lists the steps.
 
         Raises:
             UnsupportedFeatureError: Such files exist, and the loss is not allowed; a table of inlined rows has a column of a name that
                 version 1.1 reserves; the version that is wanted is an earlier one. Nothing was changed.
-            CatalogVersionError: There is no such version to write, or somebody else has migrated the lake.
-            CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
+            CatalogVersionError: There is no such version to write, or another client has migrated the lake.
+            CatalogCorruptError: The tables are not those of the version that the catalog states; nothing was changed.
         """
         from ducklake_core.maintenance.migrate import migrate
 
@@ -1535,7 +1677,7 @@ class DuckLake:
     def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
         """Count what grows and what slows reads down: small files, deleted and inlined rows, snapshots, scheduled files, and faults.
 
-        The catalog alone is asked, with a number of statements that depends on neither tables nor files nor snapshots.
+        Reads the catalog alone, with a number of statements that depends on neither tables nor files nor snapshots.
 
         Args:
             small_file_size: Bytes below which a data file counts as small.
@@ -1558,16 +1700,16 @@ class DuckLake:
         progress: ProgressCallback | None = None,
         **commit: Unpack[CommitMessage],
     ) -> CheckResult:
-        """Look for everything in a lake that is not as it must be, without changing anything, and on request mend what is safe to mend.
+        """Check a lake for errors without changing anything, and on request repair what is safe to repair.
 
         Args:
             level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
                 names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
-            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row of a
+            repair: Repair findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row of a
                 table: statistics and bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted,
                 files that the lake needs are taken out of the schedule for deletion, and the drop of a schema that is not empty is
                 taken back. No file is touched.
-            progress: Is told how far the check is (:class:`Progress`).
+            progress: Progress callback (:class:`Progress`).
             **commit: Author, message and extra information of the snapshot of a repair (:class:`CommitMessage`).
 
         Returns:
@@ -1663,7 +1805,7 @@ class LakeAtSnapshot:
 
     @property
     def inspect(self) -> Inspection:
-        """What the catalog says of the snapshot, as Arrow tables."""
+        """Return the contents of the catalog at the snapshot, as Arrow tables."""
         return Inspection(self._lake, at=self._snapshot.id)
 
     def __getitem__(self, name: str) -> Table:
@@ -1677,7 +1819,10 @@ class LakeAtSnapshot:
             return iter([join_name(*name) for name in reader.table_names(resolve_at(reader, self._snapshot.id).id).values()])
 
     def table(self, name: str) -> Table:
-        """A table as :meth:`DuckLake.table` opens it at the snapshot.
+        """Return a table as :meth:`DuckLake.table` opens it at the snapshot.
+
+        Args:
+            name: ``table`` or ``schema.table``.
 
         Raises:
             NotFoundError: No such table at the snapshot.
@@ -1685,27 +1830,33 @@ class LakeAtSnapshot:
         return self._lake.table(name, at=self._snapshot.id)
 
     def has_table(self, name: str) -> bool:
-        """Whether the table exists at the snapshot."""
+        """Return whether the table exists at the snapshot."""
         return self._lake.has_table(name, at=self._snapshot.id)
 
     def scan(self, name: str, *, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
-        """Rows of a table: :meth:`Table.scan`."""
+        """Return rows of a table: :meth:`Table.scan`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            columns: As in :meth:`Table.scan`.
+            where: As in :meth:`Table.scan`.
+        """
         return self.table(name).scan(columns=columns, where=where)
 
     def tables(self, schema: str | None = None) -> list[TableInfo]:
-        """All tables with their sizes: :meth:`DuckLake.tables`."""
+        """Return all tables with their sizes: :meth:`DuckLake.tables`."""
         return self._lake.tables(schema, at=self._snapshot.id)
 
     def table_info(self, name: str) -> TableInfo:
-        """Rows, files and bytes of a table: :meth:`DuckLake.table_info`."""
+        """Return rows, files and bytes of a table: :meth:`DuckLake.table_info`."""
         return self._lake.table_info(name, at=self._snapshot.id)
 
     def schemas(self) -> list[SchemaState]:
-        """All schemas by name."""
+        """Return all schemas by name."""
         return self._lake.schemas(at=self._snapshot.id)
 
     def view(self, name: str) -> View:
-        """A view by its name.
+        """Return a view by its name.
 
         Raises:
             NotFoundError: No such view at the snapshot.
@@ -1713,16 +1864,16 @@ class LakeAtSnapshot:
         return self._lake.view(name, at=self._snapshot.id)
 
     def views(self) -> list[View]:
-        """All views by schema and name."""
+        """Return all views by schema and name."""
         return self._lake.views(at=self._snapshot.id)
 
     def macros(self) -> list[Macro]:
-        """All macros by schema and name."""
+        """Return all macros by schema and name."""
         return self._lake.macros(at=self._snapshot.id)
 
 
 class Inspection:
-    """What the catalog says of a lake, as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
+    """The contents of a catalog as Arrow tables with typed columns. Made by ``lake.inspect``; no data file is opened.
 
     Each answer takes a number of statements that does not depend on how many snapshots, tables or files there are.
     """
@@ -1735,14 +1886,14 @@ class Inspection:
         return f"<inspection of {self._lake!r}{'' if self._at is None else f' at snapshot {self._at}'}>"
 
     def snapshots(self) -> pa.Table:
-        """Snapshots that were not expired, by id: when, by whom, why, and what changed; those up to the snapshot of a lake at one."""
+        """Return snapshots that have not expired, by id, with time, author, message and changes; up to that of a lake at a snapshot."""
         with self._lake.reader() as reader:
             until = None if self._at is None else resolve_at(reader, self._at).id
             found = reader.snapshots(until=until)
         return as_table(SNAPSHOTS, map(snapshot_row, found))
 
     def tables(self, *, at: At = None) -> pa.Table:
-        """Tables by schema and name, with what the catalog counts: rows, files, bytes, deletes, inlined rows.
+        """Return tables by schema and name, with what the catalog counts: rows, files, bytes, deletes, inlined rows.
 
         Rows are None where a file also holds rows or deletes of later snapshots (see :meth:`DuckLake.table_info`, which counts them).
         """
@@ -1753,24 +1904,38 @@ class Inspection:
         return as_table(TABLES, table_rows(listings, inlined))
 
     def files(self, table: str, *, at: At = None) -> pa.Table:
-        """Live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with."""
+        """Return live data files of a table by id: path, rows and bytes, partition values, deletes, and the snapshot they came with.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+        """
         state, files = self._files(table, at)
         return as_table(FILES, file_rows(state, files))
 
     def partitions(self, table: str, *, at: At = None) -> pa.Table:
-        """Partitions of a table by their values, each with its files, rows and bytes; inlined rows are in none of them.
+        """Return partitions of a table by their values, each with its files, rows and bytes; inlined rows are in none of them.
 
         Files that were written under other partition keys make partitions of their own, under those keys.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
         """
         state, files = self._files(table, at)
         return as_table(PARTITIONS, partition_rows(state, files))
 
     def options(self) -> pa.Table:
-        """Options that somebody set, by name, each with the lake, schema or table it holds for. They have no history."""
+        """Return options that were set, by name, each with the lake, schema or table it holds for. They have no history."""
         return as_table(OPTIONS, map(option_row, self._lake.scoped_options()))
 
     def history(self, table: str, *, at: At = None) -> pa.Table:
-        """Snapshots whose changes touch a table, by id, up to the one that is asked for."""
+        """Return snapshots whose changes touch a table, by id, up to the one that is requested.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone; that of this object when None (the default).
+        """
         opened = self._lake.table(table, at=self._moment(at))
         found = (snapshot for snapshot in opened.snapshots() if snapshot.id <= opened.snapshot_id)
         return as_table(SNAPSHOTS, map(snapshot_row, found))

@@ -1,4 +1,4 @@
-"""Results of the public verbs: small values, taken from the very commit they are about, or from the catalog alone."""
+"""Results of public operations: small values, taken from the commit that they describe, or from the catalog alone."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def with_not_created(result: TransactionResult, names: Sequence[str], base: Snap
 
 
 def single_result(result: TransactionResult, table: str, table_id: int) -> WriteResult:
-    """The result of a transaction that wrote to one table."""
+    """Return the result of a transaction that wrote to one table."""
     if not result.repeated:
         return result.writes[0]
     assert result.snapshot is not None
@@ -189,8 +189,8 @@ class ColumnSummary:
     Rows hidden by deletes still count, as in the catalog's own statistics; inlined rows do not.
 
     Attributes:
-        value_count: Non-null values, None when a file does not say. Likewise ``null_count``.
-        min_value: Smallest lower bound in the column's Python form, None when unknown. Likewise ``max_value``.
+        value_count: Non-null values, None when a file does not say. The same holds for ``null_count``.
+        min_value: Smallest lower bound in the column's Python form, None when unknown. The same holds for ``max_value``.
     """
 
     column: str
@@ -215,9 +215,9 @@ class ChangedRows:
         change: ``removed`` rows are visible at the earlier snapshot only; an update removes a row and adds one.
         first_snapshot: The first commit of the range that may have made the change; ``last_snapshot`` is the last one.
         snapshots: Those commits between them that say they changed rows of the table, ascending. Empty when a commit between them was
-            expired or says nothing that can be read, so that anybody may have made the change.
+            expired or says nothing that can be read, so that any writer may have made the change.
         row_count: Rows changed, at most.
-        ranges: One for each column asked for, in that order.
+        ranges: One for each column requested, in that order.
         data_file_id: The file, None for rows in the catalog.
     """
 
@@ -238,18 +238,18 @@ class ChangedTable:
 
     Attributes:
         name: ``schema.table``.
-        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was expired and cannot
-            tell.
+        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was
+            expired.
         id_after: Id of the table that has it at the later one, None for none.
-        schema: Columns at the later snapshot, or at the earlier one when the name is gone; empty when neither is known.
+        schema: Columns at the later snapshot, or at the earlier one when no table has the name any more; empty when neither is known.
         rows: What may have changed; empty when only columns, files or the layout changed.
         unknown: Why any row of the table may have changed, whatever ``rows`` says; None when ``rows`` is complete.
         other_snapshots: Commits that changed columns, layout or files of the table and none of its rows, ascending.
-        row_count: Visible rows at the later snapshot, None when the catalog alone cannot tell.
+        row_count: Visible rows at the later snapshot, None when the catalog alone does not determine them.
         file_size_bytes: Bytes of its live data files there.
         partition_by: Partition keys there, as a user writes them.
         column_comments: Comments of its columns there, by column id.
-        schema_before: Columns that removed rows are told in, where the name stood for another table; None where ``schema`` holds for them.
+        schema_before: Columns of removed rows, where the name stood for another table; None where ``schema`` holds for them.
     """
 
     name: str
@@ -289,7 +289,7 @@ class LakeChanges:
         before: The earlier snapshot's row, None when it was expired.
         snapshots: Commits of the range that were not expired, ascending.
         expired: First and last id of every gap that expiry left among them.
-        tables: Tables with changes, in the order they were asked for, or by name.
+        tables: Tables with changes, in the order of the request, or by name.
     """
 
     after: int
@@ -330,7 +330,7 @@ class StoredRows:
         row_count: Rows, deleted ones too.
         file_size_bytes: Bytes of the file, 0 for rows in the catalog.
         deletes: What hides rows of them.
-        ranges: Bounds of the columns that were asked for, in that order; deleted rows still count.
+        ranges: Bounds of the columns that were requested, in that order; deleted rows still count.
         null_counts: NULLs of the same columns, None where the catalog does not say.
         data_file_id: The file, None for rows in the catalog.
     """
@@ -348,11 +348,11 @@ class StoredRows:
     __repr__ = short_repr
 
     def is_visible_at(self, snapshot_id: int) -> bool:
-        """Whether a snapshot shows some of them."""
+        """Return whether a snapshot shows some of them."""
         return _spans(self.begin_snapshot, self.end_snapshot, snapshot_id)
 
     def rows_at(self, snapshot_id: int) -> int | None:
-        """Rows that a snapshot shows, without deleted ones; None when only the files themselves can tell."""
+        """Return rows that a snapshot shows, without deleted ones; None when they can be counted only in the files."""
         if not self.is_visible_at(snapshot_id):
             return 0
         deletes = [one for one in self.deletes if _spans(one.begin_snapshot, one.end_snapshot, snapshot_id)]
@@ -362,7 +362,7 @@ class StoredRows:
 
     @property
     def snapshots(self) -> frozenset[int]:
-        """The snapshots in which rows of them may have come or gone. Some of these may have moved rows only, such as a merge."""
+        """Return the snapshots that may have added or deleted some of these rows. Some may have moved rows only, as a merge does."""
         ends = {self.begin_snapshot, self.complete_from, self.end_snapshot}
         for one in self.deletes:
             ends |= {one.begin_snapshot, one.complete_from, one.end_snapshot}
@@ -375,12 +375,12 @@ def _spans(begin: int, end: int | None, snapshot_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatistics:
-    """What the catalog knows of the rows of a table, at the newest snapshot and at every earlier one that is kept.
+    """Statistics of the rows of a table from the catalog, at the newest snapshot and at every earlier one that is kept.
 
     Attributes:
         name: ``schema.table``.
         schema: Columns at the newest snapshot.
-        column_names: The columns that were asked for as the table spells them; None for one that it does not have.
+        column_names: The columns that were requested as the table spells them; None for one that it does not have.
         rows: Everything that some snapshot shows.
     """
 
@@ -395,11 +395,11 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeStatistics:
-    """What the catalog knows of the rows of several tables.
+    """Statistics of the rows of several tables from the catalog.
 
     Attributes:
         snapshot_id: The newest snapshot, at which ``tables`` have their names.
-        tables: In the order they were asked for; names that are not there are left out.
+        tables: In the order they were requested; names that are not there are left out.
     """
 
     snapshot_id: int

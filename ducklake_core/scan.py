@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class Scan(Readable):
     """Rows of a table at one snapshot; nothing is read before one of the ``to_`` methods runs.
 
-    Every run plans anew, at the same snapshot: the same rows, as long as the snapshot is not expired and cleaned up. A scan is also an
+    Every run plans again, at the same snapshot: the same rows, as long as the snapshot is not expired and cleaned up. A scan is also an
     Arrow stream (``__arrow_c_stream__``), so libraries that take one read it as it is.
 
     >>> import pyarrow as pa, tempfile
@@ -86,9 +86,9 @@ class Scan(Readable):
         return scan_html(self.table, self.columns, self.where, self.row_limit)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the rows in Arrow's PyCapsule protocol, planned when the first batch is asked for.
+        """Return a new stream of the rows in Arrow's PyCapsule protocol, planned when the first batch is requested.
 
-        Some libraries ask for several streams, only to look at the schema of all but one.
+        Some libraries open several streams, only to read the schema of all but one.
         """
         columns, virtual = scan_columns(self.table.schema, self.columns)
         schema = ScanProjection(
@@ -99,16 +99,16 @@ class Scan(Readable):
         return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
     def limit(self, n: int) -> Scan:
-        """The same scan of ``n`` rows at most, whichever come first: files that are not needed for them are not opened."""
+        """Return the same scan of ``n`` rows at most, whichever come first: files that are not needed for them are not opened."""
         most = row_count("n", n)
         return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def head(self, n: int = 5) -> pa.Table:
-        """Any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
+        """Return any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
         return self.limit(n).to_arrow()
 
     def explain(self) -> Explanation:
-        """Which files are read and which are left out, why, and how each is read; printing it tells. The catalog alone answers.
+        """Return the plan in a form that prints which files are read or left out, and why. Only the catalog is read.
 
         >>> import pyarrow as pa, tempfile
         >>> from ducklake_core import DuckLake
@@ -138,7 +138,7 @@ class Scan(Readable):
         Raises:
             NotFoundError: An unknown column.
             UsageError: A column named twice, or none.
-            UnsupportedFeatureError: A file that nobody here can read.
+            UnsupportedFeatureError: A file that this library cannot read.
         """
         return PlannedScan(plan=self._plan(self.columns))
 
@@ -152,7 +152,7 @@ class Scan(Readable):
         return plan if self.row_limit is None else limited_plan(plan, self.row_limit)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is asked for.
+        """Yield the rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is requested.
 
         Raises:
             UnsupportedFeatureError: The predicate needs a SQL engine: use :meth:`to_spark`.
@@ -160,7 +160,7 @@ class Scan(Readable):
         yield from self._batches(self.plan().plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema, for writers and engines that take one."""
+        """Return the rows as a stream with a known schema, for writers and engines that take one."""
         plan = self.plan().plan
         schema = plan.shape.arrow_schema()
         return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in self._names(plan)]), self._batches(plan))
@@ -174,7 +174,7 @@ class Scan(Readable):
             yield batch.select(names)
 
     def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-        """The rows as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later.
+        """Return the rows as a lazy Spark DataFrame, classic or Connect; the catalog is read now, the files later.
 
         Args:
             session: The session to read with.
@@ -192,13 +192,13 @@ class Scan(Readable):
         return _limited(frame, self.row_limit)
 
     def count(self) -> int:
-        """Number of rows; the catalog alone answers where it can, without opening a file."""
+        """Return the number of rows; the catalog alone answers where it can, without opening a file."""
         from ducklake_core.engines.arrow.read import count_rows
 
         return count_rows(self._plan((), ("file_row_number",)), self.storage, self.row_limit)
 
     def _names(self, plan: ScanPlan) -> list[str]:
-        """Output names in the order that was asked for, virtual columns where they were named."""
+        """Return output names in the order of the request, virtual columns where they were named."""
         if self.columns is None:
             return [*plan.schema.names, *plan.virtual]
         return self._in_order([*plan.schema.names, *plan.virtual])
@@ -287,33 +287,33 @@ class ChangeFeed(Readable):
         return f"<ChangeFeed: {'; '.join(what)}>"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of the changes in Arrow's PyCapsule protocol, planned when the first batch is asked for."""
+        """Return a new stream of the changes in Arrow's PyCapsule protocol, planned when the first batch is requested."""
         schema = feed_arrow_schema(feed_columns(self.table, self.kind, self.columns))
         return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
     def limit(self, n: int) -> ChangeFeed:
-        """The same feed of ``n`` changes at most, whichever come first: reading ends with the file that has the last of them."""
+        """Return the same feed of ``n`` changes at most, whichever come first: reading ends with the file that has the last of them."""
         most = row_count("n", n)
         return replace(self, row_limit=most if self.row_limit is None else min(most, self.row_limit))
 
     def count(self) -> int:
-        """Number of changes; of the files only what tells changes apart is read, and what ``where`` asks for."""
+        """Return the number of changes; of the files, only row ids, snapshots and the columns of ``where`` are read."""
         return sum(batch.num_rows for batch in replace(self, columns=("snapshot_id",)).to_batches())
 
     def plan(self) -> PlannedFeed:
-        """Plan the feed without reading rows; printing it says how many files and inlined rows tell of changes.
+        """Plan the feed without reading rows; printing it says how many files and inlined rows contribute changes.
 
         Raises:
             NotFoundError: An unknown column or snapshot, or a snapshot of the range was expired.
             UsageError: A column named twice, or none, or a time without a zone.
-            UnsupportedFeatureError: A column of the table is called like one of the feed, or nobody here can read a file.
+            UnsupportedFeatureError: A column of the table is called like one of the feed, or this library cannot read a file.
         """
         with self.reader() as reader:
             found = plan_changes(reader, self.table, self.kind, self.start, columns=self.columns, where=self.where)
         return PlannedFeed(plan=found)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes in Arrow batches, in no particular order. Planned when the first batch is asked for.
+        """Yield the changes in Arrow batches, in no particular order. Planned when the first batch is requested.
 
         Memory is bounded by a few batches; ``changes`` also holds up to 16 bytes for every row that was deleted by a snapshot
         which added rows too.
@@ -324,7 +324,7 @@ class ChangeFeed(Readable):
         yield from self._batches(self.plan().plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The changes as a stream with a known schema, for writers and engines that take one."""
+        """Return the changes as a stream with a known schema, for writers and engines that take one."""
         plan = self.plan().plan
         return pa.RecordBatchReader.from_batches(feed_arrow_schema(plan.schema), self._batches(plan))
 
@@ -335,7 +335,7 @@ class ChangeFeed(Readable):
         return batches if self.row_limit is None else first_rows(batches, self.row_limit)
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """The changes as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
+        """Return the changes as a lazy Spark DataFrame, classic or Connect; the catalog is read now, the files later."""
         from ducklake_core.engines.spark.read import read_changes
         from ducklake_core.engines.spark.session import in_session_zone
 
@@ -347,7 +347,7 @@ class ChangeFeed(Readable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """A planned feed that prints itself: its range, and what tells of changes in it."""
+    """A planned feed that prints itself: its range, and what contributes changes to it."""
 
     plan: ChangePlan
 

@@ -116,22 +116,22 @@ class Table(Scanned):
 
     @property
     def options(self) -> Options:
-        """Options in force for the table (table over schema over lake, then the defaults), as typed values."""
+        """Effective options of the table (table over schema over lake, then the defaults), as typed values."""
         return Options.from_mapping(self._state.options)
 
     def tags(self) -> dict[str, str]:
-        """All tags of the table by key, the comment included."""
+        """Return all tags of the table by key, the comment included."""
         with self._lake.reader() as reader:
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def column_tags(self) -> dict[str, dict[str, str]]:
-        """All tags of columns by the column's name, comments included; columns without any are left out."""
+        """Return all tags of columns by the column's name, comments included; columns without any are left out."""
         with self._lake.reader() as reader:
             found = column_tags(reader, self._state.id, self.snapshot_id)
         return {column.name: found[column.id] for column in self.schema if column.id in found}
 
     def list_files(self) -> list[DataFile]:
-        """Live data files by id, each with its delete files, sizes, partition values and (masked) encryption key.
+        """Return live data files by id, each with its delete files, sizes, partition values and (masked) encryption key.
 
         Positions that are deleted through the catalog stand in ``inlined_deletes``; inlined rows are in no file.
         """
@@ -139,7 +139,7 @@ class Table(Scanned):
             return [file for file, _ in data_files(reader, self._state)]
 
     def refresh(self) -> Table:
-        """The same table (by id, so renames do not matter) at the newest snapshot."""
+        """Return the same table (by id, so renames do not matter) at the newest snapshot."""
         with self._lake.reader() as reader:
             state = self._same(reader.table_by_id(self._state.id, reader.latest_snapshot().id))
         return Table(self._lake, state)
@@ -154,23 +154,23 @@ class Table(Scanned):
         return state
 
     def info(self) -> TableInfo:
-        """Rows, files and bytes, as :meth:`DuckLake.table_info` gives them."""
+        """Return rows, files and bytes, as :meth:`DuckLake.table_info` gives them."""
         with self._lake.reader() as reader:
             size = table_size(reader, self._state)
         return self._lake.counted(size)
 
     def column_summaries(self) -> dict[str, ColumnSummary]:
-        """Counts and bounds of every leaf column (dotted paths), from file statistics alone."""
+        """Return counts and bounds of every leaf column (dotted paths), from file statistics alone."""
         with self._lake.reader() as reader:
             return column_summaries(reader, self._state)
 
     def snapshots(self) -> list[Snapshot]:
-        """Snapshots that changed this table, its rows or its files, or gave it a name, by id ascending."""
+        """Return snapshots that changed this table, its rows or its files, or gave it a name, by id ascending."""
         with self._lake.reader() as reader:
             return snapshots_about(reader, self._state)
 
     def last_row_change(self, *, author: str | None = None) -> Snapshot | None:
-        """The newest snapshot, up to the one at hand, that added or deleted rows of this table; None when it was expired, or never was.
+        """Return the newest snapshot, up to the opened one, that added or deleted rows of this table; None when it expired or never was.
 
         The last thousand snapshots are looked through first, and ten times as many each time: one statement where the table was changed
         by one of them, and four whatever the number of others in a history of a million.
@@ -183,7 +183,7 @@ class Table(Scanned):
             return last_row_change(reader, self._state.id, resolve_at(reader, self._at).id, author)
 
     def row_changes(self, after: int = -1, *, author: str | None = None, limit: int | None = None) -> list[Snapshot]:
-        """Snapshots after one, up to the one at hand, that added or deleted rows of this table, newest first; expired ones are left out.
+        """Return snapshots after one, up to the opened one, that added or deleted rows of this table, newest first, without expired ones.
 
         One statement, which looks through the log of changes from there on; with a limit, as :meth:`last_row_change` does.
 
@@ -198,7 +198,7 @@ class Table(Scanned):
             return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """A lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.
+        """Return a lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.
 
         Args:
             columns: Columns to return, in order, all when None; may name ``rowid``, ``snapshot_id``, ``filename`` and
@@ -218,18 +218,30 @@ class Table(Scanned):
         )
 
     def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """The rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+        """Return the rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
 
         Columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then the table's. Rows that were deleted again
         are there as well; an updated row is there with its new values.
+
+        Args:
+            start: The first snapshot: its id, or a time with a zone.
+            end: The last snapshot; this object's when None (the default).
+            columns: Columns to return, in order; all when None (the default).
+            where: Rows to keep; all when None (the default).
         """
         return self._feed("insertions", start, end, columns, where)
 
     def deletions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """The rows that were deleted from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+        """Return the rows that were deleted from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
 
         Columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then the table's; an updated row is there with
         its old values.
+
+        Args:
+            start: The first snapshot: its id, or a time with a zone.
+            end: The last snapshot; this object's when None (the default).
+            columns: Columns to return, in order; all when None (the default).
+            where: Rows to keep; all when None (the default).
         """
         return self._feed("deletions", start, end, columns, where)
 
@@ -281,7 +293,15 @@ class Table(Scanned):
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
+        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id.
+
+        Args:
+            data: Rows, as :meth:`DuckLake.write` takes them.
+            schema_evolution: ``strict`` (the default) or ``additive``.
+            missing_columns: ``error`` or ``null``, for columns that ``data`` lacks.
+            inline: Whether few rows are kept in the catalog; Arrow data only when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         request = WriteRequest(name=self.name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         return self._write(data, request, commit)
 
@@ -371,10 +391,10 @@ class Table(Scanned):
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files that somebody else wrote part of the table, as they are and where they are. No row is read or copied.
+        """Make Parquet files of another writer part of the table, as they are and where they are. No row is read or copied.
 
         **From then on the files belong to the lake**: once their rows are deleted, overwritten, merged or expired, ``cleanup_old_files``
-        deletes the files themselves, whoever wrote them and whoever else reads them. Nothing may change them any more.
+        deletes the files themselves, regardless of who wrote them and who else reads them. Nothing may change them any more.
 
         Columns are found by name without regard to case. A column of a file has the table's type or one that DuckDB
         widens to it: fewer bits of the same kind of number, unsigned ones in a wider signed column, decimals with fewer digits, any
@@ -396,7 +416,7 @@ class Table(Scanned):
             NotFoundError: Nothing is there.
             CorruptFileError: A file is no Parquet file, or is cut.
             SchemaError: A column is missing, unknown, of another type, or has NULLs that the table does not allow.
-            UsageError: The table is partitioned, and neither path nor statistics tell the value of a key for all rows of a file.
+            UsageError: The table is partitioned, and neither path nor statistics determine the value of a key for all rows of a file.
             AlreadyExistsError: A file belongs to the lake already, or is scheduled for deletion.
             UnsupportedFeatureError: A place that the lake may not name, an encrypted lake, or a column that only DuckDB adds.
         """
@@ -436,6 +456,11 @@ class Table(Scanned):
         """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
 
         With ``spark``, a session, the rows are found by its executors.
+
+        Args:
+            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
+            spark: Session whose executors find the rows; this process does when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
         """
         with self._transaction(commit) as tx:
             tx.delete(self.name, where, spark=spark)
@@ -448,7 +473,7 @@ class Table(Scanned):
 
         Args:
             values: For each column the value that it gets: SQL text over the columns of the row (DuckDB dialect;
-                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a text as a constant.
+                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a string as a constant.
             where: SQL text, or a condition built with :func:`ducklake_core.col`.
             spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
                 docs/how-to/row-changes.md). Without it the work is done in this process.
@@ -493,7 +518,7 @@ class Table(Scanned):
     def restore(
         self, at: At, *, columns: RestoredColumns | None = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]
     ) -> WriteResult:
-        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and can be gone back to as well.
+        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and later snapshots can be restored too.
 
         Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
         the row ids that they had.
@@ -525,25 +550,51 @@ class Table(Scanned):
         if_not_exists: bool = False,
         **commit: Unpack[CommitOptions],
     ) -> Snapshot | None:
-        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`."""
+        """Add a nullable column or field at the end; rows that are there have its default. See :meth:`Transaction.add_column`.
+
+        Args:
+            column: Name of the new column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            default: Value of rows that lack it; NULL when None (the default).
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.add_column(self.name, column, data_type, default=default, if_not_exists=if_not_exists)
         return tx.result.snapshot
 
     def drop_column(self, column: ColumnName, *, if_exists: bool = False, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Drop a column or field. Earlier snapshots keep it."""
+        """Drop a column or field. Earlier snapshots keep it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_column(self.name, column, if_exists=if_exists)
         return tx.result.snapshot
 
     def rename_column(self, column: ColumnName, new_name: str, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Rename a column or field; ``new_name`` is the name as it is, without a path."""
+        """Rename a column or field; ``new_name`` is the name as it is, without a path.
+
+        Args:
+            column: Name of the column, or path of a field.
+            new_name: The new name, without a path.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.rename_column(self.name, column, new_name)
         return tx.result.snapshot
 
     def set_column_type(self, column: ColumnName, data_type: TypeLike, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it."""
+        """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_column_type(self.name, column, data_type)
         return tx.result.snapshot
@@ -551,31 +602,59 @@ class Table(Scanned):
     def set_default(
         self, column: ColumnName, value: object = None, *, expression: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it."""
+        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it.
+
+        Args:
+            column: Name of the column, or path of a field.
+            value: The value; None for no default.
+            expression: SQL instead of a value, computed for each statement.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_default(self.name, column, value, expression=expression)
         return tx.result.snapshot
 
     def drop_default(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Take away a column's default."""
+        """Take away a column's default.
+
+        Args:
+            column: Name of the column, or path of a field.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_default(self.name, column)
         return tx.result.snapshot
 
     def set_not_null(self, column: ColumnName, *, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look."""
+        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look.
+
+        Args:
+            column: Name of the column, or path of a field.
+            spark: Session whose executors check the rows; this process does when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_not_null(self.name, column, spark=spark)
         return tx.result.snapshot
 
     def drop_not_null(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Let a column be NULL."""
+        """Let a column be NULL.
+
+        Args:
+            column: Name of the column, or path of a field.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.drop_not_null(self.name, column)
         return tx.result.snapshot
 
     def set_partitioned_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``."""
+        """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
+
+        Args:
+            keys: The partition keys, in order.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_partitioned_by(self.name, keys)
         return tx.result.snapshot
@@ -587,7 +666,12 @@ class Table(Scanned):
         return tx.result.snapshot
 
     def set_sorted_by(self, keys: Sequence[str], **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``."""
+        """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Args:
+            keys: The sort keys, in order.
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_sorted_by(self.name, keys)
         return tx.result.snapshot
@@ -599,13 +683,26 @@ class Table(Scanned):
         return tx.result.snapshot
 
     def set_comment(self, text: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Comment on the table or one of its columns; None takes the comment away."""
+        """Comment on the table or one of its columns; None takes the comment away.
+
+        Args:
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_comment(self.name, text, column=column)
         return tx.result.snapshot
 
     def set_tag(self, key: str, value: str | None, *, column: ColumnName | None = None, **commit: Unpack[CommitOptions]) -> Snapshot | None:
-        """Give the table a tag: a text under a key; None takes the tag away. A column can have the tag ``comment`` alone."""
+        """Give the table a tag: a string under a key; None takes the tag away. A column can have the tag ``comment`` alone.
+
+        Args:
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table when None (the default).
+            **commit: Commit options (:class:`CommitOptions`): author, message, extra_info and commit_id.
+        """
         with self._transaction(commit) as tx:
             tx.set_tag(self.name, key, value, column=column)
         return tx.result.snapshot

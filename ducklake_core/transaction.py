@@ -115,6 +115,14 @@ if TYPE_CHECKING:
 Given = TypeVar("Given")
 
 
+# The life of a transaction:
+#
+#   __enter__   take the base snapshot, and search for an earlier run with the same commit id
+#   a call      _is_done notes the operation, _whole_or_nothing undoes a call that fails, _stage applies a step to a table
+#   __exit__    publish the steps as one snapshot, planning again after conflicts; after an error, delete all files
+#
+# When an earlier run has committed (``repeated``), calls only note their operation. The end compares the notes with those of the earlier
+# run: the same commit id for other work is an error, not a success.
 class Transaction:
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
@@ -152,7 +160,7 @@ class Transaction:
         if self._base is None:
             self._base = self._lake.table_cache.read(self._lake.database, self._lake.info)
         self._staged = StagedCatalog(self._lake, self._base.snapshot, self._base.options, self._base.history)
-        # After the base is known: the commit itself looks at later snapshots, so that no earlier run is overlooked.
+        # After the base is known: the commit itself reads later snapshots, so that no earlier run is overlooked.
         if self._coordinator.given:
             self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
         if Options.from_mapping(self._staged.options.in_force()).require_commit_message and not self._coordinator.message:
@@ -163,6 +171,7 @@ class Transaction:
         try:
             self._finish(error)
         finally:
+            # In every case: until then, sweeps of other processes keep the files of this write.
             self._coordinator.end()
 
     def _finish(self, error: BaseException | None) -> None:
@@ -207,11 +216,14 @@ class Transaction:
 
     @property
     def is_on_recent_base(self) -> bool:
-        """Whether it was planned on a snapshot that was seen before the call."""
+        """Return whether the transaction was planned on a snapshot that was seen before the call."""
         return self._coordinator.is_recent
 
     def table(self, name: str) -> TransactionTable:
-        """Reads of a table as the transaction has made it so far.
+        """Return a table for reads, as the transaction has made it so far.
+
+        Args:
+            name: ``table`` or ``schema.table``.
 
         Raises:
             NotFoundError: There is no such table, or the transaction has dropped it.
@@ -226,8 +238,11 @@ class Transaction:
         Rows that were read in the block, to decide whether to commit, are then still those that the commit builds on. Without it a
         plain append goes on top of what others have added.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+
         Raises:
-            CommitConflictError: When the block ends, if somebody was faster.
+            CommitConflictError: When the block ends, if another writer was faster.
             NotFoundError: There is no such table.
         """
         if self._is_done("guard", name):
@@ -245,7 +260,12 @@ class Transaction:
         missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
     ) -> None:
-        """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
+        """Add rows to a table; see :meth:`DuckLake.write` for the arguments.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(name=name, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
         self._write_frame(frame_of(data), request)
 
@@ -261,7 +281,12 @@ class Transaction:
         concurrent_appends: ConcurrentAppends = "fail",
         read_at: int | None = None,
     ) -> None:
-        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
+        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(
             name=name,
             mode="overwrite",
@@ -283,7 +308,13 @@ class Transaction:
         schema_evolution: SchemaEvolution = "strict",
         missing_columns: MissingColumns | None = None,
     ) -> None:
-        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
+        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+            on: Key columns.
+        """
         request = WriteRequest(name=name, mode="upsert", on=on, schema_evolution=schema_evolution, missing_columns=missing_columns)
         self._write_frame(frame_of(data), request)
 
@@ -305,7 +336,12 @@ class Transaction:
         concurrent_appends: ConcurrentAppends | None = None,
         read_at: int | None = None,
     ) -> None:
-        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
+        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            data: Rows, as :meth:`DuckLake.write` takes them.
+        """
         request = WriteRequest(
             name=name,
             mode=mode,
@@ -337,11 +373,13 @@ class Transaction:
             if mode == "upsert":
                 check_keys(on, staged.state)
                 check_whole_structs(staged.state, frame.schema)
+                # The rows are read for the new files and again for the keys of the rows that they replace, after conflicts too.
                 frame = frame.replayable()
             predicate = None if where is None else bind(where, staged.state.schema)
             in_data = request.replaces_in_data
             if in_data:
                 check_replaceable(staged.state, inline)
+                # Only files carry partition values, which name the partitions to replace.
                 inline = False
             elif request.partitions is not None and not isinstance(request.partitions, str):
                 predicate = partition_predicate(request.partitions, staged.state.partition_spec, staged.state.schema, staged.name)
@@ -356,7 +394,7 @@ class Transaction:
             if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
                 self._update_by_keys(staged, frame, on, inline=inline)
                 return
-            # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
+            # The rows are written first: a key, or what satisfies the condition, is checked before anything is searched for.
             written = replace(self._write_rows(staged, frame, predicate, inline), replaces=mode != "append")
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
@@ -430,6 +468,7 @@ class Transaction:
             wanted, differences = evolve(staged.state, columns, mode, missing, holds_only_nulls)
         except (SchemaError, UsageError) as error:
             problem = error
+        # Only now, because it may compute the frame. Without rows, columns that do not fit do not matter, and none are added.
         if problem is not None or wanted is not staged.state:
             is_empty, frame = frame.checked_empty()
             if is_empty:
@@ -463,7 +502,7 @@ class Transaction:
         Args:
             kind: What the call does.
             name: To what.
-            details: What else tells it from other work under the same commit id, such as the condition; the same in every run.
+            details: Further parts that distinguish it from other work under the same commit id, such as the condition; equal in every run.
             is_schema: Whether ``name`` is that of a schema.
         """
         if self._coordinator.given:
@@ -490,7 +529,13 @@ class Transaction:
     # Rows
 
     def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
-        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            where: SQL text, or a condition built with :func:`ducklake_core.col`; None for all rows.
+            spark: Session whose executors find the rows; this process does when None (the default).
+        """
         where = arguments.optional(arguments.condition, "where", where)
         if self._is_done("delete", name, where):
             return
@@ -501,7 +546,14 @@ class Transaction:
             self._stage(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
-        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            values: Values by column, as in :meth:`Table.update`.
+            where: Rows to change; all when None (the default).
+            spark: Session whose executors do the work; this process does when None (the default).
+        """
         from ducklake_core.engines.arrow.merge import update_request
 
         values, where = arguments.mapping("values", values), arguments.optional(arguments.condition, "where", where)
@@ -514,7 +566,14 @@ class Transaction:
             self._stage(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
-        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
+        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            source: Rows, as :meth:`DuckLake.write` takes them.
+            on: Columns that both have, or a condition; see :meth:`Table.merge`.
+            missing_columns: ``error`` or ``null``; see :meth:`Table.merge`.
+        """
         return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
 
     def merge_clauses(
@@ -536,7 +595,7 @@ class Transaction:
             staged = self._catalog.table(name)
             frame = frame_in_types_of(staged.state.schema, frame, clauses)
             try:
-                # What is asked for is checked before the source is computed.
+                # What is requested is checked before the source is computed.
                 request = self._merge_request(staged, frame, on, clauses, missing)
             except DuckLakeError:
                 # Without rows nothing is compared or inserted, so that neither types nor columns matter.
@@ -604,7 +663,14 @@ class Transaction:
         self._merge(staged, request, frame, columns, inline=inline)
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
-        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            at: Snapshot id, or a time with a zone.
+            columns: ``now`` or ``then``; see :meth:`Table.restore`.
+            spark: Session whose executors do the work; this process does when None (the default).
+        """
         at = arguments.optional(arguments.snapshot, "at", at)
         arguments.optional(partial(arguments.choice, choices=("now", "then")), "columns", columns)
         if self._is_done("restore", name, at, columns):
@@ -616,7 +682,7 @@ class Transaction:
             with self._lake.reader() as reader:
                 then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
             if columns == "then":
-                # Rows that the transaction has staged are gone anyhow, and need not fit the columns that come back.
+                # Rows that the transaction has staged are discarded anyway, and need not fit the columns that come back.
                 self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
             elif columns is None and columns_of(then) != columns_of(staged.state):
                 raise UsageError(
@@ -677,7 +743,7 @@ class Transaction:
             self._stage(staged, AddDataFiles(files=tuple(file for file in added if file.file.record_count)))
 
     def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
-        """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""
+        """Reject files that the lake has already: two entries would show rows twice, and the end of one would delete the file of both."""
         steps = ((step, table.name) for table in self._catalog.tables for step in table.steps if isinstance(step, AddDataFiles))
         mine = {file_key(added.full_path): name for step, name in steps for added in step.files}
         known = next(((path, f"added to {mine[key]} in this transaction") for path in paths if (key := file_key(path)) in mine), None)
@@ -696,7 +762,7 @@ class Transaction:
     # Clones and branches of tables
 
     def undrop_table(self, name: str, *, at: At = None, new_name: str | None = None, spark: SparkSession | None = None) -> None:
-        """Make a table that was dropped anew, with the definition, rows and row ids that it had.
+        """Re-create a table that was dropped, with the definition, rows and row ids that it had.
 
         Args:
             name: ``table`` or ``schema.table``, as it was called when it was dropped (or at the snapshot ``at``).
@@ -705,7 +771,7 @@ class Transaction:
             spark: A session, whose executors do the work. Without it the work is done in this process.
 
         Raises:
-            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema is gone.
+            NotFoundError: No table of that name was dropped, every snapshot that shows it was expired, or its schema was dropped.
             AlreadyExistsError: A table or view has the name.
         """
         at, new_name = arguments.optional(arguments.snapshot, "at", at), arguments.optional(arguments.filled, "new_name", new_name)
@@ -726,6 +792,7 @@ class Transaction:
         catalog = self._catalog
         if catalog.definitions or catalog.views or any(staged.steps or staged.create for staged in catalog.tables):
             raise UsageError("restore a lake before anything else is done in the transaction: it goes back behind all of it")
+        # Every commit in between changes what is to be undone, so a conflict is raised and DuckLake.restore compares again.
         self._coordinator.takes_all = True
         with self._whole_or_nothing():
             with self._lake.reader() as reader:
@@ -740,7 +807,7 @@ class Transaction:
                     self._recreate(reader, catalog.schema(then.schema_name), then, then.name, spark)
 
     def _dropped(self, reader: CatalogReader, name: str, at: At) -> TableState:
-        """The table that was dropped, as it was."""
+        """Return the dropped table in its last state."""
         schema, table = split_name(name)
         base = self._catalog.base.id
         if at is not None:
@@ -762,6 +829,7 @@ class Transaction:
 
     def _recreate(self, reader: CatalogReader, owner: SchemaState, then: TableState, name: str, session: SparkSession | None) -> None:
         self._catalog.check_free(owner.name, name)
+        # Options have no history: those of a dropped table stay in the catalog under its id.
         stored = stored_options(reader.connection, reader.catalog).rows
         options = {key: value for key, value, scope, number in stored if (scope, number) == ("table", then.id)}
         staged = self._catalog.recreate_table(owner, name, then, options, reader.next_row_id(then.id))
@@ -775,7 +843,7 @@ class Transaction:
 
         Args:
             files: The files, verified.
-            state: What their writers were told.
+            state: The settings that their writers received.
             uuid: The table's uuid, by which its directory was named.
 
         Raises:
@@ -811,8 +879,8 @@ class Transaction:
 
         Args:
             files: The files, verified.
-            state: What their writers were told.
-            table_id: Id of the table that they were told of, and its uuid.
+            state: The settings that their writers received.
+            table_id: Id of the table that the writers received, with its uuid.
             uuid: See ``table_id``.
             replaces: What they replace: all rows, those of the partitions that they are in, or nothing.
             has_own_id: Whether the commit id is that of this table alone, whatever it is called.
@@ -826,6 +894,7 @@ class Transaction:
             staged = self._catalog.table(state.table)
             self._coordinator.own(staged.paths(files), state.write_id)
             found = staged.state
+            # Executors wrote the files for these columns and keys, and their rows cannot be read again here.
             if (found.id, found.uuid, found.schema, found.partition_spec) != (table_id, uuid, state.schema, state.partition_spec):
                 raise CommitConflictError(
                     f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
@@ -850,7 +919,7 @@ class Transaction:
             self._stage_overwrite(staged, replace(deletes, where=found), read_at)
 
     def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
-        """Stage the deletes of an overwrite, after rows that came since ``read_at`` were looked for."""
+        """Stage the deletes of an overwrite, after rows that came since ``read_at`` were searched for."""
         if read_at is not None and not 0 <= read_at <= self._catalog.base.id:
             raise UsageError(
                 f"read_at is {read_at}, but the newest snapshot is {self._catalog.base.id}: pass the id of the snapshot that was read",
@@ -864,6 +933,10 @@ class Transaction:
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot.
+
+        Args:
+            name: Name of the schema.
+            if_not_exists: Whether to do nothing when it exists, instead of raising. Default: False.
 
         Raises:
             AlreadyExistsError: It exists.
@@ -880,6 +953,11 @@ class Transaction:
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it.
+
+        Args:
+            name: Name of the schema.
+            cascade: Whether to drop everything in it too. Default: False.
+            if_exists: Whether to do nothing when there is no such schema, instead of raising. Default: False.
 
         Raises:
             NotFoundError: No such schema.
@@ -982,6 +1060,10 @@ class Transaction:
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
 
+        Args:
+            name: ``table`` or ``schema.table``.
+            new_name: The new name, without a schema.
+
         Raises:
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
@@ -997,6 +1079,10 @@ class Transaction:
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            if_exists: Whether to do nothing when there is no such table, instead of raising. Default: False.
 
         Raises:
             NotFoundError: No such table.
@@ -1034,6 +1120,11 @@ class Transaction:
     def drop_column(self, table: str, column: ColumnName, *, if_exists: bool = False) -> None:
         """Drop a column or field. Earlier snapshots keep it; files are not touched.
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            if_exists: Whether to do nothing when there is no such column, instead of raising. Default: False.
+
         Raises:
             NotFoundError: It does not exist.
             UsageError: The table is partitioned or sorted by it.
@@ -1051,6 +1142,11 @@ class Transaction:
     def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
         """Rename a column or field; ``new_name`` is the name as it is, without a path.
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            new_name: The new name, without a path.
+
         Raises:
             NotFoundError: It does not exist.
             AlreadyExistsError: The name is taken.
@@ -1061,6 +1157,11 @@ class Transaction:
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
 
         Allowed is what DuckDB's extension allows (docs/how-to/definitions.md).
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            data_type: Type of DuckLake or DuckDB as a string, or an Arrow type.
 
         Raises:
             SchemaError: The type cannot hold the column's values.
@@ -1102,7 +1203,12 @@ class Transaction:
     def set_not_null(self, table: str, column: ColumnName, *, spark: SparkSession | None = None) -> None:
         """Make a column NOT NULL, after the data proves that it can be.
 
-        Rows that others add until the commit are looked at as well. With ``spark``, a session, its executors look.
+        Rows that others add until the commit are read as well. With ``spark``, a session, its executors look.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            column: Name of the column, or path of a field.
+            spark: Session whose executors check the rows; this process does when None (the default).
 
         Raises:
             SchemaError: A row has NULL in it, or it is a field.
@@ -1124,6 +1230,10 @@ class Transaction:
 
         DuckDB does not find rows of older files by equality with a column that a bucket key has come to (docs/how-to/definitions.md).
 
+        Args:
+            table: ``table`` or ``schema.table``.
+            keys: The partition keys, in order.
+
         Raises:
             NotFoundError: No such column.
             UsageError: No keys, or a transform that the column's type does not have.
@@ -1139,6 +1249,10 @@ class Transaction:
 
     def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
         """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
+
+        Args:
+            table: ``table`` or ``schema.table``.
+            keys: The sort keys, in order.
 
         Raises:
             NotFoundError: A key names a column that the table does not have.
@@ -1216,6 +1330,10 @@ class Transaction:
     def rename_view(self, name: str, new_name: str) -> None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            new_name: The new name, without a schema.
+
         Raises:
             NotFoundError: No such view.
             AlreadyExistsError: A view or table has the new name.
@@ -1228,6 +1346,10 @@ class Transaction:
     def drop_view(self, name: str, *, if_exists: bool = False) -> None:
         """Drop a view. Views that read it stay, and fail when they are read.
 
+        Args:
+            name: ``view`` or ``schema.view``.
+            if_exists: Whether to do nothing when there is no such view, instead of raising. Default: False.
+
         Raises:
             NotFoundError: No such view.
         """
@@ -1236,7 +1358,7 @@ class Transaction:
         self._catalog.drop_view(name)
 
     def _schema_of(self, schema: str | None, name: str, own: str) -> str:
-        """The schema of what a view reads."""
+        """Return the schema of what a view reads."""
         found = [place for place in ([schema] if schema else dict.fromkeys((own, DEFAULT_SCHEMA))) if self._exists(place, name)]
         if not found:
             where = join_name(schema or own, name)
@@ -1265,7 +1387,7 @@ class Transaction:
         Args:
             name: ``macro`` or ``schema.macro``. A scalar macro and a table macro may have the same name.
             definitions: For each list of parameters the SQL: ``{"x": "x * 2"}``, ``{"a": "a", "a, b INTEGER := 5": "a + b"}``. A
-                parameter is a name, with a type and a constant as its default where wanted. DuckDB looks for what the SQL names when
+                parameter is a name, with a type and a constant as its default where wanted. DuckDB resolves what the SQL names when
                 the macro is called, by the caller's search path.
             kind: ``scalar`` for expressions, ``table`` for SELECTs.
             or_replace: Whether to drop a macro of that name and kind first.
@@ -1301,6 +1423,11 @@ class Transaction:
     def drop_macro(self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False) -> None:
         """Drop a macro with all of its definitions.
 
+        Args:
+            name: ``macro`` or ``schema.macro``.
+            kind: ``scalar`` (the default) or ``table``.
+            if_exists: Whether to do nothing when there is no such macro, instead of raising. Default: False.
+
         Raises:
             NotFoundError: No such macro of that kind.
         """
@@ -1318,6 +1445,11 @@ class Transaction:
     def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
         """Comment on a table, a view or a column of either; None takes the comment away.
 
+        Args:
+            name: Name of the table or view.
+            text: The comment; None deletes it.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
+
         Raises:
             NotFoundError: No such table, view or column.
             UnsupportedFeatureError: A column of a view, and the lake is of version 1.0, which has no place for it.
@@ -1327,9 +1459,15 @@ class Transaction:
             self._tag(name, COMMENT, text, column)
 
     def set_tag(self, name: str, key: str, value: str | None, *, column: ColumnName | None = None) -> None:
-        """Give a table or a view a tag: a text under a key; None takes the tag away.
+        """Give a table or a view a tag: a string under a key; None takes the tag away.
 
         The tag ``comment`` is the comment, which is the only one that DuckDB shows, and the only one that a column can have.
+
+        Args:
+            name: Name of the table or view.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
+            column: Name of a column, or path of a field; the table or view itself when None (the default).
 
         Raises:
             NotFoundError: No such table, view or column.
@@ -1350,6 +1488,10 @@ class Transaction:
     def set_schema_comment(self, name: str, text: str | None) -> None:
         """Comment on a schema; None takes the comment away. DuckDB neither writes nor shows comments on schemas.
 
+        Args:
+            name: Name of the schema.
+            text: The comment; None deletes it.
+
         Raises:
             NotFoundError: No such schema.
         """
@@ -1358,7 +1500,12 @@ class Transaction:
             self._tag_schema(name, COMMENT, text)
 
     def set_schema_tag(self, name: str, key: str, value: str | None) -> None:
-        """Give a schema a tag: a text under a key; None takes the tag away.
+        """Give a schema a tag: a string under a key; None takes the tag away.
+
+        Args:
+            name: Name of the schema.
+            key: Key of the tag.
+            value: The value; None deletes the tag.
 
         Raises:
             NotFoundError: No such schema.
@@ -1403,7 +1550,7 @@ class Transaction:
         return found
 
     def _names_of_view(self, view: StagedView) -> list[tuple[str, str]] | None:
-        """The names of a view's columns, and those that its query gives them, by which they are stored; None where it is not understood."""
+        """Return pairs of a column's name in the view and in its query, by which comments are stored; None if that is unknown."""
         from ducklake_core.view_sql.translation import view_schema
 
         try:
@@ -1421,11 +1568,11 @@ class Transaction:
 
         Args:
             sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
-            spark: A session for the work; queries on it see the committed tables only, and are refused where the transaction changed one.
+            spark: A session for the work; queries on it see the committed tables only, and are rejected where the transaction changed one.
             timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
 
         Raises:
-            UsageError: The text is not one statement, or the engine refuses it.
+            UsageError: The text is not one statement, or the engine rejects it.
             UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
         """
         from ducklake_core.sql.query import statement_zone
@@ -1454,11 +1601,11 @@ class Transaction:
     def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:
         """Stage a change of rows that are computed from what the transaction sees.
 
-        They are good as long as nobody changes what they were computed from, so the commit fails when others have.
+        They are good only while no other writer changes what they were computed from, so the commit fails otherwise.
 
         Args:
             name: The table.
-            text: What tells the change from others.
+            text: Identifies the change among others.
             compute: Computes it, and says which tables were read.
         """
         if self._is_done("change", name, text):
@@ -1500,6 +1647,8 @@ def write(lake: LakeContext, data: FrameLike, request: WriteRequest, commit: Map
         return tx.result
 
     retries = CallRetries()
+    # A base that was read up to a second ago saves a statement per append. It suits appends of small frames alone: they do not depend on
+    # rows of the table, and can be repeated on the newest snapshot if the assumption fails.
     again = request.mode == "append" and commit.get("commit_id") is None and frame.is_small
     first = Transaction(lake, **commit, base=lake.table_cache.recent(*split_name(name)) if again else None, retries=retries)
     try:
@@ -1563,5 +1712,5 @@ def _columns(given: Any) -> Schema:
 
 
 def _told(alteration: Alteration) -> tuple[object, ...]:
-    """Which alteration it is, as a value that is the same in every run."""
+    """Return the identity of an alteration, as a value that is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()

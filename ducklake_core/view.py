@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class View(Readable):
-    """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the snapshot that they were asked for."""
+    """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the requested snapshot."""
 
     def __init__(self, lake: LakeContext, state: ViewState) -> None:
         self._lake = lake
@@ -94,19 +94,19 @@ class View(Readable):
             return view_schema(reader, self._state)
 
     def tags(self) -> dict[str, str]:
-        """All tags of the view by key, the comment included."""
+        """Return all tags of the view by key, the comment included."""
         with self._lake.reader() as reader:
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema, computed in this process.
+        """Return the rows as a stream with a known schema, computed in this process.
 
         Columns of one table under a condition are read as a scan; any other query by DuckDB, where it is installed, over scans of this
         library at :attr:`snapshot_id`.
 
         Raises:
             UnsupportedFeatureError: The query needs an engine, and DuckDB is not installed; :meth:`to_spark` does without it.
-            UsageError: DuckDB refuses the query, or fails while it runs.
+            UsageError: DuckDB rejects the query, or fails while it runs.
         """
         from ducklake_core.sql.query import renamed, selected_scan
         from ducklake_core.view_sql.selection import selection
@@ -119,7 +119,7 @@ class View(Readable):
         return renamed(selected_scan(self._lake, selected).to_reader(), selected)
 
     def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
-        """The rows as DuckDB computes them."""
+        """Return the rows as DuckDB computes them."""
         from ducklake_core.engines.duckdb.query import name_in_instance
         from ducklake_core.engines.duckdb_instance import require_duckdb
         from ducklake_core.sql.names import lake_names
@@ -132,7 +132,7 @@ class View(Readable):
         return rows_in_process(self._lake, names, f"FROM {name}")
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a lazy DataFrame of a session, classic or Connect.
+        """Return the rows as a lazy DataFrame of a session, classic or Connect.
 
         The query runs as Spark SQL over scans of its tables at :attr:`snapshot_id`, with the columns, types and rows that
         DuckDB gives it; docs/reference/views.md lists what is translated.

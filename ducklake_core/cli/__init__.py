@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _prepare_output() -> None:
-    """A closed output takes what is written, and one without letters for a name of the lake gets escapes: what a verb did is told."""
+    """Open a closed output again, and escape letters that an output cannot encode, so that results are always reported."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -1,6 +1,6 @@
 """The command ``ducklake`` with its subcommands.
 
-A further verb is a function in one of the lists below, or in ``PLANNED`` when it has a dry run.
+A further operation is a function in one of the lists below, or in ``PLANNED`` when it has a dry run.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def doctor(
 
 
 def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
-    """Everything that is tried, one after another; what needs the lake is skipped where there is none."""
+    """Yield the result of each test, one after another; what needs the lake is skipped where there is none."""
     lake: DuckLake | None = None
     started = time.perf_counter()
     try:
@@ -85,7 +85,7 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
 
 
 def _advice(error: DuckLakeError) -> str:
-    """What to do about a catalog that could not be opened."""
+    """Return advice for a catalog that could not be opened."""
     is_away, is_forbidden = isinstance(error, CatalogUnavailableError), error.details.get("parameter") == "catalog"
     if is_forbidden or (is_away and ("path" in error.details or error.details.get("sqlite_error") is not None)):
         return "check the path, its permissions, and which processes have the file open"
@@ -164,7 +164,7 @@ class Hop:
 
 
 def java() -> Hop:
-    """The Java that Spark would start: that of JAVA_HOME, or the first of the PATH."""
+    """Check the Java that Spark would start: that of JAVA_HOME, or the first of the PATH."""
     advice = f"install Java {_JAVA_FROM} or later and set JAVA_HOME; only Spark needs it"
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -182,7 +182,7 @@ def java() -> Hop:
 
 
 def pyspark() -> Hop:
-    """The package."""
+    """Check that PySpark is installed, and is new enough."""
     found = installed(["pyspark"]).get("pyspark")
     if found is None or int(found.partition(".")[0]) < 4:
         advice = "install pyspark 4 where tables are read or written with Spark"
@@ -191,7 +191,7 @@ def pyspark() -> Hop:
 
 
 def executor_hops(lake: DuckLake, *, write: bool) -> Iterator[Hop]:
-    """Start Spark, or use the session that there is, and have an executor look at itself and at the store."""
+    """Start Spark, or use the session that there is, and have an executor check itself and the store."""
     try:
         from pyspark.sql import SparkSession
 
@@ -247,7 +247,7 @@ def _same_packages(found: ExecutorProbe) -> Hop:
 
 
 def written(name: str, failure: str | None) -> Hop:
-    """Whether a small file could be written and deleted."""
+    """Report whether a small file could be written and deleted."""
     if failure is not None:
         advice = "writers need the right to write and delete below the data path"
         return Hop(name=name, outcome="failed", says=failure, advice=advice)
@@ -255,9 +255,9 @@ def written(name: str, failure: str | None) -> Hop:
 
 
 def first_file(lake: DuckLake) -> tuple[str, int] | None:
-    """Path and bytes of a data file of the lake, None when it has none."""
+    """Return path and bytes of a data file of the lake, None when it has none."""
     for info in lake.tables():
-        # Somebody may take the files out meanwhile.
+        # Another client may take the files out meanwhile.
         files = lake.table(info.table).list_files() if info.file_count else []
         if files:
             return files[0].path, files[0].file_size_bytes

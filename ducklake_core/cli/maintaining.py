@@ -63,7 +63,7 @@ MAX_DELETIONS = Annotated[int | None, typer.Option("--max-files", help="Most fil
 
 
 def age(text: str) -> str | datetime:
-    """An age as the verbs take it, or a time with a zone.
+    """Return an age as the operations take it, or a time with a zone.
 
     >>> age("7 days"), age("2026-01-01T00:00:00+00:00").year
     ('7 days', 2026)
@@ -147,7 +147,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "versions": _numbers,
     "cluster_by": column_names,
 }
-"""How the value of an option becomes that of the parameter."""
+"""Functions that turn the value of an option into that of the parameter."""
 
 
 def migrate(
@@ -203,7 +203,7 @@ def check(
     extra_info: ExtraInfo = None,
     as_json: Json = False,
 ) -> None:
-    """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not mended."""
+    """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not repaired."""
     with opened(context, read_only=not repair) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.check(

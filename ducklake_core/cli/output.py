@@ -36,12 +36,12 @@ class Report(Protocol):
     """A result that says what was done in lines of text."""
 
     def lines(self) -> list[str]:
-        """The lines."""
+        """Return the lines."""
         ...
 
 
 def plain(value: object) -> Any:
-    """A value in the forms that JSON has: results as objects, times as ISO texts, bytes as base64; keys of files are left out.
+    """Return a value in the forms that JSON has: results as objects, times as ISO strings, bytes as base64; keys of files are left out.
 
     >>> plain({"a": (1, datetime(2026, 1, 2)), "b": timedelta(seconds=90), "c": float("nan")})
     {'a': [1, '2026-01-02T00:00:00'], 'b': 90.0, 'c': 'nan'}
@@ -68,10 +68,10 @@ def plain(value: object) -> Any:
 
 
 def write(text: str) -> None:
-    """Text to the output.
+    """Write a string to the output.
 
     Raises:
-        BrokenPipeError: Whoever read it has stopped reading.
+        BrokenPipeError: The reader of the output has stopped reading.
         StorageError: The output cannot be written, as a disk is full perhaps.
     """
     with _told():
@@ -79,7 +79,7 @@ def write(text: str) -> None:
 
 
 def flush() -> None:
-    """What was written goes out now. Raises as :func:`write` does."""
+    """Flush the output. Raises as :func:`write` does."""
     with _told():
         sys.stdout.flush()
 
@@ -123,7 +123,8 @@ def _told() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Nobody gets what is written from now on, nor what waits to be written."""
+    """Discard what is written from now on, and what waits to be written."""
+    # The descriptor is replaced, not sys.stdout: Python flushes its buffer at exit, and would fail once more.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -131,7 +132,7 @@ def discard_output() -> None:
 
 @contextmanager
 def read_or_not() -> Iterator[None]:
-    """Go on when whoever reads the output stops reading: the exit code of the command still has to tell how it went."""
+    """Go on when the reader of the output stops reading: the exit code of the command still has to report the result."""
     try:
         yield
         flush()
@@ -140,18 +141,18 @@ def read_or_not() -> Iterator[None]:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """A value as JSON, in letters that the output has."""
+    """Return a value as JSON, in letters that the output has."""
     has_all_letters = (sys.stdout.encoding or "").lower().startswith("utf")
     return json.dumps(plain(value), ensure_ascii=not has_all_letters, indent=indent)
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Print a JSON document."""
     write(json_text(value, indent=2) + "\n")
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
-    """A result of a verb: its lines, or all of its values."""
+    """Print the result of an operation: its lines, or all of its values."""
     if as_json:
         steps = {"steps": report.steps} if isinstance(report, MaintenanceResult) else {}
         print_json({**plain(report), **steps})
@@ -160,7 +161,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines for people. Names and paths may hold anything, also what would steer their terminal."""
+    """Print lines for people. Control characters in names and paths are escaped, as they could steer the terminal."""
     for line in lines:
         write(f"{visible(line)}\n")
 
@@ -177,20 +178,20 @@ class Size(int):
 
 
 class Parts(tuple[str, ...]):
-    """Texts in one cell: each on a line of its own on a terminal, and separated by commas elsewhere."""
+    """Strings in one cell: each on a line of its own on a terminal, and separated by commas elsewhere."""
 
     __slots__ = ()
 
 
 def is_terminal() -> bool:
-    """Whether people read the output as it comes; a file or a pipe has no width, so that nothing is folded or shortened for it."""
+    """Return whether people read the output as it comes; a file or a pipe has no width, so that nothing is folded or shortened for it."""
     return _console().is_terminal
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, framed: bool = False, shorten_last: bool = False
 ) -> bool:
-    """Rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
+    """Print rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
 
     Args:
         columns: Their headings.
@@ -232,7 +233,7 @@ def print_table(
 
 
 def _without_empty(columns: Sequence[str], rows: list[list[object]]) -> tuple[Sequence[str], list[list[object]]]:
-    """Leave out columns that have nothing in any row: there is little room on a terminal."""
+    """Leave out columns that have nothing in any row: a terminal is narrow."""
     kept = [place for place in range(len(columns)) if not rows or any(row[place] not in (None, "") for row in rows)]
     return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
@@ -246,7 +247,7 @@ def _width(text: str) -> int:
 
 
 def _shortened(text: str, width: int) -> str:
-    """A text without its middle where it is too long.
+    """Return a string without its middle where it is too long.
 
     >>> _shortened("ducklake-0123456789.parquet", 20), _shortened("short", 20)
     ('ducklake...9.parquet', 'short')
@@ -268,7 +269,7 @@ def _cell(value: object, *, lines: bool) -> str:
 
 
 def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_json: bool) -> int:
-    """Rows of a table: a table for people, one JSON object a line for programs, which may be any number.
+    """Print rows of a table: a table for people, one JSON object a line for programs, which may be any number.
 
     Returns:
         Number of rows.
@@ -285,7 +286,7 @@ def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_js
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """Rows as Python values; columns with values that Python has no form for, such as years before Christ, as texts."""
+    """Yield rows as Python values; columns with values that Python has no form for, such as years before Christ, as strings."""
     for batch in batches:
         yield from zip(*map(_values, batch.columns), strict=True)
 
@@ -299,7 +300,7 @@ def _values(column: pa.Array) -> list[object]:
 
 @contextmanager
 def progress_bar(*, as_json: bool = False) -> Iterator[ProgressCallback | None]:
-    """What draws the progress of a verb on the error output, and wipes it out at the end; None unless that is a terminal."""
+    """Draw the progress of an operation on the error output, and erase it at the end; yield None unless that is a terminal."""
     if as_json or not sys.stderr.isatty():
         yield None
         return
@@ -339,7 +340,7 @@ class _Drawing:
 
 
 def counts(progress: Progress) -> str:
-    """How much is done.
+    """Return how much is done.
 
     >>> counts(Progress(verb="check", phase="read rows", unit="files", done=2, total=8, rows=500, bytes=3 << 20))
     '2/8 files, 500 rows, 3.0 MiB'

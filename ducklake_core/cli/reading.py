@@ -69,7 +69,7 @@ def files(context: typer.Context, *, table: TableName, at: At = None, as_json: J
 
 
 def _print_files(files: Sequence[DataFile]) -> None:
-    """A line for each file. On a terminal the directory that they have in common comes first, and not again."""
+    """Print a line for each file. On a terminal, print the directory that they share once, first."""
     shared = _shared_directory([one.path for one in files]) if is_terminal() else ""
     if shared:
         print_lines([f"files below {shared}"])
@@ -90,7 +90,7 @@ def _print_files(files: Sequence[DataFile]) -> None:
 
 
 def _shared_directory(paths: Sequence[str]) -> str:
-    """The directory that paths have in common; empty when they have none.
+    """Return the directory that paths have in common; empty when they have none.
 
     >>> _shared_directory(["s3://b/t/day=1/a", "s3://b/t/day=2/b"]), _shared_directory(["s3://b/a", "/a"]), _shared_directory(["/t/a"])
     ('s3://b/t/', '', '/t/')
@@ -171,7 +171,7 @@ def sql(
     """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
     with opened(context, read_only=False) as lake:
         commit = {"author": author, "message": message, "extra_info": extra_info}
-        # A query makes no snapshot, and refuses what is said about one.
+        # A query makes no snapshot, and rejects options of one.
         given: Any = {name: value for name, value in commit.items() if value is not None}
         found = lake.sql(text, at=snapshot_at(at), **given)
         if not isinstance(found, Query):

@@ -45,7 +45,7 @@ FOUND, USAGE, FAILED, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 130
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LakeOptions:
-    """What the command line and the environment say of the lake. Its repr shows nothing, as all of it may be secret.
+    """Settings of the lake from the command line and the environment. Its repr shows nothing, as all of it may be secret.
 
     Attributes:
         url: Address of the catalog, or the name of a lake in ``ducklake.toml``.
@@ -99,7 +99,7 @@ class LakeOptions:
 
 @contextmanager
 def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLake]:
-    """The lake that the command is about, closed at the end."""
+    """Open the lake of the command, and close it at the end."""
     options: LakeOptions = context.find_root().obj
     lake = options.connect(read_only=read_only)
     try:
@@ -109,7 +109,7 @@ def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLa
 
 
 def snapshot_at(text: str | None) -> int | datetime | None:
-    """A snapshot as people write it: its id, or a time with a zone.
+    """Return a snapshot as people write it: its id, or a time with a zone.
 
     >>> snapshot_at("7"), snapshot_at(None), snapshot_at("2026-01-01 12:00:00+00:00").isoformat()
     (7, None, '2026-01-01T12:00:00+00:00')
@@ -125,7 +125,7 @@ def snapshot_at(text: str | None) -> int | datetime | None:
 
 
 def time_with_zone(text: str, otherwise: str) -> datetime:
-    """A point in time.
+    """Return a point in time.
 
     Args:
         otherwise: What might be meant instead, for the error.
@@ -143,7 +143,7 @@ def time_with_zone(text: str, otherwise: str) -> datetime:
 
 
 def column_names(text: str) -> list[str]:
-    """Names separated by commas; one with a comma, a blank at an end or a quote at its beginning stands in double quotes, quotes doubled.
+    """Return names separated by commas; double quotes enclose a name with a comma, a blank at an end or a quote at its beginning.
 
     >>> column_names('a, b c'), column_names('"a, b","c""d"')
     (['a', 'b c'], ['a, b', 'c"d'])
@@ -172,14 +172,14 @@ class CommandGroup(TyperGroup):
     """A group of commands whose errors, wrong calls among them, end it with a code and one line or one JSON object."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Without any argument the help is all that there is to say."""
+        """Print the help when there are no arguments."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(USAGE)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for, until whoever reads the output has seen enough."""
+        """Run the command that was requested, until the reader of the output has seen enough."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -192,7 +192,7 @@ class CommandGroup(TyperGroup):
             raise
 
     def _option_for(self, ctx: Any, parameter: object) -> str | None:
-        """The option or argument by which the command that was called takes an argument of the library; None when it does not."""
+        """Return the option or argument by which the command that was called takes an argument of the library; None when it does not."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         for one in (*(command.params if command is not None else ()), *self.params):
             if one.name == _NAMES.get(str(parameter), parameter):
@@ -206,6 +206,7 @@ class CommandGroup(TyperGroup):
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         try:
+            # Click would print errors in its own format and choose other exit codes.
             code = super().main(args, standalone_mode=False, **extra)
             with read_or_not():
                 flush()
@@ -229,12 +230,12 @@ def _as_usage_error(error: Any) -> UsageError:
 
 
 def _is_wrong_call(error: DuckLakeError) -> bool:
-    """Whether the arguments have to be others, the address of the catalog among them."""
+    """Return whether the arguments have to be others, the address of the catalog among them."""
     return isinstance(error, UsageError | NotALakeError) or error.details.get("parameter") == "catalog"
 
 
 def _reported(error: DuckLakeError, as_json: bool) -> int:
-    """Tell of an error; the exit code for it."""
+    """Report an error, and return its exit code."""
     code = TRY_AGAIN if error.retriable else USAGE if _is_wrong_call(error) else FAILED
     told = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
     option = error.details.get("command_option")

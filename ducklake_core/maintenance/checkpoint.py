@@ -1,4 +1,4 @@
-"""The recommended round of maintenance, in DuckDB's order: each verb with its defaults, as the options of the lake and its tables say."""
+"""The recommended round of maintenance, in DuckDB's order; each operation follows the options of the lake and its tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ducklake_core.storage.filesystems import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointVerb:
-    """The plan or the outcome of one verb of a checkpoint.
+    """The plan or the outcome of one operation of a checkpoint.
 
     Attributes:
         verb: Its name.
@@ -43,11 +43,11 @@ class CheckpointVerb:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckpointResult(MaintenanceResult):
-    """The plan or the outcome of a checkpoint, verb by verb.
+    """The plan or the outcome of a checkpoint, operation by operation.
 
     Attributes:
-        dry_run: Whether this is only the plan: what each verb would do to the lake as it is, before the others have changed it.
-        verbs: One entry per verb, in the order in which they run.
+        dry_run: Whether this is only the plan: what each operation would do to the lake as it is, before the others have changed it.
+        verbs: One entry per operation, in the order in which they run.
     """
 
     dry_run: bool
@@ -55,7 +55,7 @@ class CheckpointResult(MaintenanceResult):
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
-        """The steps of all verbs; one of its own for a verb that was left out, or that failed as a whole."""
+        """The steps of all operations; one of its own for an operation that was left out, or that failed as a whole."""
         return tuple(step for one in self.verbs for step in _steps(one))
 
 
@@ -81,16 +81,18 @@ def checkpoint(
     check_keep_last(keep_last)
     dry_run, progress = request.dry_run, request.progress
     if dry_run:
-        # Nothing changes between the verbs, so that they need not all read the same.
+        # Nothing changes between the operations, so that they need not all read the same.
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         never_expires = _why_never(reader) if keep_last is None else None
-        # A name that does not exist is the caller's mistake, no failure of a verb.
+        # A name that does not exist is the caller's mistake, no failure of an operation.
         request.scope.select(reader, reader.latest_snapshot().id)
     execution = execution or Execution()
     # Deletions have no part in the bounds of what is read.
     time = request.meter.of_time()
+    # The order lets operations use the results of those before: flushed files are merged in the same round. Files that this round
+    # schedules for deletion are usually left to a later one, because queries may still read them.
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
         "expire_snapshots": lambda: expire_snapshots(
@@ -117,7 +119,7 @@ def checkpoint(
 
 
 def _why_never(reader: CatalogReader) -> str | None:
-    """Why no snapshot expires, None when the lake says after which time they do."""
+    """Return the reason why no snapshot expires; None when an option sets an age."""
     if Options.from_mapping(reader.options()).expire_older_than is not None:
         return None
     if any(key == "expire_older_than" for key, _, _, _ in stored_options(reader.connection, reader.catalog).rows):

@@ -65,7 +65,7 @@ class CleanupResult(MaintenanceResult):
     Attributes:
         dry_run: Whether this is only the plan.
         files: Files to delete, or deleted.
-        missing: Those of them that were gone already.
+        missing: Those of them that were missing already.
         kept: Files that must not be deleted although they are scheduled; each stays in the schedule.
         failed: Files that could not be deleted; each stays in the schedule and is tried again next time.
         too_young: Scheduled files that are not old enough.
@@ -81,7 +81,7 @@ class CleanupResult(MaintenanceResult):
     left: tuple[tuple[str, int], ...] = ()
 
     def lines(self) -> list[str]:
-        """The plan in words: one line per file, then the sum."""
+        """Return the plan in words: one line per file, then the sum."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -112,6 +112,12 @@ def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1) -> Mai
     )
 
 
+# The order of steps keeps files that a writer may still commit:
+#
+#   1. remember the newest snapshot, then read the schedule and the names of all files
+#   2. batch by batch: lock out commits, read the names again if there was a commit since, delete the files, delete their rows
+#
+# A process that ends between the files and the rows leaves rows of missing files, which the next call counts as deleted.
 def cleanup_old_files(
     database: Database,
     info: LakeInfo,
@@ -131,7 +137,7 @@ def cleanup_old_files(
         reader = CatalogReader(connection, info, database.tables)
         options = Options.from_mapping(reader.options())
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
-        # Before the names are read: whoever commits after this is noticed, wherever in between it is.
+        # Before the names are read: a commit after this is noticed, wherever in between it is.
         base = reader.latest_snapshot()
         bounds = budget or BudgetMeter()
         plan = _plan(reader, storage, limit, base).within(bounds)
@@ -183,7 +189,7 @@ def _plan(reader: CatalogReader, storage: Storage, limit: datetime, base: Snapsh
 
 
 def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str]) -> tuple[list[ScheduledFile], list[LeftFile]]:
-    """Files to delete, and files to keep with the reasons."""
+    """Return files to delete, and files to keep with the reasons."""
     reasons = [(file, _obstacle(file, info, named)) for file in files]
     kept = [LeftFile(path=printable(file.path), reason=reason) for file, reason in reasons if reason is not None]
     return [file for file, reason in reasons if reason is None], kept
@@ -215,7 +221,7 @@ def _delete(
 
 
 def _lost(database: Database, info: LakeInfo, base: Snapshot, files: Sequence[OldFile]) -> list[LeftFile]:
-    """Deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    """Return deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
     if not files:
         return []
     with database.read() as connection:
@@ -226,7 +232,7 @@ def _lost(database: Database, info: LakeInfo, base: Snapshot, files: Sequence[Ol
 
 
 def _each_once(files: Sequence[ScheduledFile]) -> tuple[list[ScheduledFile], dict[str, list[ScheduledFile]]]:
-    """The newest row of each path, and by path the others, which may store it in another way: relative or absolute."""
+    """Return the newest row of each path, and by path the others, which may store it in another way: relative or absolute."""
     newest: dict[str, ScheduledFile] = {}
     others: dict[str, list[ScheduledFile]] = {}
     for file in sorted(files, key=lambda file: file.scheduled):
@@ -244,9 +250,11 @@ def _delete_batch(
     database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], plan: _CleanupPlan
 ) -> CleanupResult:
     def attempt() -> tuple[Sequence[LeftFile], list[ScheduledFile], Deletion]:
+        # Between the check and the deletion no commit can name one of the files.
         with database.without_commits() as connection:
             doomed, kept = _judge_again(CatalogReader(connection, info, database.tables), batch, plan.base)
             if doomed:
+                # Transactions that add existing files compare this mark when they commit, and check their files if it has changed.
                 change_sweep_mark(connection, database.tables)
             deletion = storage.delete([file.path for file in doomed])
             failures = dict(deletion.failed)
@@ -268,7 +276,7 @@ def _delete_batch(
 def _judge_again(
     reader: CatalogReader, batch: Sequence[ScheduledFile], base: Snapshot
 ) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
-    """Files to delete and to keep, right before the deletion: what a plan said holds until somebody commits."""
+    """Return files to delete and to keep, right before the deletion: what a plan said holds until another writer commits."""
     if is_same_snapshot(reader.latest_snapshot(), base):
         return batch, ()
     named = still_referenced(reader.connection, reader.catalog, reader.info, [file.path for file in batch])
@@ -285,7 +293,7 @@ def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) 
         info.checked_location(file.path, "the file")
     except UnsupportedFeatureError:
         return "it is outside of the data path, in a place that allowed_paths does not name"
-    # Whoever can write to the catalog can schedule any file of the same store for deletion.
+    # Any client that can write to the catalog can schedule any file of the same store for deletion.
     if not any(is_below(file.path, place) for place in (info.data_path, *info.allowed_paths)) and not paths.has_writers_name(file.path):
         return "it is outside of the data path and not called as DuckLake's writers call their files: allowed_paths must name its place"
     return None
@@ -296,10 +304,10 @@ def _old(file: ScheduledFile) -> OldFile:
 
 
 def threshold(older_than: Age, now: datetime) -> datetime:
-    """The point in time before which things are old enough, in UTC.
+    """Return the point in time before which things are old enough, in UTC.
 
     Raises:
-        UsageError: A time without a zone, a negative age, or a text that is not a duration.
+        UsageError: A time without a zone, a negative age, or a string that is not a duration.
     """
     if isinstance(older_than, datetime):
         return in_utc(older_than)
@@ -307,14 +315,14 @@ def threshold(older_than: Age, now: datetime) -> datetime:
 
 
 def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
-    """The point in time before which files may be deleted; the end of the calendar for all of them.
+    """Return the point in time before which files may be deleted; the end of the calendar for all of them.
 
     Args:
         older_than: As the user says it.
         option: The option ``delete_older_than``, for when nothing is said.
 
     Raises:
-        UsageError: It is nearer than the floor, or ``older_than`` is given beside ``cleanup_all``; the option is no age.
+        UsageError: It is nearer than the floor, or ``older_than`` is given together with ``cleanup_all``; the option is no age.
     """
     if not cleanup_all:
         limit = threshold(option_age("delete_older_than", option, now) if older_than is None else older_than, now)
@@ -327,10 +335,10 @@ def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanu
 
 
 def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
-    """The point in time that is an age before another; the beginning of the calendar when that is before it.
+    """Return the point in time that is an age before another; the beginning of the calendar when that is before it.
 
     Raises:
-        UsageError: A negative age, or a text that is not a duration.
+        UsageError: A negative age, or a string that is not a duration.
     """
     span = parse_age(age, now) if isinstance(age, str) else age
     if span < timedelta(0):
@@ -342,7 +350,7 @@ def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
 
 
 def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta | str) -> None:
-    """Refuse a threshold that is nearer than the floor.
+    """Reject a threshold that is nearer than the floor.
 
     Args:
         argument: What the threshold is from, for the error.
@@ -359,12 +367,12 @@ def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelt
 
 
 def option_text(name: str, age: str) -> str:
-    """An option of the lake with its age, for the error about an age that was not given with the call."""
+    """Return an option of the lake with its age, for the error about an age that was not given with the call."""
     return f"the option {name} ({age})"
 
 
 def age_text(age: timedelta | str) -> str:
-    """An age as options are written.
+    """Return an age as options are written.
 
     >>> age_text(timedelta(hours=1)), age_text(timedelta(days=2, seconds=90)), age_text(timedelta(0)), age_text("7d")
     ('1 hour', '2 days 1 minute 30 seconds', '0 seconds', '7d')

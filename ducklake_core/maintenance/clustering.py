@@ -42,7 +42,7 @@ Statistics = Mapping[int, ColumnStatistics]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringGain:
-    """What clustering is for, in files that a typical range touches.
+    """The gain of clustering, in files that a typical range touches.
 
     A typical range of a column is as wide as the bounds of one of the files; the numbers are averages over files and columns.
 
@@ -62,7 +62,7 @@ class ClusteringGain:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether files should be clustered for it."""
+        """Return whether files should be clustered for it."""
         return self.touched > WORTH * self.touched_after
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class ClusteringGain:
 
 
 def clustered_columns(table: TableState, names: Sequence[str]) -> tuple[Field, ...]:
-    """The columns with some names.
+    """Return the columns with some names.
 
     Raises:
         NotFoundError: One does not exist.
@@ -96,7 +96,7 @@ def clustered_columns(table: TableState, names: Sequence[str]) -> tuple[Field, .
 
 
 def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], files_after: int) -> ClusteringGain:
-    """What clustering would gain.
+    """Return the expected gain of clustering.
 
     A curve through d columns cuts n files into the n-th root of d slabs of each column.
 
@@ -112,7 +112,7 @@ def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], fi
 
 
 def gain_of_merge(columns: Sequence[Field], statistics: Sequence[Statistics], row_groups: int) -> ClusteringGain:
-    """What clustering within the one file that a merge makes would gain.
+    """Return the expected gain of clustering within the one file that a merge makes.
 
     Args:
         columns: The columns.
@@ -127,7 +127,7 @@ def gain_of_merge(columns: Sequence[Field], statistics: Sequence[Statistics], ro
 
 
 def touched_files(columns: Sequence[Field], statistics: Sequence[Statistics]) -> float:
-    """How many files a typical range touches that clustering could spare, one for the range's own values among them.
+    """Return the number of files that a typical range touches and clustering could spare, one for its own values included.
 
     Ranges that end where others begin touch both whatever is done: equal values may be too many for one file.
     """
@@ -140,6 +140,7 @@ def _touched(column: Field, found: Sequence[ColumnStatistics | None]) -> float:
     bounds = [_bounds(one, column) for one in found]
     known = [pair for pair in bounds if isinstance(pair, tuple)]
     unknown = sum(pair is None for pair in bounds)
+    # Two sorted lists count the files that meet a range by bisection, instead of comparing all pairs.
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
     single = Counter(low for low, high in known if low == high)
     touched = [
@@ -152,7 +153,7 @@ def _touched(column: Field, found: Sequence[ColumnStatistics | None]) -> float:
 
 
 def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | bool | None:
-    """Lowest and highest value; None where they are unknown, False where a file has no value."""
+    """Return lowest and highest value; None where they are unknown, False where a file has no value."""
     if found is None:
         return None
     if found.value_count == 0:
@@ -166,7 +167,7 @@ def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | 
 
 
 def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
-    """The table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
+    """Return the table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
 
     It ends before the first key that is no plain column: a sort order makes reading faster, and promises nothing.
     """
@@ -183,7 +184,7 @@ def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
 
 
 def can_follow_order(table: TableState) -> bool:
-    """Whether every key of the table's sort order is a plain column of a type that Arrow can sort by."""
+    """Return whether every key of the table's sort order is a plain column of a type that Arrow can sort by."""
     orders = _orders(table)
     columns = [table.schema.column(order.column) for order in orders if order.column is not None]
     return len(orders) == len(columns) == len(table.sort_keys) and all(is_sortable(column) for column in columns)

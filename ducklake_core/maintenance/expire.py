@@ -64,7 +64,7 @@ class HeldSnapshot:
 
     @property
     def reason(self) -> str:
-        """What keeps the snapshot, in words."""
+        """Return in words why the snapshot stays."""
         held = [f"held as {', '.join(map(repr, self.holds))}"] if self.holds else []
         return "; ".join([*held, *([f"{self.transaction} needs it"] if self.transaction else [])])
 
@@ -78,7 +78,7 @@ class ExpiryResult(MaintenanceResult):
         snapshots: Snapshots to forget, by id.
         files: Files that thereby lose their last reader, to be scheduled for deletion.
         tables: Dropped tables that are forgotten with them.
-        held: Snapshots that would have gone but for a hold or an open transaction.
+        held: Snapshots that would have expired but for a hold or an open transaction.
     """
 
     dry_run: bool
@@ -98,7 +98,7 @@ class ExpiryResult(MaintenanceResult):
         return sum(file.file_size_bytes for file in self.files)
 
     def lines(self) -> list[str]:
-        """The plan in words: one line per snapshot, table and file, then the sum."""
+        """Return the plan in words: one line per snapshot, table and file, then the sum."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -187,6 +187,7 @@ def expire_snapshots(
     def attempt() -> ExpiryResult:
         with database.write() as connection:
             if database.abilities.concurrent_writers:
+                # A new hold locks its snapshot too, so a hold and an expiry of one snapshot cannot both succeed.
                 lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
             # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
             holders = _holders(CatalogReader(connection, info, database.tables), database.now(connection))
@@ -277,7 +278,7 @@ def _by_age(
 
 
 def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime | None]:
-    """When each snapshot was committed at the earliest: not before one with a smaller id, whatever a clock said that was set back.
+    """Return the earliest time of each commit: not before that of a smaller id, even if a clock was set back.
 
     A time that is still to come is wrong itself, and says nothing about later snapshots.
 
@@ -294,7 +295,7 @@ def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime
 
 
 def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]:
-    """Names of the holds that are not over, by snapshot."""
+    """Return names of the holds that are not over, by snapshot."""
     found: dict[int, tuple[str, ...]] = {}
     for hold in read_holds(reader.connection, reader.catalog):
         if not hold.is_over(now):
@@ -323,7 +324,7 @@ def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequen
 class Holds:
     """Names on snapshots of a lake that must not expire. Made by :attr:`DuckLake.holds`.
 
-    :meth:`DuckLake.expire_snapshots` keeps a held snapshot, with every file and definition that it needs, whatever else it is told.
+    :meth:`DuckLake.expire_snapshots` keeps a held snapshot, with every file and definition that it needs, whatever the other arguments are.
     **DuckDB knows no holds**: its ``ducklake_expire_snapshots`` expires held snapshots as well. Holds are rows of ``ducklake_metadata``,
     which DuckDB lists among the options of the lake. They have no history and make no snapshot.
     """
@@ -336,7 +337,7 @@ class Holds:
         return f"<Holds of {self._database.address}>"
 
     def list(self) -> list[Hold]:
-        """All holds by name, those that have ended included, which say so (:attr:`Hold.has_ended`)."""
+        """Return all holds by name, those that have ended included, which say so (:attr:`Hold.has_ended`)."""
         with self._database.read() as connection:
             found = read_holds(connection, self._database.tables)
             now = self._database.now(connection) if any(hold.until is not None for hold in found) else None
@@ -410,7 +411,7 @@ class Holds:
         Args:
             snapshot: As in :meth:`add`; the newest when None.
             reader: The beginning of the hold's name, for those who list them.
-            at_most: Longest time that the snapshot stays: a timedelta, or a text such as ``"3 hours"``.
+            at_most: Longest time that the snapshot stays: a timedelta, or a string such as ``"3 hours"``.
 
         Returns:
             A context manager of the hold, whose ``snapshot_id`` is what to read at.
@@ -444,7 +445,7 @@ class Holds:
         self.remove(hold.name, if_exists=True)
 
     def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | None) -> int:
-        """The snapshot that is meant, which cannot expire before the transaction ends."""
+        """Return the snapshot that is meant, which cannot expire before the transaction ends."""
         if wanted is None:
             number = reader.latest_snapshot().id
         else:

@@ -91,7 +91,7 @@ class FlushResult(MaintenanceResult):
 
     Attributes:
         dry_run: Whether this is only the plan.
-        tables: One entry per table that was looked at.
+        tables: One entry per table that was checked.
         unmatched: Patterns that no table matches.
     """
 
@@ -130,7 +130,7 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FlushPlan:
-    """What one table has in the catalog at a snapshot."""
+    """Number of rows and deletes that the catalog holds of one table at a snapshot."""
 
     table: TableState
     base: Snapshot
@@ -152,6 +152,13 @@ class _FlushPlan:
         )
 
 
+# A flush moves what the catalog holds of a table into files, and changes nothing that any snapshot shows:
+#
+#   inlined rows, ended ones too      ->   data files that store row id and snapshot of each row
+#   ends of inlined rows              ->   a delete file of the new data file, with the snapshot that deleted each row
+#   inlined deletes of data files     ->   one delete file per data file, in place of its earlier ones
+#
+# All of it is of one snapshot, the base: rows that other writers commit later stay in the catalog.
 def flush_inlined_data(
     database: Database,
     info: LakeInfo,
@@ -197,7 +204,7 @@ def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """What a table has in the catalog at a snapshot.
+    """Rows and deletes that the catalog holds of a table at a snapshot.
 
     Attributes:
         rows: The rows of each of its physical tables that has some.
@@ -219,12 +226,13 @@ class _Stored:
         return sum(rows.num_rows for _, rows in self.rows)
 
     def action(self, files: tuple[FlushedFile, ...], gathered: tuple[GatheredDeletes, ...]) -> FlushInlined:
-        """The change of the catalog, once all of it is in files."""
+        """Return the change of the catalog, once all of it is in files."""
         return FlushInlined(
             table_id=self.table.id,
             files=files,
             inlined_tables=tuple(source.inlined.name for source, _ in self.rows),
             superseded=self.superseded,
+            # Rows of later commits are not in the files, and stay in the catalog.
             until=self.base.id,
             gathered=gathered,
             deletes_of=self.deletes_of,
@@ -271,6 +279,7 @@ class _Flusher:
         with ExitStack() as stack:
             stored = self._read(plan, stack)
             state = self._state(stored.table, write_id)
+            # A job of Spark costs more than the work on fewer rows.
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)
@@ -298,7 +307,7 @@ class _Flusher:
         )
 
     def _read(self, plan: _FlushPlan, stack: ExitStack) -> _Stored:
-        """What the table has by now; its rows are there until the stack is closed."""
+        """Read the inlined rows and deletes of the table by now; its rows are there until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
@@ -342,7 +351,7 @@ class _Flusher:
         )
 
     def _tasks(self, state: WriteState, stored: _Stored, *, split: bool) -> Iterator[FlushTask]:
-        """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
+        """Yield the work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
         for source, rows in stored.rows:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
             yield from (FlushTask(state=own, rows=part) for part in (task_parts(rows) if split else [rows]))
@@ -351,7 +360,7 @@ class _Flusher:
             yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
 
     def _write(self, state: WriteState, tasks: Iterator[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
-        """What the tasks have written, in their order; when one fails, all their files are deleted."""
+        """Run the tasks and return their files, in order; when one fails, all their files are deleted."""
         execution = self.execution if on_executors else replace(self.execution, spark=None)
         done: list[FlushedFiles] = []
         any_lost = False
@@ -400,7 +409,7 @@ class InlinedSource:
 
 
 def inlined_sources(reader: CatalogReader, table: TableState) -> list[InlinedSource]:
-    """The physical tables that are registered for a table, in the order of their schema versions."""
+    """Return the physical tables that are registered for a table, in the order of their schema versions."""
     if not table.inlined_tables:
         return []
     defined: Definition = definitions(reader, [table.id])[table.id]
@@ -424,7 +433,7 @@ def hold_rows(
     may_be_in_order: bool,
     any_ended: bool,
 ) -> HeldBatches:
-    """All rows of a physical table, by row id and snapshot; whoever gets them closes them.
+    """Return all rows of a physical table, by row id and snapshot; the caller closes them.
 
     Args:
         row_count: About how many rows there are.
@@ -445,7 +454,7 @@ def hold_rows(
 def _held(
     reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
 ) -> HeldBatches | None:
-    """The rows, None as soon as they are found not to be in order."""
+    """Return the rows, None as soon as they are found not to be in order."""
     held = HeldBatches(HELD_ROWS, encrypted=encrypted)
     last = -1
     try:
@@ -466,7 +475,7 @@ def _held(
 
 
 def task_parts(rows: HeldBatches) -> Iterator[pa.Table]:
-    """The rows in parts for executors."""
+    """Yield the rows in parts for executors."""
     part: list[pa.RecordBatch] = []
     for piece in _pieces(rows):
         if part and sum(one.num_rows for one in part) + piece.num_rows > TASK_ROWS:

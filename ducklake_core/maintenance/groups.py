@@ -48,14 +48,23 @@ REPLANS = RetryPolicy(max_attempts=3)
 """Plans of one table, which is planned again at once after another writer has committed in between."""
 
 
+# How an operation that rewrites files runs:
+#
+#   plan_tables      plan each table at the newest snapshot; a table that fails becomes a FailedTable
+#   Execution        carry out the groups of files: one by one, on threads, in one job of Spark or in several
+#   TableWork        commit all groups together, or each group at once with partial_progress
+#   sweep            delete what lost task attempts have left, or all files of the write after an interruption
+#
+# Files may be deleted only when no snapshot can name them. While a commit runs, and after one whose outcome is unknown, its groups are
+# in ``_TableRun._uncertain``, and sweeps keep their files.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """Where groups are carried out, how many at a time, and when they are committed.
+    """Settings for running groups: the place, the number at a time, and the time of the commit.
 
     Attributes:
         spark: Session whose executors do the work; this process does when None.
-        max_concurrency: Most groups at a time. When None, one in this process, whose columns are decoded in parallel then, and on
-            Spark as many as it has cores.
+        max_concurrency: Maximum number of groups at a time. When None, one in this process, whose columns are decoded in parallel then,
+            and on Spark as many as it has cores.
         partial_progress: Whether each group is committed as soon as it is done, instead of all groups of a table together.
     """
 
@@ -81,6 +90,7 @@ class Execution:
             return
         from ducklake_core.engines.spark.work_units import run_in_jobs, run_in_one_job
 
+        # A job for each group reports the group when it ends. One job for all of them has less overhead, and reports at its end.
         if self.partial_progress or self.max_concurrency is not None:
             yield from run_in_jobs(work, tasks, self.spark, self.max_concurrency, lambda: meter.is_out_of_time)
             return
@@ -106,6 +116,7 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
         if meter.is_out_of_time:
             return None
         try:
+            # Several groups at a time keep the cores busy; none of them decodes its columns in parallel as well.
             return work(task, threads=False, stopped=ended.is_set)
         except DuckLakeError as error:
             return error
@@ -125,7 +136,7 @@ def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut(Generic[R]):
-    """What became of groups, by their numbers.
+    """Results of groups, by their numbers.
 
     Attributes:
         done: What was committed, ``committed`` the snapshot that it is part of.
@@ -142,16 +153,16 @@ class CarriedOut(Generic[R]):
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """What the commits became."""
+        """Return the snapshots of the commits, each once, by id."""
         return tuple(sorted(set(self.committed.values()), key=lambda snapshot: snapshot.id))
 
     @property
     def refusal(self) -> DuckLakeError | None:
-        """Why the commit of all groups of a table together failed."""
+        """Return the error for which the commit of all groups of a table together failed."""
         return self.refusals[0] if self.refusals else None
 
     def part(self, numbers: range) -> CarriedOut[R]:
-        """What became of some groups, counted from 0 on."""
+        """Return the results of some groups, renumbered from 0 on."""
         failed = {number - numbers.start: error for number, error in self.failed.items() if number in numbers}
         return CarriedOut(
             done={number - numbers.start: result for number, result in self.done.items() if number in numbers},
@@ -172,7 +183,7 @@ class TableWork(Generic[T, R]):
         commit: Commits what became of some groups, by their numbers; when it fails surely it deletes their files, except where they may
             be committed table by table (:func:`may_commit_apart`).
         sweep: Deletes all files of the write that the catalog does not name, except those of some results.
-        ended: Told of each group that has ended, by its number.
+        ended: Called with the number of each group that has ended.
         tables: Of each task, the number of its table. Those of several tables are committed together, and table by table when that fails;
             None when all are of one.
     """
@@ -189,7 +200,7 @@ class TableWork(Generic[T, R]):
         return _TableRun(self).run(execution, meter)
 
     def by_table(self, results: dict[int, R]) -> list[dict[int, R]]:
-        """Results apart for each table."""
+        """Return results apart for each table."""
         found: dict[int, dict[int, R]] = {}
         for number, result in results.items():
             found.setdefault(0 if self.tables is None else self.tables[number], {})[number] = result
@@ -236,7 +247,7 @@ class _TableRun(Generic[T, R]):
     def _commit(self, results: dict[int, R]) -> None:
         """Commit some groups, or note why they are not committed."""
         known = len(self._uncertain)
-        # Until it is known what became of them, nobody may delete their files: a commit that was interrupted may yet be carried out.
+        # Until it is known what became of them, their files must not be deleted: a commit that was interrupted may yet be carried out.
         self._uncertain += results.values()
         try:
             snapshot = self._work.commit(results)
@@ -340,12 +351,12 @@ def _plan_alone(
 
 
 def is_about_lake(error: DuckLakeError) -> bool:
-    """Whether all other tables would fail with the same error: the catalog was migrated since it was opened."""
+    """Return whether all other tables would fail with the same error: the catalog was migrated since it was opened."""
     return isinstance(error, CatalogVersionError)
 
 
 def name_of(table: TableState) -> str:
-    """``schema.table``, quoted where it has to be."""
+    """Return ``schema.table``, quoted where it has to be."""
     return join_name(table.schema_name, table.name)
 
 
@@ -359,7 +370,7 @@ class Change:
         action: The change.
         message: Stored with the snapshot, unless ``commit`` has one.
         commit: What the caller says about the snapshot.
-        facts: What is stored beside it, where the caller does not use the same keys.
+        facts: What is stored with it, where the caller does not use the same keys.
         files: Full paths and bytes of the files that were made for it.
     """
 
@@ -378,7 +389,7 @@ def _extra_info(commit_id: str, change: Change) -> str:
 
 
 def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
-    """Ask the store for files that are about to replace others: what it took must be what it has.
+    """Check that the store has the files that are about to replace others, with the sizes that were written.
 
     Raises:
         StorageError: A file is not there, or has another size.
@@ -438,17 +449,18 @@ def commit_together(
     committer = Committer(database)
     try:
         with database.read() as connection:
-            # Files of ours would be where nobody looks for them, or as nobody reads them.
+            # If the catalog was replaced by that of a lake with other settings, its readers would not find the files, or not decrypt them.
             check_same_lake(info, stored_options(connection, database.tables))
         if info.encrypted:
             check_encrypted(request.actions)
+        # This commit schedules the sources for deletion, so their replacements must be in the store before.
         check_made(storage, files)
         return committer.commit(request).snapshot
     except CommitOutcomeUnknownError:
         # The files may be part of the lake by now.
         raise
     except BaseException as error:
-        # Interrupted: nobody needs the files, unless their snapshot may be there.
+        # Interrupted: the files are not needed, unless their snapshot may be there.
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
             discard_made(storage, [path for path, _ in files], error, tables=len(changes))
         raise
@@ -468,7 +480,7 @@ def discard_made(storage: Storage, files: Sequence[str], error: BaseException, *
 
 
 def may_commit_apart(error: DuckLakeError) -> bool:
-    """Whether changes that were refused together may be committed one by one: not where each would be refused like all of them."""
+    """Return whether changes that failed together may be committed one by one: not for errors that would hit each of them too."""
     return not (isinstance(error, CommitRetriesExhaustedError | CatalogUnavailableError) or is_about_lake(error))
 
 

@@ -53,7 +53,7 @@ class TableHealth:
         schema: Name of its schema; ``name`` is its own.
         file_count: Live data files, ``file_size_bytes`` their bytes.
         record_count: Rows in them, deleted ones too.
-        small_file_count: Live files below the size that was asked for, ``small_file_bytes`` their bytes.
+        small_file_count: Live files below the size that was requested, ``small_file_bytes`` their bytes.
         files_by_size: Live files by size: below 1 MiB, 16 MiB, 128 MiB, 512 MiB, and larger ones.
         ended_file_count: Files that only earlier snapshots read, ``ended_file_bytes`` their bytes.
         delete_file_count: Live delete files, ``delete_file_bytes`` their bytes.
@@ -143,7 +143,7 @@ class LakeHealth:
     odd_partition_values: int = 0
 
     def table(self, name: str) -> TableHealth:
-        """One table by ``schema.table`` as :attr:`TableHealth.table` spells it, or by its name in schema ``main``.
+        """Return one table by ``schema.table`` as :attr:`TableHealth.table` spells it, or by its name in schema ``main``.
 
         Raises:
             UsageError: It is not among the tables.
@@ -160,7 +160,7 @@ class LakeHealth:
         return {name: number for name in _FAULTS if (number := getattr(self, name))}
 
     def lines(self) -> list[str]:
-        """The lake and each table in words, one line each."""
+        """Return the lake and each table in words, one line each."""
         files = sum(one.file_count for one in self.tables)
         size = sum(one.file_size_bytes for one in self.tables)
         head = (
@@ -177,7 +177,7 @@ class LakeHealth:
         return f"<LakeHealth: {self}>"
 
     def to_arrow(self) -> pa.Table:
-        """One row for each table, with a column for each number; ``delete_ratio`` and ``average_file_bytes`` come last."""
+        """Return one row for each table, with a column for each number; ``delete_ratio`` and ``average_file_bytes`` come last."""
         import pyarrow as pa
 
         names = [item.name for item in fields(TableHealth)]
@@ -187,7 +187,7 @@ class LakeHealth:
         return pa.table({**columns, **ratios})
 
     def to_openmetrics(self, labels: Mapping[str, str] | None = None) -> str:
-        """The numbers as OpenMetrics text, which Prometheus and its textfile collector read.
+        """Return the numbers as OpenMetrics text, which Prometheus and its textfile collector read.
 
         Args:
             labels: Labels for every sample, ``{"lake": "sales"}`` for instance.
@@ -226,7 +226,7 @@ class LakeHealth:
 
     def _table_metrics(self, labels: Mapping[str, str]) -> Iterator[str]:
         names = Counter((one.schema, one.name) for one in self.tables)
-        # Prometheus refuses a text with two samples of the same labels, and what is told of the fault with it.
+        # Prometheus rejects a text with two samples of the same labels, and with it the samples that report the fault.
         numbers = [{"table_id": str(one.table_id)} if names[one.schema, one.name] > 1 else {} for one in self.tables]
         own = [(one, {**labels, "schema": one.schema, "table": one.name, **more}) for one, more in zip(self.tables, numbers, strict=True)]
         for attribute, text in _TABLE_METRICS.items():
@@ -296,7 +296,7 @@ def _table(found: LakeGauges, table_id: int) -> TableHealth:
 
 
 def _fitting(number: object) -> object:
-    """Sums of what a broken catalog says may be beyond 64 bits."""
+    """Return a number that fits into 64 bits: sums over a broken catalog may exceed them."""
     return min(number, 2**63 - 1) if isinstance(number, int) else number
 
 
@@ -324,7 +324,7 @@ def _span(age: timedelta) -> str:
 
 
 def _family(name: str, text: str, samples: Sequence[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    """A metric with its samples; one without samples is left out."""
+    """Yield a metric with its samples; one without samples is left out."""
     if samples:
         yield f"# TYPE {name} gauge"
         yield f"# HELP {name} {text}"
@@ -346,7 +346,7 @@ def _decimal(number: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Bytes for people.
+    """Return bytes for people.
 
     >>> format_bytes(999), format_bytes(1536), format_bytes(3 * 1024**3)
     ('999 B', '1.5 KiB', '3.0 GiB')

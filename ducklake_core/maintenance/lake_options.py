@@ -43,7 +43,7 @@ def unset_option(database: Database, info: LakeInfo, name: str, *, table: str | 
 
 
 def _scope(reader: CatalogReader, table: str | None, schema: str | None) -> _Scope:
-    """What an option is for.
+    """Return the scope of an option.
 
     Raises:
         UsageError: A table and a schema.

@@ -66,7 +66,7 @@ _VERB = "merge_adjacent_files"
 TOGETHER_BYTES = 64 << 20
 """Bytes of files of several tables that are merged in one commit."""
 _TOGETHER_TABLES = 256
-"""Tables likewise: each takes about a hundredth of a second, however small it is."""
+"""Tables that one commit merges at most: each takes about a hundredth of a second, however small it is."""
 
 RowKey: TypeAlias = tuple[int, bool, int, int]
 _Kind: TypeAlias = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
@@ -110,7 +110,7 @@ class MergeResult(MaintenanceResult):
 
     Attributes:
         dry_run: Whether this is only the plan.
-        tables: One entry per table that was looked at.
+        tables: One entry per table that was checked.
         unmatched: Patterns that no table matches.
     """
 
@@ -134,7 +134,7 @@ class MergeResult(MaintenanceResult):
         return tuple(f"{table.table}: {failure}" for table in self.tables for failure in table.failures)
 
     def lines(self) -> list[str]:
-        """The plan in words: one line per file to make, per reason and per failure, then the sum."""
+        """Return the plan in words: one line per file to make, per reason and per failure, then the sum."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -185,7 +185,7 @@ def merge_adjacent_files(
     bounds = limits or MergeLimits()
     found = plan_tables(database, info, request, lambda reader, state, base: plan_table(reader, state, base, bounds))
     if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
-        # It is the one table that was asked for, and its columns may be what is wrong.
+        # It is the one table that was requested, and its columns may be what is wrong.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
@@ -200,7 +200,7 @@ def merge_adjacent_files(
 
 
 def _shared(database: Database, info: LakeInfo, groups: Sequence[MergeGroup], after: int | None = None) -> frozenset[int]:
-    """Ids of the files that other rows, of snapshots after one, name too: they were added twice, or to another table."""
+    """Return ids of the files that other rows, of snapshots after one, name too: they were added twice, or to another table."""
     files = {file.id: file.path for group in groups for file in group.files}
     with database.read() as connection:
         named = named_elsewhere(connection, database.tables, info, {"data_file": files}, after=after)
@@ -208,7 +208,7 @@ def _shared(database: Database, info: LakeInfo, groups: Sequence[MergeGroup], af
 
 
 def _batches(plans: Sequence[TableMergePlan], execution: Execution) -> Iterator[list[TableMergePlan]]:
-    """Plans of tables that are committed together: small ones, so that little is done again when something ends the process."""
+    """Yield plans of tables that are committed together: small ones, so that little is done again when something ends the process."""
     batch: list[TableMergePlan] = []
     for plan in plans:
         size = sum(one.bytes for one in batch) + plan.bytes
@@ -259,7 +259,7 @@ def _planned(plan: TableMergePlan) -> TableMerge:
 
 
 def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerge:
-    """What became of the plan of a table."""
+    """Return the result of the plan of a table."""
     done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
     begun = plan.without_time_for(carried.late)
     planned = _planned(begun)
@@ -388,6 +388,7 @@ class _Merger:
             begin_snapshot=group.begin_snapshot,
             partial_max=group.partial_max,
             partition_id=group.partition_id,
+            # A file that other rows of the catalog name ends here, but must not be scheduled for deletion.
             shared=shared.intersection(file.id for file in group.files),
         )
 
@@ -397,7 +398,7 @@ class MergeLimits:
     """Bounds of a merge.
 
     Attributes:
-        max_compacted_files: Most files to make, per table; None for no limit.
+        max_compacted_files: Maximum number of files to make, per table; None for no limit.
         min_file_size: Bytes; smaller files are left alone.
         max_file_size: Bytes; files of this size and larger are left alone, as are those of ``target_file_size`` and larger.
         cluster_by: Names of columns that rows of the new files are arranged by.
@@ -489,7 +490,7 @@ class TableMergePlan:
         return sum(group.bytes for group in self.groups)
 
     def without_time_for(self, late: Collection[int]) -> TableMergePlan:
-        """The plan without the groups, by number, that were not begun when time was up."""
+        """Return the plan without the groups, by number, that were not begun when time was up."""
         if not late:
             return self
         beyond = {OUT_OF_TIME: sum(len(self.groups[number].files) for number in late)}
@@ -498,7 +499,7 @@ class TableMergePlan:
 
 
 def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
-    """The plan with as many files of each group as a budget has room for."""
+    """Return the plan with as many files of each group as the budget allows."""
     kept: list[MergeGroup] = []
     beyond: dict[str, int] = {}
     for group in plan.groups:
@@ -555,7 +556,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
 
 
 def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int, Statistics], options: Options) -> MergeGroup:
-    """The group with its rows arranged by columns, as far as the files have them."""
+    """Return the group with its rows arranged by columns, as far as the files have them."""
     then = {column.id: column.name for column in group.schema}
     chosen = [column for column in columns if column.id in then]
     if not chosen:
@@ -588,7 +589,7 @@ def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLi
 
 
 class Reach:
-    """Which files of a table the lake may name; the table's own directory, to which files are written too, is looked at once.
+    """Checks that the lake may read files of a table and write next to them; the table's own directory is checked once.
 
     Args:
         info: The lake's settings.
@@ -601,7 +602,7 @@ class Reach:
         self._directory = self._reason(lambda: check_directory(info, table))
 
     def obstacle(self, file: DataFile) -> str | None:
-        """The reason why a file must not be read, or another written in its place, None when it may."""
+        """Return the reason why a file must not be read, or another written in its place, None when it may."""
         return self._directory or self._reason(lambda: check_location_of(file, self._info, self._table))
 
     @staticmethod
@@ -649,7 +650,7 @@ class _Grouping:
 
 
 def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
-    """Files in order, cut whenever the target size is reached."""
+    """Yield files in order, cut whenever the target size is reached."""
     run: list[DataFile] = []
     size = 0
     for file in files:
@@ -663,6 +664,7 @@ def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
 
 
 def _consecutive(files: Sequence[DataFile]) -> bool:
+    # Row ids that follow each other are counted from row_id_start on, so the merged file need not store them.
     following: int | None = files[0].row_id_start
     for file in files:
         if following is None or file.row_id_start != following:
@@ -672,12 +674,12 @@ def _consecutive(files: Sequence[DataFile]) -> bool:
 
 
 def row_order(file: DataFile) -> RowKey:
-    """Sorts files as DuckDB's compaction does: by the snapshot that added them, then by row id."""
+    """Return the key by which DuckDB's compaction sorts files: by the snapshot that added them, then by row id."""
     return (file.begin_snapshot, file.row_id_start is None, file.row_id_start or 0, file.id)
 
 
 def file_kind(file: DataFile, versions: SchemaVersions) -> _Kind:
-    """What files must share to be adjacent: schema version, partition spec and partition values."""
+    """Return the properties that files must share to be adjacent: schema version, partition spec and partition values."""
     return (versions.at(file.begin_snapshot), file.partition_id, tuple(sorted(file.partition_values)))
 
 
@@ -701,7 +703,7 @@ class Neighbours:
             row.append(file)
 
     def join(self, files: Sequence[DataFile], room: float) -> list[DataFile]:
-        """The files that lie directly before or after some files, or after one that joins, as long as there is room.
+        """Return the files that lie directly before or after some files, or after one that joins, up to ``room`` bytes.
 
         Args:
             files: Files that are rewritten.

@@ -49,11 +49,11 @@ class MigrationResult:
     done_before: bool = False
 
     def lines(self) -> list[str]:
-        """The steps in words, then the sum."""
+        """Return the steps in words, then the sum."""
         return self._lines(None)
 
     def brief_lines(self) -> list[str]:
-        """What :meth:`lines` gives, but of many files whose rows lose their history the first and last few."""
+        """Return the lines of :meth:`lines`, but of many files whose rows lose their history only the first and last few."""
         return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -93,7 +93,7 @@ def migrate(
             files = counted_files(connection, database.tables, info)
         if not info.encrypted:
             # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
-            # of such a file refuses it when it finds no snapshots.
+            # of such a file rejects it when it finds no snapshots.
             telling |= _tell_snapshots([file for file in files if file.id not in telling], storage)
         silent = [file for file in files if not telling.get(file.id, True)]
         lost = tuple(printable(file.path) for file in silent if file.has_visible_history)
@@ -122,7 +122,7 @@ def _words(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
-    """Whether each file stores the snapshot with each row, by id; a file that cannot be read does not."""
+    """Return whether each file stores the snapshot with each row, by id; a file that cannot be read does not."""
 
     def tells(file: CountedFile) -> bool:
         try:

@@ -64,11 +64,11 @@ class OrphansResult(MaintenanceResult):
         dry_run: Whether this is only the plan.
         files: Orphaned files to delete, or deleted.
         failed: Those that could not be deleted.
-        kept: Files that stay because nobody knows their age, because a running write is still to commit them, or because the catalog has
+        kept: Files that stay because their age is unknown, because a running write is still to commit them, or because the catalog has
             come to name them.
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
         uploads: Unfinished uploads to S3 that are aborted, or were.
-        uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
+        uploads_unknown: Why it is unknown whether there are any: the store does not list them, or not for this user.
         left: How many files and uploads are left to the next call, by reason.
     """
 
@@ -87,7 +87,7 @@ class OrphansResult(MaintenanceResult):
         return sum(file.size for file in self.files)
 
     def lines(self) -> list[str]:
-        """The plan in words: one line per file, then the sum."""
+        """Return the plan in words: one line per file, then the sum."""
         return self._lines(None)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -172,7 +172,7 @@ def delete_orphaned_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SweepPlan:
-    """What a sweep deletes and what it leaves; the fields are those of the result, with paths as the storage knows them."""
+    """Files that a sweep deletes and files that it leaves; the fields are those of the result, with paths as the storage knows them."""
 
     files: tuple[OrphanedFile, ...]
     kept: tuple[LeftFile, ...]
@@ -199,12 +199,13 @@ class _SweepPlan:
 
 
 def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, progress: ProgressMeter, *, every_parquet: bool) -> _SweepPlan:
-    """List the storage, then ask the catalog; nothing is deleted."""
+    """List the storage, then query the catalog; nothing is deleted."""
     # Most files are live: those that are known by now need not be held until everything is listed.
     names.refresh()
     listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet) and not names.has(file.path)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
+    # Again: files that were committed while the store was listed are not orphans.
     names.refresh()
     orphans = [file for file in found if not names.has(file.path)]
     is_old = [file for file in orphans if not file.modified or file.modified < limit]
@@ -223,7 +224,7 @@ def _reason_to_keep(file: StoredFile, names: _Names) -> str | None:
 
 
 def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
-    """The files, as long as they are where they were looked for: a store that spells paths in an unknown way may mean other files."""
+    """Yield the files, as long as they are below the data path: a store that spells paths in an unknown way may mean other files."""
     for file in files:
         if not is_below(file.path, data_path):
             raise StorageError(
@@ -269,7 +270,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
 
 
 def _lost(names: _Names, deleted: Sequence[OrphanedFile]) -> list[LeftFile]:
-    """Deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    """Return deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
     if not deleted:
         return []
     names.refresh()
@@ -298,7 +299,7 @@ def _abort(
 
 
 def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet: bool) -> tuple[tuple[UnfinishedUpload, ...], str | None]:
-    """Those to abort, and why they are not known. No file comes of an upload that is aborted, so the catalog has no say."""
+    """Return the uploads to abort, or why they are unknown. An unfinished upload is no file yet, so the catalog cannot name it."""
     try:
         found = [upload for upload in unfinished_uploads(storage, data_path) if _is_candidate(upload.path, every_parquet=every_parquet)]
     except StorageError as error:
@@ -307,7 +308,7 @@ def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet
 
 
 class _Names:
-    """What the catalog says of names of files.
+    """Names of files in the catalog, and the running writes that may still commit some.
 
     Those that it knew at its newest snapshot are held as hashes: a lake may have millions.
     """
@@ -328,11 +329,12 @@ class _Names:
             self._refresh(CatalogReader(connection, self._info, self._database.tables))
             doomed = [file for file in batch if self.claim(file.path) is None]
             if doomed:
+                # Transactions that add existing files compare this mark when they commit, and check their files if it has changed.
                 change_sweep_mark(connection, self._database.tables)
             return doomed, dict(storage.delete([file.path for file in doomed]).failed)
 
     def refresh(self) -> None:
-        """Read them again, the names if anybody has committed since."""
+        """Read them again, the names if another writer has committed since."""
         with self._database.read() as connection:
             self._refresh(CatalogReader(connection, self._info, self._database.tables))
 
@@ -349,20 +351,20 @@ class _Names:
             self._snapshot = newest
 
     def has(self, path: str) -> bool:
-        """Whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""
+        """Return whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""
         return hash(file_name(path)) in self._hashes
 
     def writer(self, path: str) -> str | None:
-        """That a running write is still to commit a file, in words; None when none is."""
+        """Return a sentence if a running write is still to commit a file, else None."""
         write = self._running.write_of(path)
         return None if write is None else f"a running write is still to commit it, heard of at {write.heard:%Y-%m-%d %H:%M:%S} UTC"
 
     def claim(self, path: str) -> str | None:
-        """Why a file is not an orphan by now; None when it is one."""
+        """Return the reason why a file is not an orphan by now; None when it is one."""
         return "the catalog names it by now" if self.has(path) else self.writer(path)
 
     def forget_lost_writes(self) -> None:
-        """Remove the rows of writes that were killed. They are in nobody's way: a later sweep tries again where it fails."""
+        """Remove the rows of writes that were killed. They do no harm: a later sweep tries again where it fails."""
         if not self._has_lost_writes:
             return
         try:

@@ -38,10 +38,10 @@ _MAX_RANGES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One thing that a verb does, or leaves alone.
+    """One thing that an operation does, or leaves alone.
 
     Attributes:
-        verb: The verb, as it is called.
+        verb: The operation, as it is called.
         target: What it is about: ``schema.table``, a snapshot or a file.
         action: What is done, in words.
         reason: Why it is done, left alone, or failed.
@@ -66,7 +66,7 @@ class MaintenanceStep:
 
 
 def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
-    """Steps that say which patterns of tables are about none."""
+    """Return steps for patterns that match no table."""
     return tuple(
         MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
         for pattern in patterns
@@ -94,7 +94,7 @@ def _sizes(files: int, rows: int, size: int) -> str:
 
 
 class MaintenanceResult:
-    """What all results of maintenance verbs have in common: the steps, and what became of them."""
+    """Base of the results of all maintenance operations: the steps, and what became of them."""
 
     __slots__ = ()
 
@@ -114,11 +114,11 @@ class MaintenanceResult:
         return tuple(step for step in self.steps if step.outcome == "failed")
 
     def lines(self) -> list[str]:
-        """The plan or outcome in words: a line for each step, then how many of them there are by outcome."""
+        """Return the plan or outcome in words: a line for each step, then how many of them there are by outcome."""
         return self._lines(None)
 
     def brief_lines(self) -> list[str]:
-        """What :meth:`lines` gives, but of many things of one kind the first and the last three, and how many lie between them."""
+        """Return the lines of :meth:`lines`, but of many things of one kind only the first three, the last three and the number between."""
         return self._lines(MAX_LINES)
 
     def _lines(self, most: int | None) -> list[str]:
@@ -134,7 +134,7 @@ class MaintenanceResult:
 
 
 def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_out: Callable[[Sequence[T]], str]) -> list[str]:
-    """A line for each item, or for about so many of them at most.
+    """Return a line for each item, or for about so many of them at most.
 
     Args:
         items: What is listed.
@@ -150,7 +150,7 @@ def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_
 
 
 def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-    """The first items, those in the middle, and the last ones; first and last ones are so many at most, and few are all among the first."""
+    """Return the first, the middle and the last items: half of ``most`` at each end, and few items all among the first."""
     if most is None or len(items) <= most + 1:
         return items, (), ()
     kept = most // 2
@@ -158,12 +158,12 @@ def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T]
 
 
 def more_files(left_out: Sequence[object]) -> str:
-    """How many files are left out of a list."""
+    """Return the line for files that are left out of a list."""
     return f"{len(left_out):,} more files"
 
 
 def id_ranges(ids: Iterable[int]) -> str:
-    """Numbers as ranges; when they are many, only the first and the last number.
+    """Return numbers as ranges; when they are many, only the first and the last number.
 
     >>> id_ranges([4, 1, 2, 3, 7]), id_ranges([8]), id_ranges(range(0, 100, 2))
     ('1 to 4, 7', '8', '50 between 0 and 98')
@@ -181,8 +181,8 @@ class Budget:
     """Bounds of one call over all of its tables; None for no bound.
 
     Attributes:
-        max_input_bytes: Most bytes of data files to read.
-        max_files: Most data files to read, or files to delete.
+        max_input_bytes: Maximum bytes of data files to read.
+        max_files: Maximum number of data files to read, or files to delete.
         max_rows: Inlined rows and deletes after which no further table is begun.
         max_seconds: Seconds after which nothing further is begun.
     """
@@ -199,7 +199,7 @@ class Budget:
 
 
 class BudgetMeter:
-    """What is left of a budget while a verb plans and runs. The clock runs from the beginning on."""
+    """The rest of a budget while an operation plans and runs. The clock runs from the beginning on."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self.budget = budget or Budget()
@@ -210,17 +210,17 @@ class BudgetMeter:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether nothing further may be begun."""
+        """Return whether nothing further may be begun."""
         return time.monotonic() >= self._deadline
 
     def of_time(self) -> BudgetMeter:
-        """A meter with the same end, and no other bound."""
+        """Return a meter with the same end, and no other bound."""
         other = BudgetMeter()
         other._deadline = self._deadline
         return other
 
     def begin_rows(self, count: int) -> bool:
-        """Whether work on so many rows may begin, which are counted then."""
+        """Return whether work on so many rows may begin, which are counted then."""
         if self._rows <= 0:
             return False
         self._rows -= count
@@ -237,7 +237,7 @@ class BudgetMeter:
         self._bytes += _size(files)
 
     def first(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """As many files from the beginning on as fit."""
+        """Return as many files from the beginning on as fit."""
         size = 0
         for place, file in enumerate(files):
             size += file.file_size_bytes
@@ -246,7 +246,7 @@ class BudgetMeter:
         return files
 
     def most(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """The longest run of neighbours that fits, and of equally long ones the smallest in bytes.
+        """Return the longest run of neighbours that fits, and of equally long ones the smallest in bytes.
 
         So that a small budget, call after call, takes the files that are still small before the one that it made of others.
         """
@@ -263,11 +263,11 @@ class BudgetMeter:
         return chosen
 
     def first_deletions(self, files: Sequence[T]) -> Sequence[T]:
-        """As many files to delete, from the beginning on, as one call may; their bytes are not read."""
+        """Return as many files to delete, from the beginning on, as one call may; bytes do not count, as no file is read."""
         return files if self.budget.max_files is None else files[: self.budget.max_files]
 
     def beyond(self, files: Sequence[DataFile], least: int = 1) -> str:
-        """The reason why files are left that did not fit, when those that did are counted.
+        """Return the reason why files are left that did not fit, when those that did are counted.
 
         Args:
             files: Neighbours, in order.
@@ -283,7 +283,7 @@ class BudgetMeter:
 
 
 def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """How many files are left by reason, with some more.
+    """Return the number of files that are left, by reason, with some more.
 
     >>> also_left([("beyond max_files", 1)], {"beyond max_files": 2, "beyond max_input_bytes": 1})
     (('beyond max_files', 3), ('beyond max_input_bytes', 1))
@@ -294,7 +294,7 @@ def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tup
 
 
 def left_text(left: Iterable[tuple[str, int]]) -> str:
-    """How many files are left by reason, to follow other counts.
+    """Return in words the number of files that are left, by reason, to follow other counts.
 
     >>> left_text([("beyond max_files", 3)]), left_text([])
     (', 3 beyond max_files', '')
@@ -312,22 +312,22 @@ def _size(files: Sequence[DataFile]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a verb is.
+    """Progress of an operation.
 
-    A verb has one phase or several (``list files``, ``delete files``), each of which counts from 0 on. A checkpoint tells of the verbs
-    that it runs, by their names.
+    An operation has one phase or several (``list files``, ``delete files``), each of which counts from 0 on. A checkpoint
+    reports the operations that it runs, by their names.
 
     Attributes:
-        verb: The verb, as it is called.
+        verb: The operation, as it is called.
         phase: What it is doing, in words.
         table: The table of what was done last, or is being done; None where it is about the lake.
         unit: What ``done`` and ``total`` count: files, groups of files (each becomes one file or a few), tables or snapshots.
         done: How many of them have ended, be it with a failure.
-        total: How many there are, None while nobody knows. More when a table has to be planned again.
-        rows: Rows of what has ended, where the catalog knows them, and ``bytes`` likewise.
-        seconds: Time since the verb was called.
+        total: How many there are, None while it is unknown. More when a table has to be planned again.
+        rows: Rows of what has ended, where the catalog knows them; ``bytes`` are their bytes.
+        seconds: Time since the operation was called.
         seconds_left: Time until the phase is over, estimated by bytes or rows where they are known and else by ``done``; None while
-            nothing has ended or nobody knows how much there is.
+            nothing has ended or the total is unknown.
     """
 
     verb: str
@@ -351,12 +351,12 @@ class Progress:
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
-"""Called in the thread that called the verb, at the beginning of a phase and whenever something has ended. What it raises ends the verb as
-Ctrl-C does: what is committed or deleted stays, and no file is left behind."""
+"""Called in the thread that called the operation, at the beginning of a phase and whenever something has ended. An exception that it
+raises ends the operation as Ctrl-C does: what is committed or deleted stays, and no file is left behind."""
 
 
 class ProgressMeter:
-    """Counts what a call of a verb has done, and tells a callback. The clock runs from the beginning on."""
+    """Counts what a call of an operation has done, and calls a progress callback. The clock runs from the beginning on."""
 
     def __init__(self, callback: ProgressCallback | None = None) -> None:
         # A class can be called too, but does not report anything.
@@ -380,7 +380,7 @@ class ProgressMeter:
         self._tell(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
 
     def extend(self, count: int, *, weight: int = 0) -> None:
-        """There is more to do than was said."""
+        """Add work to the phase, as a new plan may need."""
         now = self._now
         self._whole += weight
         self._tell(replace(now, total=None if now.total is None else now.total + count))
@@ -390,7 +390,7 @@ class ProgressMeter:
         self._tell(replace(self._now, table=table))
 
     def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, weight: int = 0, table: str | None = None) -> None:
-        """Something has ended.
+        """Count work that has ended.
 
         Args:
             count: How much of it.
@@ -414,7 +414,7 @@ class ProgressMeter:
 
 
 def listed_with_progress(files: Iterable[StoredFile], verb: str, progress: ProgressMeter) -> Iterator[StoredFile]:
-    """The files of a store as they are listed; how many there are is known at the end alone."""
+    """Yield the files of a store as they are listed; how many there are is known at the end alone."""
     progress.begin(verb, "list files", "files", None)
     count = size = 0
     for file in files:
@@ -428,7 +428,7 @@ def listed_with_progress(files: Iterable[StoredFile], verb: str, progress: Progr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScope:
-    """The tables that a verb is about: all, one, those of a schema, or those of names with wildcards.
+    """The tables that an operation is about: all, one, those of a schema, or those of names with wildcards.
 
     Attributes:
         table: ``table`` or ``schema.table``; with ``schema``, the name of a table in it.
@@ -449,7 +449,7 @@ class TableScope:
             raise UsageError("tables is empty: name a table, or leave it out for all tables", parameter="tables")
 
     def select(self, reader: CatalogReader, snapshot_id: int) -> SelectedTables:
-        """The tables at a snapshot.
+        """Return the tables at a snapshot.
 
         Raises:
             NotFoundError: There is no schema or table of a name without wildcards.
@@ -503,15 +503,15 @@ def _joined(names: dict[int, tuple[str, str]]) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """A call of a verb about tables.
+    """A call of an operation about tables.
 
     Attributes:
         scope: Which tables.
         meter: How much may be done.
         commit: What is said about the snapshots that it makes.
-        progress: Who is told how far it is.
+        progress: Progress callback.
         dry_run: Whether to plan alone.
-        reading: What is read of the tables, for several verbs that plan one after the other; each reads by itself when None.
+        reading: What is read of the tables, for several operations that plan one after the other; each reads by itself when None.
     """
 
     scope: TableScope = field(default_factory=TableScope)
@@ -522,5 +522,5 @@ class TableRequest:
     reading: SharedReading | None = None
 
     def __post_init__(self) -> None:
-        # Before anything is done: every snapshot would be refused for it.
+        # Before anything is done: every snapshot would be rejected for it.
         stored_extra_info(new_commit_id(), self.commit.get("extra_info"))

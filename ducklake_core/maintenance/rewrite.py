@@ -68,7 +68,7 @@ CLUSTERED_FILES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenGroup:
-    """Files to write anew together.
+    """Files to rewrite together.
 
     Attributes:
         files: How many.
@@ -95,7 +95,7 @@ class TableRewrite:
     Attributes:
         table: ``schema.table``.
         threshold: Part of a file's rows that must be deleted for it to be rewritten.
-        groups: What is written anew.
+        groups: What is rewritten.
         files_created: Files that were made, ``bytes_written`` their bytes (0 in a dry run).
         snapshot: The newest of ``snapshots``, None in a dry run and where nothing was done.
         snapshots: What the rewrite became: one snapshot, or one for each group that was committed by itself.
@@ -127,7 +127,7 @@ class RewriteResult(MaintenanceResult):
 
     Attributes:
         dry_run: Whether this is only the plan.
-        tables: One entry per table that was looked at.
+        tables: One entry per table that was checked.
         unmatched: Patterns that no table matches.
     """
 
@@ -198,7 +198,7 @@ def rewrite_data_files(
     rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits(), execution or Execution())
     found = plan_tables(database, info, request, rewriter.plan)
     if rewriter.limits.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
-        # It is the one table that was asked for, and its columns may be what is wrong.
+        # It is the one table that was requested, and its columns may be what is wrong.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableRewritePlan) for group in plan.groups]
@@ -227,7 +227,7 @@ def _planned(plan: TableRewritePlan) -> TableRewrite:
 
 
 def _measured(plan: TableRewritePlan, number: int, files: RewrittenFiles) -> RewrittenGroup:
-    """A group that was rewritten, with what clustering it came to."""
+    """Return a group that was rewritten, with what clustering it came to."""
     group = _group(plan.groups[number])
     if group.gain is None:
         return group
@@ -267,6 +267,8 @@ class _Rewriter:
         self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
+        # A round carries out one plan. Groups that conflict with another writer are planned again at the newest snapshot; committed
+        # groups are not in that plan, as their sources have ended.
         attempts = REPLANS.attempts()
         while True:
             try:
@@ -278,7 +280,7 @@ class _Rewriter:
             done = replace(_with_files(done, carried), left=plan.without_time_for(carried.late).left)
             may_pass = any(isinstance(error, CommitConflictError | CatalogError) and error.retriable for error in carried.failed.values())
             again = may_pass and attempts.again()
-            # In the order of the plan; what failed appears once nobody tries it again.
+            # In the order of the plan; what failed appears once it is not tried again.
             for number, group in enumerate(plan.groups):
                 if number in carried.done:
                     groups.append(_measured(plan, number, carried.done[number]))
@@ -366,7 +368,7 @@ class _Rewriter:
         return commit_table(self.database, self.info, self.storage, change)
 
     def _mark(self, table: TableState, groups: Sequence[RewriteGroup]) -> dict[str, object]:
-        """What tells a later run that all files of a commit are clustered already."""
+        """Return the mark by which a later run knows that all files of a commit are clustered already."""
         columns = [table.schema.column(name).id for name in self.limits.cluster_by]
         return {CLUSTERED_KEY: columns} if columns and all(group.gain is not None for group in groups) else {}
 
@@ -411,7 +413,7 @@ class RewriteLimits:
 
     Attributes:
         delete_threshold: Part of a file's rows that must be deleted; the table's option ``rewrite_delete_threshold`` when None.
-        max_compacted_files: Most groups to write, per table; None for no limit.
+        max_compacted_files: Maximum number of groups to write, per table; None for no limit.
         cluster_by: Columns to cluster files by; none for the table's sort order.
     """
 
@@ -440,7 +442,7 @@ class RewriteGroup:
 
     @property
     def neighbours(self) -> int:
-        """How many of them have no deleted rows, and join because they are small and next to others."""
+        """Return how many of them have no deleted rows, and join because they are small and next to others."""
         return 0 if self.gain is not None else sum(not deleted_count(file) for file in self.files)
 
     @property
@@ -471,7 +473,7 @@ class TableRewritePlan:
         table: The table at the snapshot of the plan.
         base: That snapshot.
         threshold: Part of a file's rows that must be deleted.
-        groups: Files to write anew; empty when there is nothing to do.
+        groups: Files to rewrite; empty when there is nothing to do.
         shape: How the sources are read; None when there is nothing to do.
         histories: Deletes of those sources that have them in several places, by the id of the data file.
         skipped: Why the whole table is left alone, None when it is not.
@@ -488,7 +490,7 @@ class TableRewritePlan:
     left: tuple[tuple[str, int], ...] = ()
 
     def without_time_for(self, late: Collection[int]) -> TableRewritePlan:
-        """The plan without the groups, by number, that were not begun when time was up."""
+        """Return the plan without the groups, by number, that were not begun when time was up."""
         if not late:
             return self
         beyond = {OUT_OF_TIME: sum(len(self.groups[number].files) for number in late)}
@@ -497,7 +499,7 @@ class TableRewritePlan:
 
 
 def within_budget(plan: TableRewritePlan, meter: BudgetMeter) -> TableRewritePlan:
-    """The plan with as many files of each group as a budget has room for.
+    """Return the plan with as many files of each group as the budget allows.
 
     A budget is for files with deleted rows, no small files join them then; a group to be clustered is taken as a whole or not at all.
     """
@@ -543,6 +545,8 @@ def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limit
     if not groups:
         return TableRewritePlan(table=table, base=base, threshold=limit, left=left)
     chosen = [file for group in groups for file in group.files]
+    # Earlier snapshots go on reading the sources. Deletes that are in several files, or in the catalog, are gathered into one delete file
+    # with the snapshot of each, as a file may have only one.
     several = [file.id for file in chosen if file.inlined_deletes or len(file.delete_files) > 1]
     histories = delete_histories(reader, table, several, inlined_deletes_of(reader, table)) if several else []
     return TableRewritePlan(
@@ -605,7 +609,7 @@ def _live_bytes(file: DataFile) -> float:
 
 
 def _groups(reader: CatalogReader, table: TableState, found: _Found, target: int) -> list[RewriteGroup]:
-    """Files of one partition, as many as their live rows seem to fill a file, and small files next to them."""
+    """Return files of one partition, as many as their live rows seem to fill a file, and small files next to them."""
     if not found.chosen:
         return []
     neighbours = Neighbours([file for file, _ in found.every], found.joinable, schema_versions(reader, table.id))
@@ -618,7 +622,7 @@ def _groups(reader: CatalogReader, table: TableState, found: _Found, target: int
 
 
 def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, target: int) -> list[RewriteGroup]:
-    """All files of one partition, where ranges of the columns touch too many of them; else those with deleted rows."""
+    """Return all files of one partition, where ranges of the columns touch too many of them; else those with deleted rows."""
     statistics = {file.id: one for file, one in found.every}
     files = sorted((file for file, _ in found.every if file.id not in found.out_of_reach), key=row_order)
     marked = clustered_snapshots(reader, {file.begin_snapshot for file in files}, [column.id for column in found.columns]) if files else ()
@@ -639,7 +643,7 @@ def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, t
 
 
 def _bins(files: Sequence[DataFile], size: int) -> Iterator[list[DataFile]]:
-    """Files of one partition, cut where their live rows reach a size."""
+    """Yield files of one partition, cut where their live rows reach a size."""
     partitions: dict[object, list[DataFile]] = {}
     for file in files:
         partitions.setdefault((file.partition_id, tuple(sorted(file.partition_values))), []).append(file)
@@ -669,7 +673,7 @@ def _shape(reader: CatalogReader, table: TableState, files: Sequence[DataFile]) 
 
 
 def _spec(table: TableState, file: DataFile) -> PartitionSpec | None:
-    """The keys of the file, or the table's present ones when a column of them is gone."""
+    """Return the keys of the file, or the table's present ones when a column of them was dropped."""
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     columns = {column.id for column in table.schema}
     return table.partition_spec if spec is not None and any(key.column_id not in columns for key in spec.fields) else spec

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def register(session: SparkSession) -> None:
     """Make ``format("ducklake")`` known to a session, classic or Connect. Options are listed in docs/reference/spark.md.
 
-    The driver (with Connect: the server) must be able to import ``ducklake_core`` with its libraries, executors likewise. A classic
+    The driver (with Connect: the server) must be able to import ``ducklake_core`` with its libraries, and so must executors. A classic
     session becomes the active one of the thread, where Spark looks for the data source of a write; so register again after another
     session of the thread was used.
     """

@@ -1,4 +1,4 @@
-"""Both ends of a write on the driver: what the table asks of its writers, and the one commit of their files."""
+"""Plan a write on the driver, and commit the files of its tasks as one snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def connected(options: SourceOptions) -> Iterator[DuckLake]:
-    """The lake, its connections closed at the end."""
+    """Open the lake, and close its connections at the end."""
     lake = options.connect()
     try:
         yield lake
@@ -122,7 +122,7 @@ def _check_fits(state: TableState, frame: Schema, missing_columns: MissingColumn
 
 
 def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> Replaced:
-    """What an overwrite replaces. Spark does not tell data sources in Python the settings of the session.
+    """Return the scope that an overwrite replaces. Spark does not pass data sources in Python the settings of the session.
 
     Raises:
         UsageError: It is not said, or the table has no partitions to replace.
@@ -145,7 +145,7 @@ def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> 
 
 
 def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> TableState:
-    """The table, or the one that is to be made."""
+    """Return the table, or the one that is to be made."""
     schema_name, name = split_name(table)
     with lake.reader() as reader:
         base = reader.latest_snapshot().id
@@ -171,7 +171,7 @@ def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> Ta
 
 
 def _frame_columns(frame: StructType, table: Schema) -> Schema:
-    """The frame's columns, those without a type of their own (all NULL) as the table has them."""
+    """Return the frame's columns, those without a type of their own (all NULL) as the table has them."""
     untyped = {field.name for field in frame if isinstance(field.dataType, NullType)}
     columns = (
         replace(column, type=known.type) if column.name in untyped and (known := table.find(column.name)) is not None else column
@@ -189,7 +189,7 @@ def commit_files(
     has_own_id: bool = False,
     extra_info: Mapping[str, object] | None = None,
 ) -> Snapshot | None:
-    """Commit what executors wrote as one snapshot, once for a commit id. The plan's note was taken, so nobody else cleans up.
+    """Commit what executors wrote as one snapshot, once for a commit id. The plan's note was taken, so no other process cleans up.
 
     Args:
         options: Where to.
@@ -197,7 +197,7 @@ def commit_files(
         messages: See ``plan``.
         commit_id: Makes it happen once.
         has_own_id: Whether the commit id is that of this table alone, whatever it is called.
-        extra_info: Stored beside the commit id.
+        extra_info: Stored with the commit id.
 
     Returns:
         The snapshot, None when there was nothing to commit.
@@ -223,13 +223,14 @@ def commit_files(
         raise
     if result.repeated:
         plan.sweep(named)
+    # A task that was tried before may have left files of the earlier attempt.
     elif any(message.attempt for message in messages):
         plan.sweep(named, keep=files)
     return result.snapshot
 
 
 def named_by(options: SourceOptions) -> NamedFiles:
-    """Tells which files the catalog names, by a connection of its own for each question."""
+    """Return a function that finds the files that the catalog names, by a connection of its own for each question."""
 
     def named(files: Sequence[str]) -> frozenset[str]:
         with connected(options) as lake, lake.reader() as reader:

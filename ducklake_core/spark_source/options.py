@@ -55,8 +55,8 @@ class SourceOptions:
         missing_columns: What happens when a frame lacks columns of the table that have no default.
         overwrite_mode: Whether an overwrite of a partitioned table replaces all rows (static) or the partitions that its rows are in
             (dynamic); None when it is not said.
-        starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it tells of.
-        feed: What a stream tells of.
+        starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it reports.
+        feed: Changes that a stream reports.
         most_snapshots: Snapshots of a micro-batch at most.
         stream_id: Identity of a stream's writes.
         checkpoint: Where Spark keeps the state of the stream.
@@ -90,7 +90,7 @@ class SourceOptions:
         return self.version if self.version is not None else self.timestamp
 
     def connect(self) -> DuckLake:
-        """The lake. Its connections are to be closed by the caller."""
+        """Return the lake. Its connections are to be closed by the caller."""
         from ducklake_core.lake import DuckLake
 
         return DuckLake.connect(
@@ -103,7 +103,7 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
-    """The options of one read or write. Names are matched without regard to case, as Spark matches them.
+    """Return the options of one read or write. Names are matched without regard to case, as Spark matches them.
 
     >>> parse_options({"catalogUrl": "sqlite:///lake.sqlite", "path": "t", "versionAsOf": "7"}, "read").version
     7
@@ -143,7 +143,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
 
 
 class _Texts:
-    """Options by name without regard to case, after those that nobody knows were refused."""
+    """Options by name without regard to case, after unknown ones were rejected."""
 
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
         self._by_name = {name.lower(): value for name, value in given.items()}
@@ -167,7 +167,7 @@ class _Texts:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of some words, the first when nothing is given."""
+        """Return an option that is one of some words, the first when nothing is given."""
         text = (self.text(name) or choices[0]).lower()
         if text not in choices:
             raise UsageError(f"option {name} is {text!r}: give one of {', '.join(choices)}")
@@ -204,7 +204,7 @@ def _overwrite_mode(texts: _Texts) -> Literal["static", "dynamic"] | None:
 
 
 def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """``storage.s3.client_kwargs.region_name`` -> ``{"s3": {"client_kwargs": {"region_name": ...}}}``."""
+    """Return nested storage options: ``storage.s3.client_kwargs.region_name`` as ``{"s3": {"client_kwargs": {"region_name": ...}}}``."""
     found: dict[str, dict[str, Any]] = {}
     for name, value in given.items():
         if not name.lower().startswith(STORAGE):
@@ -214,6 +214,7 @@ def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         inner = inner[1:] if masked else inner
         if not inner or not all((*inner, last)):
             raise UsageError(f"option {name}: write {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
+        # Spark masks options in plans and logs by their names, and would show a secret under a name that it does not know.
         if not masked and _UNMASKED.search(last) and last.lower() != "key":
             whole = ".".join((*inner, last))
             raise UsageError(f"option {name} would stand in Spark's plans: call it {STORAGE}{_MASKED}.{whole}, which Spark masks")

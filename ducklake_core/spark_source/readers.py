@@ -29,7 +29,7 @@ Offset: TypeAlias = dict[str, int]
 
 
 def all_columns(schema: Schema, *, exact: bool) -> StructType:
-    """Every column, in types that hold every value or in Spark's nearest."""
+    """Return every column, in types that hold every value or in Spark's nearest."""
     return spark_schema(schema, exact={column.id for column in schema} if exact else frozenset())
 
 
@@ -59,7 +59,7 @@ def check_columns(wanted: StructType, schema: Schema, table: str) -> None:
 
 
 def table_columns(options: SourceOptions) -> tuple[StructType, int]:
-    """The columns of the table, and the snapshot that was asked."""
+    """Return the columns of the table, and the snapshot that was read."""
     lake = options.connect()
     try:
         table = lake.table(options.table, at=options.at)
@@ -84,7 +84,7 @@ class ScanReader(DataSourceReader):
         return PartReader, ()
 
     def partitions(self) -> list[InputPartition]:
-        """The work of each task.
+        """Return the work of each task.
 
         Raises:
             NotFoundError: A column, table or snapshot does not exist.
@@ -117,7 +117,7 @@ class ScanReader(DataSourceReader):
         return [ScanPart(group=one, shape=plan.shape, names=names, wanted=wanted, storage=lake.storage) for one in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As executors do."""
+        """Read a partition as executors do."""
         return PartReader().read(partition)
 
 
@@ -142,7 +142,7 @@ except ImportError:
 
 
 def feed_columns(options: SourceOptions) -> StructType:
-    """The columns of a stream: those of the table, and in a feed that tells of deletes what was done to which row."""
+    """Return the columns of a stream: those of the table, and in a feed that has deletes what was done to which row."""
     from ducklake_core.planning.planner import feed_schema
 
     lake = options.connect()
@@ -154,7 +154,7 @@ def feed_columns(options: SourceOptions) -> StructType:
 
 
 class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a table's change feed. An offset is the last snapshot that was told of, and the table's id.
+    """Reads a table's change feed. An offset is the last snapshot that was reported, and the table's id.
 
     On its way to executors it becomes a :class:`PartReader`.
 
@@ -179,7 +179,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._connected
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new stream begins.
+        """Return the offset at which a new stream begins.
 
         Raises:
             NotFoundError: There is no such table.
@@ -197,7 +197,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return _offset(table.id, first - 1)
 
     def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # noqa: N802 - Spark's name
-        """The newest snapshot, or as many further as a micro-batch may have.
+        """Return the newest snapshot, or as many further as a micro-batch may have.
 
         Other tables' snapshots move it too, so that expiring them does not stop a stream whose table is at rest.
         """
@@ -209,13 +209,14 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = self.initialOffset()
         with self._lake.reader() as reader:
             latest = reader.latest_snapshot().id if self._last is None else self._last
+            # By its name, as the class exists from Spark 4.2 on.
             if most is not None and type(limit).__name__ != "ReadAllAvailable":
                 found = reader.snapshots(after=start["snapshot"], until=min(latest, start["snapshot"] + most))
                 latest = found[-1].id if found else latest
         return _offset(start["table"], max(latest, start["snapshot"]))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """A limit of Spark's own kinds where one was given; it only has to be another than none, as it counts no snapshots."""
+        """Return a limit of Spark's own kinds where one was given; it only has to be another than none, as it counts no snapshots."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
         most = self._options.most_snapshots
@@ -226,7 +227,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._lake.snapshot().id
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The work of each task of a micro-batch.
+        """Return the work of each task of a micro-batch.
 
         Raises:
             NotFoundError: A snapshot between the offsets was expired, or the table dropped; the message names it.
@@ -253,11 +254,11 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [FeedPart(plan=part, wanted=wanted, storage=storage) for part in _parts(plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """As executors do."""
+        """Read a partition as executors do."""
         return PartReader().read(partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept for offsets."""
+        """Do nothing: the reader keeps no state for offsets."""
 
     def stop(self) -> None:
         """Close the catalog's connections."""
@@ -270,7 +271,7 @@ def _offset(table_id: int, snapshot_id: int) -> Offset:
 
 
 def _parts(plan: ChangePlan) -> Iterator[ChangePlan]:
-    """Plans of their own for tasks. All rows that may be halves of updates stay together, as both halves are needed to know one."""
+    """Split a plan into plans for tasks. Rows that may be halves of updates stay together, as an update is known by both halves."""
     paired = tuple(task for task in plan.tasks if task.may_update)
     halves = tuple(part for one in plan.inlined for part in [_only(one, plan, paired=True)] if part.rows.num_rows)
     if paired or halves:

@@ -31,7 +31,7 @@ class ScanPart(InputPartition):
     storage: Storage
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows, on an executor."""
+        """Yield the rows, on an executor."""
         for batch in read_group(self.group, self.shape, self.storage):
             yield to_spark_form(batch.select(self.names), self.wanted)
 
@@ -45,7 +45,7 @@ class FeedPart(InputPartition):
     storage: Storage
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows, on an executor."""
+        """Yield the rows, on an executor."""
         for batch in read_changes(self.plan, self.storage):
             yield to_spark_form(batch, self.wanted)
 
@@ -54,7 +54,7 @@ class PartReader:
     """The part of a reader that travels to executors."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Yield the rows of one partition."""
         # Spark makes a partition of its own where there is none.
         if isinstance(partition, ScanPart | FeedPart):
             yield from partition.rows()

@@ -31,12 +31,12 @@ class DuckLakeDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that ``format`` takes."""
+        """Return the name that ``format`` takes."""
         return "ducklake"
 
     @user_errors
     def schema(self) -> StructType:
-        """The columns of the table, or of the feed that a stream asks for."""
+        """Return the columns of the table, or of the feed that a stream reads."""
         from ducklake_core.spark_source.readers import feed_columns, table_columns
 
         # Spark does not say which of the two it is going to be.
@@ -48,7 +48,7 @@ class DuckLakeDataSource(DataSource):
 
     @user_errors
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a snapshot."""
+        """Return a reader of a snapshot."""
         from ducklake_core.spark_source.readers import ScanReader
 
         options = self._taken("read")
@@ -58,14 +58,14 @@ class DuckLakeDataSource(DataSource):
 
     @user_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Reads the change feed."""
+        """Return a reader of the change feed."""
         from ducklake_core.spark_source.readers import FeedReader
 
         return FeedReader(self._taken("readStream"), schema)
 
     @user_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes a frame in one commit."""
+        """Return a writer that commits a frame as one snapshot."""
         from ducklake_core.spark_source.committing import connected, plan_write
         from ducklake_core.spark_source.writers import TableWriter
 
@@ -76,7 +76,7 @@ class DuckLakeDataSource(DataSource):
 
     @user_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Writes each micro-batch in one commit."""
+        """Return a writer that commits each micro-batch as one snapshot."""
         try:
             from ducklake_core.spark_source.writers import StreamWriter
         except ImportError as error:
@@ -89,5 +89,6 @@ class DuckLakeDataSource(DataSource):
 
     def _taken(self, purpose: Purpose) -> SourceOptions:
         parsed = self._parsed(purpose)
+        # Parsed options hold addresses and secrets, which must not be pickled with the source.
         self.options = type(self.options)()
         return parsed

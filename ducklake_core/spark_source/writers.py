@@ -16,6 +16,15 @@ from ducklake_core.spark_source.writing import FilesMessage, WritePlan, write_ro
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 
 
+# A batch write, process by process:
+#
+#   driver       DuckLakeDataSource.writer    plans the write, and leaves the options (address, secrets) in a sealed note
+#   executors    TableWriter.write            writes files at their final paths; never talks to the catalog
+#   driver       TableWriter.commit           claims the note, and commits all files as one snapshot
+#                TableWriter.abort            claims the note, and deletes all files
+#
+# Spark pickles the writer for executors, and commits in another Python process of the driver's machine, so the options cannot travel in it.
+# Claiming renames the note: one of commit and abort gets it, however often Spark calls them.
 class TableWriter(DataSourceArrowWriter):
     """One write. Spark ships it to executors, and to the process that commits, which finds the catalog's address in the plan's note.
 
@@ -28,12 +37,12 @@ class TableWriter(DataSourceArrowWriter):
 
     @user_errors
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:
-        """On an executor: the rows of one task."""
+        """Write the rows of one task, on an executor."""
         return write_rows(iterator, self._plan)
 
     @user_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver: one snapshot of all files."""
+        """Commit all files as one snapshot, on the driver."""
         from ducklake_core.spark_source.committing import commit_files
 
         options = parse_options(self._plan.note.claim(), "write")
@@ -41,7 +50,7 @@ class TableWriter(DataSourceArrowWriter):
 
     @user_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the write id tells
-        """On the driver: no file stays, whichever task wrote it, unless a commit has begun."""
+        """Delete all files of the write, on the driver, unless a commit has begun."""
         from ducklake_core.spark_source.committing import named_by
 
         try:
@@ -63,7 +72,7 @@ class StreamPartWriter(DataSourceStreamArrowWriter):
 
     @user_errors
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:
-        """The rows of one task."""
+        """Write the rows of one task, on an executor."""
         return write_rows(iterator, self._plan)
 
 
@@ -101,7 +110,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @user_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """One snapshot of all files of the micro-batch; none when an earlier run committed it, or when it had no rows."""
+        """Commit all files of the micro-batch as one snapshot; none when an earlier run committed it, or when it had no rows."""
         from ducklake_core.spark_source.committing import commit_files
 
         found = _of_batch(messages)
@@ -118,7 +127,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @user_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
-        """No file stays of tasks that ended, unless a commit has begun; a task that fails deletes its own."""
+        """Delete the files of tasks that ended, unless a commit has begun; a task that fails deletes its own."""
         from ducklake_core.spark_source.committing import named_by
 
         for message in messages:
@@ -134,7 +143,7 @@ def _of_batch(messages: list[WriterCommitMessage | None]) -> list[FilesMessage]:
 
 
 def stream_id(options: SourceOptions) -> str:
-    """Whose micro-batches these are: the user's word for it, or the id that Spark keeps in the checkpoint.
+    """Return the identity of a stream: the option ``streamId``, or the id that Spark keeps in the checkpoint.
 
     Batches are counted from 0 in each checkpoint. So an id must never outlive it, or rows of a new one would pass for repeated.
 

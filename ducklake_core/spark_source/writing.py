@@ -56,6 +56,7 @@ class WritePlan:
         """Delete all files of the write, also those of tasks that Spark ends only after it has aborted the write."""
         try:
             self.sweep(named)
+            # Spark ends the tasks of an aborted write only after this call, and they may finish a file until then.
             time.sleep(UNSEEN_WAIT)
         finally:
             self.sweep(named)
@@ -89,13 +90,13 @@ def write_rows(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> FilesMessa
 
 
 def reported(messages: Iterable[FilesMessage]) -> tuple[WrittenFile, ...]:
-    """The files that tasks reported."""
+    """Return the files that tasks reported."""
     return tuple(file_from_json(file) for message in messages for file in message.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedWriteOptions:
-    """Where a note is, and the key to it.
+    """Path of a note, and the key to it.
 
     Attributes:
         path: The file, readable by its owner alone.
@@ -120,7 +121,7 @@ class SealedWriteOptions:
         """Read the note and take it away; only one caller gets it.
 
         Raises:
-            CommitError: It is gone: the write was committed or aborted before, or this is not the machine where it was planned.
+            CommitError: It is missing: the write was committed or aborted before, or this is not the machine where it was planned.
         """
         from ducklake_core.storage.encryption.modules import Cipher
 

@@ -26,7 +26,7 @@ _PATTERN = frozenset("*?[")
 
 
 def find_files(storage: Storage, paths: Paths) -> list[str]:
-    """Full paths of the files that are meant, each once, in the order they were asked for; those of a folder or pattern sorted.
+    """Return full paths of the files that are meant, each once, in the order of the request; those of a folder or pattern sorted.
 
     A path is a file, a folder with everything below it, or a pattern (``*``, ``?``, ``[...]``, ``**``). Within a folder what
     begins with ``_`` or ``.`` is left out, as Spark does (``_SUCCESS``, checksums, ``_temporary``), except for directories ``_key=value``.
@@ -110,7 +110,7 @@ def refuse_encrypted(table: str) -> UnsupportedFeatureError:
 
 
 def local_path(path: str) -> str:
-    """A directory of the lake in the form of the paths that :func:`find_files` gives: local ones absolute."""
+    """Return a directory of the lake in the form of the paths that :func:`find_files` gives: local ones absolute."""
     if protocol_of(path) != "file":
         return path
     return os.path.abspath(local_part(path)) + "/"

@@ -1,4 +1,4 @@
-"""Arguments that several verbs share: their types and checks."""
+"""Arguments that several operations share: their types and checks."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class ArrowStreamable(Protocol):
     """Anything that gives a stream of Arrow rows: pyarrow tables and readers, pandas and polars DataFrames, DuckDB relations."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The stream in a PyCapsule."""
+        """Return the stream in a PyCapsule."""
 
 
 class ArrowArrayable(Protocol):
     """Anything that gives one batch of Arrow rows, such as a struct array of nanoarrow."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Columns and rows in PyCapsules."""
+        """Return columns and rows in PyCapsules."""
 
 
 FrameLike: TypeAlias = "ArrowStreamable | ArrowArrayable | Sequence[Mapping[str, object]] | DataFrame | ConnectDataFrame | PandasFrame[Any]"
-"""Rows that a verb takes: Arrow data of any library, a list of dicts, or a Spark DataFrame, whose session does the work then.
+"""Rows that an operation takes: Arrow data of any library, a list of dicts, or a Spark DataFrame, whose session does the work then.
 
 A stream, such as a pyarrow RecordBatchReader, is read once, and by an append or an overwrite never as a whole.
 """
@@ -57,18 +57,18 @@ WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 MissingColumns: TypeAlias = Literal["error", "null"]
-"""What happens when a frame lacks columns of the table that have no default: a :class:`SchemaError`, or NULL in new rows."""
+"""Treatment of columns that a frame lacks and that have no default: a :class:`SchemaError`, or NULL in new rows."""
 
 ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
-"""What an overwrite does with rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
+"""Treatment of rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
 conflict, or replace them too."""
 
 RestoredColumns: TypeAlias = Literal["now", "then"]
-"""Which columns a restored table has when they were changed since."""
+"""Columns of a restored table when they were changed since."""
 
 
 class CommitOptions(CommitMessage, total=False):
-    """Options for the snapshot that a verb makes: author, message and extra information, and its identity.
+    """Options for the snapshot that an operation makes: author, message and extra information, and its identity.
 
     Attributes:
         commit_id: Makes the commit happen once: if a snapshot carries this id already, nothing is done and the result says ``repeated``.
@@ -78,7 +78,7 @@ class CommitOptions(CommitMessage, total=False):
 
 
 def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
-    """The snapshot that ``at`` means: the newest for None, else by id or time.
+    """Return the snapshot that ``at`` means: the newest for None, else by id or time.
 
     Raises:
         UsageError: ``at`` is neither an id nor a time with a zone.
@@ -129,7 +129,7 @@ class WriteRequest:
 
     @property
     def replaces_in_data(self) -> bool:
-        """Whether the partitions that rows of the frame are in are replaced."""
+        """Return whether the partitions that rows of the frame are in are replaced."""
         return isinstance(self.partitions, str) and self.partitions == "in_data"
 
     def _check_mode(self) -> None:
@@ -167,7 +167,7 @@ def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution)
 
 
 def check_keys(on: Sequence[str], state: TableState) -> None:
-    """Refuse an upsert without keys or with columns that the table does not have."""
+    """Reject an upsert without keys or with columns that the table does not have."""
     if not on:
         raise UsageError(f"an upsert into {state.qualified_name} needs its key columns: on=[...]", table=state.qualified_name)
     for name in on:

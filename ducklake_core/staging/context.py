@@ -20,7 +20,7 @@ from ducklake_core.storage.filesystems import Storage
 
 MAX_TABLES = 1000
 RECENT_SECONDS = 1.0
-"""How old a base for an append may be. What others have committed since is read by the commit, so that an older base costs more than
+"""Maximum age of a base for an append. What others have committed since is read by the commit, so that an older base costs more than
 reading the newest snapshot does; it is no less right."""
 
 
@@ -50,7 +50,7 @@ class LakeContext:
 
     @contextmanager
     def reader(self) -> Iterator[CatalogReader]:
-        """Questions to the catalog within one short read transaction that sees one state of it."""
+        """Open a reader of the catalog: one short read transaction that sees one state of it."""
         with self.database.read() as connection:
             yield CatalogReader(connection, self.info, self.database.tables)
 
@@ -58,9 +58,9 @@ class LakeContext:
 class History:
     """Table states by name, all read in the history of one snapshot: the newest that was read or committed.
 
-    Every change of columns, keys, names or tables moves ``schema_version``, by the same rule that lets sessions of the
-    reference keep their catalog. What may change without it (options, tables of inlined rows, whether there are inlined deletes) is
-    read anew for whoever reads rows; writers of new files need none of it.
+    Every change of columns, keys, names or tables moves ``schema_version``, by the same rule that lets sessions of
+    DuckDB keep their catalog. What may change without it (options, tables of inlined rows, whether there are inlined deletes) is
+    read again for readers of rows; writers of new files need none of it.
     """
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class History:
             self._newest = (time.monotonic(), snapshot, options)
 
     def forget_options(self) -> None:
-        """After a change of options: the next append reads them."""
+        """Make the next append read the options, after a change of them."""
         if self._newest is not None:
             self._newest = (self._newest[0], self._newest[1], None)
 
     def recent(self, schema: str, table: str) -> Base | None:
-        """A base for an append to a known table, None when it has to be read."""
+        """Return a base for an append to a known table, None when it has to be read."""
         if self._newest is None or time.monotonic() - self._newest[0] > RECENT_SECONDS:
             return None
         _, snapshot, options = self._newest
@@ -92,25 +92,26 @@ class History:
         return Base(snapshot=snapshot, options=options, history=self, is_recent=True)
 
     def remember(self, schema: str, table: str, state: TableState) -> None:
-        """Keep a state that was just read under the name it was asked for."""
+        """Keep a state that was just read, under the name of the request."""
+        # Rare, and cheap to repair: a state is read again at its next use.
         if len(self._states) >= MAX_TABLES:
             self._states.clear()
         self._states[folded(schema), folded(table)] = state
 
     def table_id(self, schema: str, table: str) -> int:
-        """Id of a table that is remembered under a name, of whatever snapshot."""
+        """Return the id of the table that is remembered under a name, of any snapshot; ``NOTHING`` for none."""
         known = self._states.get((folded(schema), folded(table)))
         return NOTHING if known is None else known.id
 
     def current(self, now: Current, snapshot: Snapshot, schema: str, table: str) -> TableState | None:
-        """The table at a snapshot of this history for readers, with what was just read; None when it has to be read."""
+        """Return the table at a snapshot of this history for readers, with what was just read; None when it has to be read."""
         state = self.at(snapshot, schema, table, now.options)
         if state is None:
             return None
         return replace(state, inlined_tables=now.inlined_tables, has_inlined_deletes=now.has_inlined_deletes)
 
     def read(self, database: Database, base: Snapshot, schema: str, table: str) -> TableState | None:
-        """The table at a base of this history for readers, in one question; None when it has to be read as a whole."""
+        """Return the table at a base of this history for readers, in one question; None when it has to be read as a whole."""
         table_id = self.table_id(schema, table)
         if table_id == NOTHING:
             return None
@@ -118,8 +119,10 @@ class History:
         return None if now.known is None or not is_same_snapshot(now.known, base) else self.current(now, base, schema, table)
 
     def at(self, snapshot: Snapshot, schema: str, table: str, options: StoredOptions) -> TableState | None:
-        """The table at a snapshot of this history, None when it has to be read."""
+        """Return the table at a snapshot of this history, None when it has to be read."""
         state = self._states.get((folded(schema), folded(table)))
+        # Equal schema versions mean that no definition changed in between. A state of a later snapshot is of no use: it may belong to a
+        # table that did not exist yet.
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
         in_force = {name: value for name, value in options.in_force(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
@@ -150,7 +153,7 @@ class TableStateCache:
         self._history = History()
 
     def read(self, database: Database, info: LakeInfo) -> Base:
-        """The newest snapshot as a base. When it does not follow the last one that was seen, everything else is forgotten.
+        """Return the newest snapshot as a base. When it does not follow the last one that was seen, everything else is forgotten.
 
         Raises:
             CatalogError: The catalog is that of a lake with other settings.
@@ -160,6 +163,8 @@ class TableStateCache:
 
     def _current(self, database: Database, info: LakeInfo, schema: str = "", table: str = "") -> tuple[History, Current]:
         history, known = self._history, self._history.newest
+        # One statement reads the newest snapshot and the last known one. If the known one is missing or differs, the catalog was replaced
+        # (by a backup, say) or the snapshot has expired, and nothing remembered is certain.
         now = read_current(database, NOTHING if known is None else known.id, history.table_id(schema, table))
         # Appends are built on what is noted here.
         check_same_lake(info, now.options)
@@ -178,7 +183,7 @@ class TableStateCache:
         *,
         suggest: bool,
     ) -> TableState:
-        """The table at the newest snapshot: as it is remembered where no definition has changed, with what may change beside them.
+        """Return the table at the newest snapshot: as it is remembered where no definition has changed, with what may change without one.
 
         Args:
             database: The catalog.
@@ -198,7 +203,7 @@ class TableStateCache:
             with reader() as opened:
                 snapshot = opened.latest_snapshot()
                 state = opened.table(schema, name, snapshot.id, suggest=suggest)
-            # Of another snapshot, nobody knows here whether it is one of this history.
+            # Of another snapshot, it is unknown here whether it is one of this history.
             if is_same_snapshot(snapshot, now.snapshot):
                 history.remember(schema, name, state)
         return state
@@ -208,7 +213,7 @@ class TableStateCache:
         return self._history.recent(schema, table)
 
     def forget(self) -> None:
-        """Read everything anew from now on."""
+        """Read everything again from now on."""
         self._history = History()
 
     def forget_options(self) -> None:

@@ -66,7 +66,7 @@ class StepExecutor:
 
     Args:
         lake: Whose tables.
-        registration: Is told of the ids that names of files carry.
+        registration: Records the write ids that file names carry.
 
     Attributes:
         targets: Where delete files of each table were written last, by table id.
@@ -152,6 +152,7 @@ class StepExecutor:
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
             write_id=write_id,
+            # Files that store this id are written again if the commit becomes a later snapshot.
             assumed_snapshot=base.id + 1,
             encrypted=info.encrypted,
             inlined_rows=options.data_inlining_row_limit,
@@ -175,6 +176,7 @@ class StepExecutor:
         if isinstance(step, RestoreRows) and staged.committed is not None and not (staged.rows.files or staged.rows.inlined):
             # Rows that a restore deletes need not fit the columns that it leaves behind.
             state = staged.committed
+        # ``rowid`` keeps the identity of changed rows; ``file_row_number`` is the position that hides their old version.
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
         if isinstance(step, ChangeRows):
             inlines = step.inline is not False and may_inline(write.schema, write.format_version)
@@ -202,6 +204,7 @@ class StepExecutor:
         """Inline changed rows when they are few, else write them to files."""
         if rows is None:
             return None, ()
+        # Changed rows carry their row id in a further column, which is no column of the table.
         is_updated = ROW_ID_COLUMN in rows.column_names
         plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
         inlined, _ = inlined_part(ArrowFrame(data=plain, schema=write.schema), write)
@@ -229,6 +232,8 @@ class StepExecutor:
         if write_id is None:
             self._registration.add(state.write_id)
         abilities = self._lake.database.abilities
+        # DuckDB's flush reads inlined rows back from the catalog. Where the catalog holds values in other types than the table, the rule
+        # says which rows that flush sorts and splits correctly; other rows go to files.
         if abilities.inlined_as_is or not abilities.duckdb_flushes:
             return state
         by = abilities.inlined_sorting
@@ -248,7 +253,7 @@ class StepExecutor:
         where: str | Predicate | Condition | Column | None = None,
         virtual: Sequence[str] = ("file_row_number",),
     ) -> ScanPlan:
-        """A scan of a table as the transaction has made it."""
+        """Return a scan of a table as the transaction has made it."""
         return self._over(staged, self._committed_plan(readable(staged, base), columns, where, virtual))
 
     @staticmethod
@@ -269,7 +274,7 @@ class StepExecutor:
 
 
 def readable(staged: StagedTable, base: Snapshot) -> TableState:
-    """The table at the base snapshot with the columns that the transaction leaves behind, which old files are read in as well."""
+    """Return the table at the base snapshot with the columns that the transaction leaves behind, which old files are read in as well."""
     state, committed = staged.state, staged.committed
     schema = state_schema(staged, base)
     if committed is None:
@@ -278,5 +283,5 @@ def readable(staged: StagedTable, base: Snapshot) -> TableState:
 
 
 def state_schema(staged: StagedTable, base: Snapshot) -> Schema:
-    """The columns that the transaction leaves behind, new ones as of the snapshot that it makes."""
+    """Return the columns that the transaction leaves behind, new ones as of the snapshot that it makes."""
     return committed_at(staged.state.schema, base.id + 1)

@@ -32,7 +32,7 @@ _FILE_CATALOGS = re.compile(r"(?P<kind>(?:ducklake:)?(?:sqlite|duckdb):(?:///)?|
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LakeSpec:
-    """How a lake is opened: arguments of :meth:`DuckLake.connect`. Its repr shows no value of any of them, as they may be secrets.
+    """Settings that open a lake: arguments of :meth:`DuckLake.connect`. Its repr shows no value of any of them, as they may be secrets.
 
     Attributes:
         name: What the lake is called here.
@@ -60,7 +60,7 @@ _SETTINGS = (*_TEXTS, *_FLAGS, "allowed_paths", "storage_options")
 
 
 def find_lake(name: str, *, directory: Path | None = None, environment: Mapping[str, str] | None = None) -> LakeSpec:
-    """How the lake of a name is opened.
+    """Return the settings by which the lake of a name is opened.
 
     The file is ``ducklake.toml`` in the working directory, or in the nearest directory above it that has one with this lake in it, or
     else ``~/.config/ducklake.toml`` (``$XDG_CONFIG_HOME`` instead of ``~/.config`` where it is set).
@@ -147,7 +147,7 @@ def _checked(key: str, value: object, what: str) -> object:
 
 
 def relative_to(catalog: str, folder: Path) -> str:
-    """The address of a catalog, with the relative path of a file meant from a folder.
+    """Return the address of a catalog, with the relative path of a file meant from a folder.
 
     >>> relative_to("sqlite:///lake.sqlite", Path("/project")), relative_to("ducklake:lake.ducklake", Path("/project"))
     ('sqlite:////project/lake.sqlite', 'ducklake:/project/lake.ducklake')
@@ -180,7 +180,7 @@ def _of_variables(name: str, variables: Mapping[str, str]) -> dict[str, object]:
 
 
 def _put(options: object, parts: list[str], value: object, variable: str) -> None:
-    """An option of a protocol, or below one of its options (``..__S3__CLIENT_KWARGS__REGION_NAME``)."""
+    """Set an option of a protocol, or one nested below it (``..__S3__CLIENT_KWARGS__REGION_NAME``)."""
     for part in parts[:-1]:
         assert isinstance(options, dict)
         options = options.setdefault(part, {})
@@ -191,7 +191,7 @@ def _put(options: object, parts: list[str], value: object, variable: str) -> Non
 
 
 def _merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """Both, mappings key by key, where the second wins."""
+    """Return both, mappings key by key, where the second wins."""
     found = dict(under)
     for key, value in over.items():
         below = found.get(key)

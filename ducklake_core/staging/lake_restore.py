@@ -26,7 +26,7 @@ _Stage = Callable[["StagedTable", "Step"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What a lake has at one snapshot, by id; schemas by name, because one that was made again is as good."""
+    """The contents of a lake at one snapshot, by id; schemas by name, because one that was made again is as good."""
 
     schemas: dict[str, SchemaState]
     tables: dict[int, TableListing]
@@ -62,7 +62,7 @@ class LakeRestore:
 
     @classmethod
     def plan(cls, reader: CatalogReader, then: Snapshot, base: Snapshot) -> LakeRestore:
-        """Compare two snapshots. Tables that are the same at both are not looked at one by one."""
+        """Compare two snapshots. Tables that are the same at both are not compared one by one."""
         before, now = _Content.read(reader, then.id), _Content.read(reader, base.id)
         both = before.tables.keys() & now.tables.keys()
         defined = both & changed_definitions(reader, then.id)
@@ -72,7 +72,7 @@ class LakeRestore:
             if table.rows or table.unknown is not None
             for number in (table.id_before, table.id_after)
         }
-        # A table that was renamed, or whose columns were changed, is compared under two names or in two forms: its rows are looked at.
+        # A table that was renamed, or whose columns were changed, is compared under two names or in two forms: its rows are compared.
         changed = (both & rows) | defined
         states = {number: reader.table_by_id(number, then.id) for number in sorted(changed | (before.tables.keys() - both))}
         return cls(
@@ -85,6 +85,8 @@ class LakeRestore:
 
     def stage_definitions(self, catalog: StagedCatalog, stage: _Stage) -> None:
         """Stage everything but rows and dropped tables: first what goes, then schemas and names, then what comes back."""
+        # The order matters: drops free names, schemas come before their tables, tables get their names before definitions are looked up by
+        # them, and views and macros come last because they name tables.
         self._drop(catalog)
         for name, schema in self.then.schemas.items():
             if name not in self.now.schemas:
@@ -124,7 +126,7 @@ class LakeRestore:
                 catalog.drop_macro(found)
 
     def _rename(self, catalog: StagedCatalog, stage: _Stage) -> None:
-        """Give tables and views their old names, by way of names that nobody has, because some may have changed places."""
+        """Give tables and views their old names, by way of unused names, because some may have changed places."""
         tables = [(self.now.tables[i], table) for i, table in self.then.tables.items() if i in self.now.tables]
         renamed = [(now, then, uuid7()) for now, then in tables if now.name != then.name]
         seen = [(self.now.views[i], view) for i, view in self.then.views.items() if i in self.now.views]

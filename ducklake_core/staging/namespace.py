@@ -33,7 +33,7 @@ class StagedSchemas:
         base: The snapshot that the transaction is planned on.
 
     Attributes:
-        definitions: Staged changes of definitions that belong to no staged table, in the order they were asked for.
+        definitions: Staged changes of definitions that belong to no staged table, in the order of the request.
     """
 
     def __init__(self, lake: LakeContext, base: Snapshot) -> None:
@@ -44,13 +44,13 @@ class StagedSchemas:
         self._last_local_id = 0
 
     def find_schema(self, path: str) -> SchemaState | None:
-        """The schema with a path, None when there is none."""
+        """Return the schema with a path, None when there is none."""
         if folded(path) in self._schemas:
             return self._schemas[folded(path)]
         return next((state for state in self._committed() if folded(state.name) == folded(path)), None)
 
     def schema(self, path: str) -> SchemaState:
-        """The schema with a path.
+        """Return the schema with a path.
 
         Raises:
             NotFoundError: It does not exist.
@@ -63,7 +63,7 @@ class StagedSchemas:
         return state
 
     def schema_called(self, text: str, *, if_exists: bool = False) -> SchemaState | None:
-        """The schema that an argument names: by its path, or else one at the top whose name is the whole text.
+        """Return the schema that an argument names: by its path, or else one at the top whose name is the whole text.
 
         Raises:
             NotFoundError: It does not exist, and ``if_exists`` is not set.
@@ -73,7 +73,7 @@ class StagedSchemas:
         return found if found is not None or if_exists else self.schema(path)
 
     def schemas_within(self, state: SchemaState) -> list[SchemaState]:
-        """The schemas directly in a schema."""
+        """Return the schemas directly in a schema."""
         known = {folded(one.name): one for one in (*self._committed(), *self._schemas.values())}
         return [one for one in known.values() if folded(parent_schema(one.name) or "") == folded(state.name)]
 
@@ -182,7 +182,7 @@ class StagedCatalog(StagedSchemas):
             self._touched = None
 
     def find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
-        """The table with a name, None when there is none; see :meth:`table`."""
+        """Return the table with a name, None when there is none; see :meth:`table`."""
         try:
             return self.table(name, only_append=only_append, suggest=False)
         except NotFoundError:
@@ -204,6 +204,7 @@ class StagedCatalog(StagedSchemas):
         staged = self._tables.get(key)
         if staged is not None and self._touched is not None:
             self._touched.setdefault(key, replace(staged))
+        # A remembered state is good for appends alone; any other call reads the table, and keeps what was staged.
         if staged is not None and not (staged.remembered and not only_append):
             return staged
         state = self._history.at(self.base, schema_name, table_name, self.options) if only_append else None
@@ -218,6 +219,7 @@ class StagedCatalog(StagedSchemas):
             return staged
         if self.is_dropped(state.id):
             raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+        # The base snapshot still has the old name of a table that the transaction renamed.
         if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
             raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
         asked = (schema_name, table_name)
@@ -241,6 +243,7 @@ class StagedCatalog(StagedSchemas):
             AlreadyExistsError: A view has the name.
             SchemaError: Columns or partition keys that no table can have.
         """
+        # A schema of this transaction has no views but staged ones, so the catalog need not be read.
         if (owner.id >= 0 or self._views) and self.find_view(join_name(owner.name, name)) is not None:
             raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
         create, state = new_table(
@@ -292,7 +295,7 @@ class StagedCatalog(StagedSchemas):
         self._tables[after] = self._tables.pop(before)
 
     def check_free(self, schema: str, name: str) -> None:
-        """Refuse a name that a table or view has.
+        """Reject a name that a table or view has.
 
         Raises:
             AlreadyExistsError: One has it.
@@ -332,7 +335,7 @@ class StagedCatalog(StagedSchemas):
         return self._views[key]
 
     def is_dropped_view(self, view_id: int) -> bool:
-        """Whether the transaction drops a view."""
+        """Return whether the transaction drops a view."""
         return any(isinstance(action, DropView) and action.view_id == view_id for action in self.definitions)
 
     def view(self, name: str) -> StagedView:
@@ -387,7 +390,7 @@ class StagedCatalog(StagedSchemas):
             self.definitions.append(DropView(view_id=state.id, schema_name=state.schema_name, name=state.name))
 
     def find_macro(self, name: str, kind: MacroKind) -> CreateMacro | DropMacro | None:
-        """The macro of a kind with a name: what creates it in this transaction, or else would drop it; None when there is none."""
+        """Return the macro of a kind with a name: what creates it in this transaction, or else would drop it; None when there is none."""
         schema_name, macro_name = split_name(name)
         wanted = kind, _key(schema_name, macro_name)
         for action in self.definitions:
@@ -431,7 +434,7 @@ class StagedCatalog(StagedSchemas):
             self.definitions.append(found)
 
     def is_dropped(self, table_id: int) -> bool:
-        """Whether the transaction drops a table of its base snapshot."""
+        """Return whether the transaction drops a table of its base snapshot."""
         return any(isinstance(action, DropTable) and action.table_id == table_id for action in self.definitions)
 
     def drop_schema(self, state: SchemaState, *, cascade: bool) -> None:
@@ -470,7 +473,7 @@ def _key(schema: str, table: str) -> str:
 
 
 def drops_of(reader: CatalogReader, schema: SchemaState, snapshot_id: int) -> list[DropTable | DropView | DropMacro]:
-    """An action for each table, view and macro of a schema that drops it."""
+    """Return an action for each table, view and macro of a schema that drops it."""
     own_tables = [table for table in reader.tables(snapshot_id) if table.schema_id == schema.id]
     own_views = [view for view in views(reader, snapshot_id) if view.schema_id == schema.id]
     own_macros = [macro for macro in macros(reader, snapshot_id) if macro.schema_id == schema.id]

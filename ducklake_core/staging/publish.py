@@ -71,13 +71,24 @@ if TYPE_CHECKING:
 
 
 LONG_SECONDS = 60.0
-"""Seconds after which a transaction asks the store for its files before it commits them: it costs next to nothing of so long a write."""
+"""Seconds after which a transaction checks that the store has its files before it commits. The check costs little next to such a write."""
 _ASKED_AT_ONCE = 16
 
 _OF_TABLES = ("dropped_table", "altered_table", "inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 """Kinds of changes that name a table, without those that only move its rows to other files."""
 
 
+# How a transaction becomes a snapshot. A conflict goes back to the steps, not to the calls of the user:
+#
+#   call       write the rows to files, and apply a step (staged_table.Step) to the table at the base snapshot
+#   publish    turn all tables and views into actions, and commit them as the snapshot after the base
+#   conflict   1. find another run with the same commit id: its snapshot is the result then
+#              2. give up if an overwrite has not seen new rows, or if the user has read rows that changed meanwhile
+#              3. move definitions and table states to the newest snapshot, the new base (rebase_...)
+#              4. delete the files that depend on the old base, and apply all steps again
+#   success    delete the files that the snapshot does not name
+#
+# Files of appended rows are written once. Delete files and changed rows depend on the rows of the base, so they are made again.
 class CommitCoordinator:
     """Turns what a transaction staged into a snapshot, planning it again when other commits get in between.
 
@@ -123,14 +134,14 @@ class CommitCoordinator:
 
     @property
     def is_recent(self) -> bool:
-        """Whether the base was seen before the call: then nothing is planned again on it."""
+        """Return whether the base was seen before the call: then nothing is planned again on it."""
         return self._assumed_options is not None
 
     def check_repeated(self, snapshot: Snapshot) -> None:
         """Raise when the commit id belongs to another operation.
 
         Raises:
-            UsageError: The snapshot that carries the commit id did not do what the calls ask for.
+            UsageError: The snapshot that carries the commit id did not do what these calls do.
         """
         other = other_operation(snapshot.extra_info, self.operations)
         if other is not None:
@@ -149,7 +160,7 @@ class CommitCoordinator:
         self._files.add_data_files(files, write_id)
 
     def end(self) -> None:
-        """The transaction has ended, in whatever way: nothing is written any more."""
+        """End the registration of the write: the transaction has ended, committed or not, and writes no more files."""
         self._registration.end()
 
     def discard(self) -> None:
@@ -157,7 +168,7 @@ class CommitCoordinator:
         self._files.discard()
 
     def one_call(self) -> AbstractContextManager[None]:
-        """When the block fails, delete the files that were noted inside it, so that the transaction can continue without them."""
+        """Delete the files that were noted inside the block when it fails, so that the transaction can continue without them."""
         return self._files.discarding_on_error()
 
     def write_rows(self, staged: StagedTable, frame: Frame, state: WriteState) -> tuple[WrittenFile, ...]:
@@ -168,6 +179,8 @@ class CommitCoordinator:
         except Exception:
             raise
         except BaseException:
+            # Writers delete their own files after an error. An interrupt may come between a file and its note, so a search by write id
+            # finds what is left.
             sweep_after_error(self._lake.storage, state.directory, state.write_id, named=self.named)
             raise
         return files
@@ -197,12 +210,12 @@ class CommitCoordinator:
         return self._rows.named(files)
 
     def overlay(self, staged: StagedTable, plan: ScanPlan) -> ScanPlan:
-        """A scan of a table for the user, with what is staged laid over it."""
+        """Return a scan of a table for the user, with what is staged laid over it."""
         self.note_read(staged)
         return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
 
     def read_with_ids(self, staged: StagedTable, base: Snapshot, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
-        """Rows of a table as the transaction has made them.
+        """Return rows of a table as the transaction has made them.
 
         Args:
             staged: The table.
@@ -245,7 +258,7 @@ class CommitCoordinator:
             self.discard()
             raise
         except BaseException:
-            # Interrupted: nobody needs the files, unless their snapshot may be there.
+            # Interrupted: the files are not needed, unless their snapshot may be there.
             if not self._committer.may_have_committed:
                 self.discard()
             raise
@@ -280,15 +293,16 @@ class CommitCoordinator:
                     self._committer.check(transaction)
                 return base
             except CommitConflictError as conflict:
+                # ``write`` repeats a call on an assumed base from its start, and ``DuckLake.restore`` compares the whole lake again.
                 if self.is_recent or self.takes_all:
                     raise
-                # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
+                # The commit surely failed: whatever goes wrong before the next one, its files are not needed.
                 with self._files.discarding_all_on_error():
                     if not self.retries.replans.again():
                         raise
                     is_first_plan = False
                     before, base = base, self._newest()
-                    # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
+                    # From here on the commit reads later snapshots only, and another run of this step may be an earlier one.
                     repeated = self._find_other_run(before, base) if self.given else None
                     if repeated is not None:
                         return Committed(snapshot=repeated, ids={}, repeated=True)
@@ -297,7 +311,7 @@ class CommitCoordinator:
                     definitions = self._replan(base, definitions, tables, views, conflict)
 
     def _find_other_run(self, base: Snapshot, newest: Snapshot) -> Snapshot | None:
-        """The commit of another run with the same id, between two snapshots.
+        """Return the commit of another run with the same id, between two snapshots.
 
         Raises:
             CommitOutcomeUnknownError: None is found, and not all of them are left.
@@ -339,6 +353,7 @@ class CommitCoordinator:
         Raises:
             CommitConflictError: There are such rows.
         """
+        # A table that the transaction creates (id below 0) has no earlier rows.
         if staged.start.id >= 0 and read_at < base.id:
             with self._lake.reader() as reader:
                 state = reader.table_by_id(staged.start.id, base.id)
@@ -439,7 +454,7 @@ class CommitCoordinator:
         Raises:
             CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
                 the transaction drops things.
-            AlreadyExistsError: What it was to create anew exists there.
+            AlreadyExistsError: Something that it was to create exists there.
         """
         with self._lake.reader() as reader:
             definitions = rebase_definitions(definitions, tables, reader, base, conflict)
@@ -451,6 +466,7 @@ class CommitCoordinator:
             exclusive = [path for staged in tables for path in staged.exclusive]
             if exclusive and named_already(reader, exclusive) is not None:
                 raise conflict
+        # Positions and changed values hold for the rows of the old base only.
         self._files.discard_delete_files()
         for staged in tables:
             staged.rows, staged.state = StagedRows(), staged.start
@@ -459,6 +475,7 @@ class CommitCoordinator:
         return definitions
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
+        # The commit became another snapshot than the one after the base: files that store the id of their snapshot are written again.
         target = self._rows.targets[table_id]
         written = rewrite_delete_file(file, snapshot_id, target, self._lake.storage)
         self._files.add_rewritten(target.directory + file.path, target.directory + written.path)
@@ -466,7 +483,7 @@ class CommitCoordinator:
 
 
 def _named(staged: StagedTable) -> list[str]:
-    """The files of a table that its snapshot names, apart from those that were there before and were added as they are."""
+    """Return the files of a table that its snapshot names, apart from those that were there before and were added as they are."""
     files = (file.file for file in staged.rows.files if file.added is None)
     return staged.paths((*files, *staged.rows.delete_files))
 
@@ -500,7 +517,7 @@ def _result(staged: StagedTable, committed: Committed, attempts: int) -> WriteRe
 def rebase_definitions(
     definitions: tuple[Action, ...], tables: Sequence[StagedTable], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
 ) -> tuple[Action, ...]:
-    """Select the definitions that still have to be made; a schema that somebody else has created meanwhile is used instead.
+    """Select the definitions that still have to be made; a schema that another writer has created meanwhile is used instead.
 
     Args:
         definitions: Schemas to create, and what is to be dropped.
@@ -522,6 +539,7 @@ def rebase_definitions(
             case CreateSchema(name=name):
                 theirs = known.get(folded(name))
                 if theirs is None:
+                    # Another writer has dropped the schema around it.
                     if action.parent_id is not None and action.parent_id >= 0 and action.parent_id not in ids:
                         raise conflict
                     around = None if action.parent_id is None else used.get(action.parent_id)
@@ -541,6 +559,7 @@ def rebase_definitions(
                     raise conflict
                 remaining.append(action if theirs is None else replace(action, schema_id=theirs.id))
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
+                # Another writer has added to the schema, and the drop must not take along what the caller has never seen.
                 if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):
                     raise conflict
                 remaining.append(action)
@@ -555,6 +574,7 @@ def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[Stag
         raise AlreadyExistsError(message, schema=theirs.name) from conflict
     for staged in tables:
         if staged.create is not None and staged.create.schema_id == action.schema_id:
+            # Files were written below the path of the staged schema, where readers of the other schema would not find them.
             if staged.state.path != join(theirs.path, staged.create.path):
                 raise conflict
             staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
@@ -579,7 +599,7 @@ def _check_macro(
 def _is_there(
     action: DropTable | DropView | DropMacro | DropSchema, reader: CatalogReader, base: Snapshot, known: Mapping[str, SchemaState]
 ) -> bool:
-    """Whether the object to drop still has the name that the call gave."""
+    """Return whether the object to drop still has the name that the call gave."""
     match action:
         case DropTable(table_id=table_id, name=name):
             return any((table.id, table.name) == (table_id, name) for table in reader.tables(base.id))
@@ -592,7 +612,7 @@ def _is_there(
 
 
 def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot, schemas: Iterable[SchemaState]) -> Iterator[tuple[type, str]]:
-    """The objects of a schema, by the action that drops them and by name."""
+    """Yield the objects of a schema, by the action that drops them and by name."""
     yield from ((DropSchema, one.name) for one in schemas if folded(parent_schema(one.name) or "") == folded(action.name))
     yield from ((DropTable, table.name) for table in reader.tables(base.id) if table.schema_id == action.schema_id)
     yield from ((DropView, view.name) for view in all_views(reader, base.id) if view.schema_id == action.schema_id)
@@ -647,7 +667,7 @@ def rebase_view(staged: StagedView, reader: CatalogReader, base: Snapshot, confl
     current = next((view for view in all_views(reader, base.id) if view.id == state.id), None)
     if current is None or current.name != staged.committed.name:
         raise conflict
-    # A tag of ours takes the place of theirs, and theirs stay where we only rename.
+    # A tag that this transaction sets replaces the other writer's; a rename keeps the other writer's tags.
     staged.state, staged.committed = tagged_view(replace(current, name=state.name), staged.tagged), current
 
 
@@ -667,6 +687,7 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     if current is not None and staged.create is not None and not staged.create.or_existing:
         message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
         raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
+    # A definition is altered by name: after a rename by another writer, the call may have meant another table.
     if current is not None and staged.committed is not None and staged.is_altered and not _same_name(staged.committed, current):
         raise conflict
     start = staged.start if current is None else current
@@ -675,7 +696,7 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     staged.state, staged.steps = _begun_again(staged, start, conflict)
     staged.start = start
     if current is not None:
-        # What both have created or added alike is theirs now, and our rows go there.
+        # What both transactions have created or added alike belongs to the other commit now; the rows of this one go there.
         staged.create, staged.committed = None, current
         staged.differences = staged.differences if difference(current, staged.state) is not None else ()
 
@@ -685,6 +706,8 @@ def _begun_again(staged: StagedTable, start: TableState, conflict: CommitConflic
     before, now = staged.start, start
     steps: list[Step] = []
     for step in staged.steps:
+        # Both states advance together, from the old and from the new base. Files of a step fit the new one if columns, keys and
+        # directory are the same at this point of the replay.
         if not isinstance(step, Altered):
             if not _fits(before, now):
                 raise conflict
@@ -704,24 +727,26 @@ def _same_name(one: TableState, two: TableState) -> bool:
 
 
 def _fits(ours: TableState, theirs: TableState) -> bool:
-    """Whether files written for one state of a table fit another."""
+    """Return whether files written for one state of a table fit another."""
     ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
     return columns_of(ours) == columns_of(theirs) and ours_keys == theirs_keys and ours.path == theirs.path
 
 
 def columns_of(state: TableState) -> list[tuple[object, ...]]:
-    """The properties of columns that data files depend on: ids, names, types and NOT NULL of all nodes."""
+    """Return the properties of columns that data files depend on: ids, names, types and NOT NULL of all nodes."""
     return [(node.id, node.name, node.type if node.is_leaf else type(node.type), node.nullable) for node in state.schema.walk()]
 
 
 def current_state(reader: CatalogReader, staged: StagedTable, base: Snapshot, conflict: CommitConflictError) -> TableState | None:
-    """The table as it is now: the one that was asked for, under whatever name, unless another one has its name.
+    """Return the table as it is now: the one that was requested, under whatever name, unless another one has its name.
 
     Raises:
         CommitConflictError: The given one: the name means another table now, or the id does.
     """
     if staged.committed is None or staged.asked is None:
         return _found(lambda: reader.table(staged.state.schema_name, staged.state.name, base.id))
+    # The call gave a name. The same table under this name is best, and under a new name is as good. Another table under the name
+    # is a conflict, and so is another uuid under the id, which a restored backup of the catalog can cause.
     asked, table_id, uuid = staged.asked, staged.committed.id, staged.committed.uuid
     named = _found(lambda: reader.table(*asked, base.id))
     if named is not None and (named.id, named.uuid) == (table_id, uuid):
@@ -759,12 +784,12 @@ class StagedFiles:
         self._began = time.time()
 
     def check_there(self) -> None:
-        """Ask the store for the files of a transaction that took long, before they are committed: a sweep may have deleted them.
+        """Check before the commit that the store still has the files of a long transaction: a sweep may have deleted them.
 
         Raises:
             StorageError: One is not there any more.
         """
-        # One clock stands still while the machine sleeps, the other may be set anew, or be that of another machine.
+        # One clock stands still while the machine sleeps, the other may be changed, or be that of another machine.
         if max(time.monotonic() - self._opened, abs(time.time() - self._began)) < LONG_SECONDS:
             return
         gone = self._missing([*self._data, *self._deletes])
@@ -817,7 +842,7 @@ class StagedFiles:
 
     @contextmanager
     def discarding_on_error(self) -> Iterator[None]:
-        """When the block fails, delete the files that were noted inside it, so that the transaction can continue without them."""
+        """Delete the files that were noted inside the block when it fails, so that the transaction can continue without them."""
         data_files, delete_files = len(self._data), len(self._deletes)
         try:
             yield
@@ -878,11 +903,11 @@ class ReadSet:
         self._tables[table.id] = table
 
     def changed(self, reader: CatalogReader, base: Snapshot, newest: Snapshot) -> str | None:
-        """The name of a table that was read, and that others have changed between two snapshots; None when there is none."""
+        """Return the name of a table that was read, and that others have changed between two snapshots; None when there is none."""
         if not self._tables:
             return None
         found = reader.snapshots(after=base.id - 1, until=newest.id)
-        # Nobody knows what a snapshot has changed that was expired, or whether ids mean what they did where the base is not there.
+        # It is unknown what an expired snapshot has changed, or whether ids mean what they did where the base is not there.
         is_known = bool(found) and is_same_snapshot(found[0], base) and len(found) == 1 + newest.id - base.id
         touched = _touched(found[1:]) if is_known else None
         changed = (table for table in self._tables.values() if self._is_changed(table, touched, reader, newest))
@@ -892,7 +917,7 @@ class ReadSet:
     def _is_changed(table: TableState, touched: frozenset[int] | None, reader: CatalogReader, newest: Snapshot) -> bool:
         try:
             if table.id < 0:
-                # The transaction makes it: nobody else has rows in it, unless somebody has made one of that name as well.
+                # The transaction makes it: no other writer has rows in it, unless one has created a table of that name as well.
                 reader.table(table.schema_name, table.name, newest.id)
                 return True
             now = reader.table_by_id(table.id, newest.id)
@@ -905,7 +930,7 @@ class ReadSet:
 
 
 def _touched(snapshots: Sequence[Snapshot]) -> frozenset[int] | None:
-    """Ids of the tables with other rows or columns after some snapshots, None when it cannot be known."""
+    """Return ids of the tables with other rows or columns after some snapshots, None when it cannot be known."""
     found: set[int] = set()
     for snapshot in snapshots:
         changes = parse_changes(snapshot.changes)

@@ -54,12 +54,12 @@ class TransactionTable(Scanned):
         return self._staged().state.schema
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """A read of the table, inside the transaction's block; see :meth:`Table.scan`."""
+        """Return a read of the table, inside the transaction's block; see :meth:`Table.scan`."""
         staged, base = self._staged(), self._catalog().base
         schema = staged.state.schema
 
         def overlay(plan: ScanPlan) -> ScanPlan:
-            # Refuses when the block has ended; what was staged may be gone then.
+            # Raises when the block has ended; what was staged may be deleted by then.
             now = self._staged()
             if now.state.schema != schema:
                 raise UsageError(f"columns of {now.name} were changed after the scan was made; make it again", table=now.name)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Scanned(Readable):
-    """What is read through scans. Part of :class:`~ducklake_core.table.Table` and of tables within a transaction."""
+    """Base of tables that are read through scans. Part of :class:`~ducklake_core.table.Table` and of tables within a transaction."""
 
     @abstractmethod
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """A lazy scan."""
+        """Return a lazy scan."""
 
     @property
     @abstractmethod
@@ -34,29 +34,29 @@ class Scanned(Readable):
         return self.schema.names
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A new stream of all rows in Arrow's PyCapsule protocol, planned when the first batch is asked for."""
+        """Return a new stream of all rows in Arrow's PyCapsule protocol, planned when the first batch is requested."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """All rows as a stream with a known schema, for writers and engines that take one."""
+        """Return all rows as a stream with a known schema, for writers and engines that take one."""
         return self.scan().to_reader()
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in Arrow batches; memory is bounded by a few batches."""
+        """Return all rows in Arrow batches; memory is bounded by a few batches."""
         return self.scan().to_batches()
 
     def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-        """All rows as a lazy Spark DataFrame; see :meth:`Scan.to_spark`."""
+        """Return all rows as a lazy Spark DataFrame; see :meth:`Scan.to_spark`."""
         return self.scan().to_spark(session, exact=exact)
 
     def limit(self, n: int) -> Scan:
-        """A scan of ``n`` rows at most, whichever; files that are not needed for them are not opened."""
+        """Return a scan of ``n`` rows at most, whichever; files that are not needed for them are not opened."""
         return self.scan().limit(n)
 
     def head(self, n: int = 5) -> pa.Table:
-        """Any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
+        """Return any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
         return self.scan().head(n)
 
     def count(self) -> int:
-        """Number of rows; the catalog alone answers where it can, without opening a data file."""
+        """Return the number of rows; the catalog alone answers where it can, without opening a data file."""
         return self.scan().count()

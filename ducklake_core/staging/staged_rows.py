@@ -64,6 +64,17 @@ _ROW_BYTES = 64
 """Bytes of a row's header, its id and its snapshots."""
 
 
+# The overlay. A scan inside a transaction reads the base snapshot with the staged rows laid over it; ids below 0 mark what is not
+# committed:
+#
+#   base snapshot                                   added by the transaction
+#   data file 7    minus newly hidden positions     data file -1    row ids -1000 to -1, minus its own hidden positions
+#   data file 8    ended: no task for it            data file -2    row ids -1500 to -1001
+#   inlined rows   minus (table, row id) pairs      inlined rows    of the physical table "(not committed)"
+#
+# Each step searches this overlay, so that a DELETE finds the rows of an INSERT before it. What it finds in file -1 becomes
+# ``StagedFile.hidden``, rows of "(not committed)" leave ``StagedRows.inlined``, and all else joins ``StagedRows.deletions``. The commit
+# replaces ids below 0 by ids of the catalog.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A data file that a transaction adds.
@@ -95,13 +106,13 @@ class StagedFile:
         return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
 
     def in_columns(self, schema: Schema) -> StagedFile:
-        """The same file in a table that has these columns now: without bounds and buckets that mean nothing for them."""
+        """Return the same file in a table that has these columns now: without bounds and buckets that mean nothing for them."""
         now = {leaf.id: leaf.type for leaf in schema.leaves()}
         changed = {leaf.id: leaf.type for leaf in self.schema.leaves() if leaf.type != now.get(leaf.id, leaf.type)}
         lost = {number for number, written in changed.items() if not bounds_hold(written, now[number])}
         spec, file = self.partition_spec, self.file
         if spec is not None and any(key.buckets is not None and key.column_id in changed for key in spec.fields):
-            # The bucket of a value depends on its type, and the catalog tells no type that ended with the transaction in which it began.
+            # The bucket of a value depends on its type, and the catalog records no type that ended with the transaction in which it began.
             spec, file = None, replace(file, partition_values=())
         if not lost and spec is self.partition_spec:
             return self
@@ -121,7 +132,8 @@ class StagedInlined:
 
     @property
     def is_changed(self) -> bool:
-        """Whether its rows are new versions of committed rows."""
+        """Return whether its rows are new versions of committed rows."""
+        # A part holds either new rows (ids below 0) or new versions of committed rows, never both.
         return bool(self.row_ids) and self.row_ids[0] >= 0
 
     def in_columns(self, schema: Schema) -> StagedInlined:
@@ -141,11 +153,11 @@ class StagedInlined:
         return replace(self, rows=rows, schema=schema)
 
     def in_arrow(self, schema: Schema) -> pa.Table:
-        """The rows with the columns of a schema, as the table's columns are now."""
+        """Return the rows with the columns of a schema, as the table's columns are now."""
         return pa.Table.from_arrays(list(self.arrays(schema)), schema=to_arrow_schema(schema))
 
     def arrays(self, schema: Schema) -> Iterator[ArrowArray]:
-        """The columns of :meth:`in_arrow`."""
+        """Yield the columns of :meth:`in_arrow`."""
         before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
         for column in schema:
             old, values = before.get(column.id, (None, ()))
@@ -170,7 +182,7 @@ class StagedRows:
 
     Attributes:
         files: Data files with rows in them, in the order that they were added in.
-        inlined: Rows for the catalog, likewise.
+        inlined: Rows for the catalog, in the same order.
         deletions: What hides rows that are committed.
         file_count: Files that were ever added; ``row_count`` are their rows and those for the catalog.
     """
@@ -222,20 +234,22 @@ class StagedRows:
         rows = self.row_count
         for number, file in enumerate(files, self.file_count + 1):
             rows += file.file.record_count
+            # Ids count down, so that staged rows have ids of their own and never those of committed rows.
             numbered.append(replace(file, id=-number, first_row_id=-rows))
         return replace(self, files=(*self.files, *numbered), file_count=self.file_count + len(numbered), row_count=rows)
 
     def with_inlined(
         self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None, *, reads_base_rows: bool = False
     ) -> StagedRows:
-        """With more rows for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+        """Add rows for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
         count = self.row_count + rows.record_count
         ids = tuple(range(-count, -self.row_count)) if row_ids is None else row_ids
         staged = StagedInlined(rows=rows, schema=schema, row_ids=ids, reads_base_rows=reads_base_rows)
         return replace(self, inlined=(*self.inlined, staged), row_count=count)
 
     def without(self, found: Deletions) -> StagedRows:
-        """Without rows that a scan with this laid over it has found."""
+        """Delete rows that a scan with this laid over it has found."""
+        # A delete file replaces an earlier one of the same data file and holds its positions too.
         hidden = {file.data_file_id: file for file in found.delete_files}
         ended = {file.data_file_id for file in found.ended}
         files = tuple(replace(one, hidden=hidden.get(one.id, one.hidden)) for one in self.files if one.id not in ended)
@@ -281,7 +295,7 @@ class StagedRows:
         )
 
     def _live(self, inlined: pa.Table, read_schema: Schema) -> pa.Table:
-        """The committed rows of the catalog that are left."""
+        """Return the committed rows of the catalog that are left."""
         if not self.deletions.inlined:
             return inlined
         gone = {(name, row_id) for name, row_ids in self.deletions.inlined for row_id in row_ids}
@@ -302,7 +316,7 @@ class StagedRows:
 
 
 def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int], directory: str) -> FileTask:
-    """The task for what is left of a committed file."""
+    """Return the task for what is left of a committed file."""
     if hidden is None and not few:
         return task
     delete_files = task.file.delete_files if hidden is None else (_delete_file(hidden, directory),)
@@ -311,7 +325,7 @@ def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int]
 
 
 def _together(parts: Sequence[StagedInlined]) -> Iterator[StagedInlined]:
-    """Rows of the same kind in one part; all have the same columns."""
+    """Yield rows of the same kind in one part; all have the same columns."""
     kinds: dict[tuple[bool, bool], list[StagedInlined]] = {}
     for part in parts:
         kinds.setdefault((part.is_changed, part.reads_base_rows), []).append(part)
@@ -360,6 +374,7 @@ def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id:
         file_size_bytes=file.file_size_bytes,
         footer_size=file.footer_size,
         row_id_start=None if file.row_ids_embedded else staged.first_row_id,
+        # The snapshot that the transaction becomes unless another writer commits first.
         begin_snapshot=snapshot_id + 1,
         mapping_id=mapping_id,
         encryption_key=file.encryption_key,
@@ -382,11 +397,11 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
 
 
 def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Frame]:
-    """The rows of a frame as values for the catalog, or else the frame to write to files.
+    """Return the rows of a frame as values for the catalog, or else the frame to write to files.
 
     A frame goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
     says, all columns have types that the catalog can hold, and DuckDB can read every value there and flush it. A Spark
-    DataFrame only does when that is asked for: to count its rows first may compute it twice.
+    DataFrame only does on request: to count its rows first may compute it twice.
 
     Args:
         frame: Of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
@@ -404,6 +419,7 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
     asked = inline if inline is not None else frame.inlines_unasked
     if not limit or not asked or not may_inline(state.schema, state.format_version):
         return None, frame
+    # Reads only one row more than the limit; ``frame`` still gives all rows, these included.
     few, frame = frame.few_rows(limit, MAX_BYTES)
     if few is None or not few.num_rows:
         return None, frame
@@ -417,12 +433,15 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
 
 
 def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
-    """Whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
+    """Return whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
     if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
         return False
+    # A row has to fit into one statement.
     most = state.format_version.inlined_limits.most_row_bytes
     if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
         return False
+    # PostgreSQL moves long values out of a row that exceeds a page, but a pointer to each stays: a row of many columns may not fit
+    # even then. The exact size is computed only for tables wide enough to get there.
     page = state.format_version.inlined_limits.max_page_bytes
     if page is not None and len(schema) * _MAX_CELL_BYTES + _ROW_BYTES > page:
         kinds = [column.type for column in schema]
@@ -430,12 +449,13 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
         if any(sum(map(_page_bytes, row, kinds)) > room for row in rows.rows()):
             return False
     columns = zip(rows.columns, schema, strict=True)
+    # Variants and nested values are stored as strings, which DuckDB must be able to parse again.
     doubtful = [(values, column.type) for values, column in columns if column.type == VARIANT or not column.is_leaf]
     return all(is_readable(value, kind) for values, kind in doubtful for value in values)
 
 
 def _most_bytes(value: object) -> int:
-    """How long a value may be in a statement.
+    """Return the maximum number of bytes of a value in a statement.
 
     >>> _most_bytes("ä"), _most_bytes(b"\\0"), _most_bytes([1, None]), _most_bytes(2.5)
     (4, 1, 36, 8)
@@ -452,7 +472,7 @@ def _most_bytes(value: object) -> int:
 
 
 def _page_bytes(value: object, data_type: DataType) -> int:
-    """Return how many bytes a value takes at most in a page of PostgreSQL, rounded up to the start of the next value.
+    """Return the maximum bytes of a value in a page of PostgreSQL, rounded up to the start of the next value.
 
     >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
     >>> [_page_bytes(value, VARCHAR) for value in (None, "", "ten letters", "long" * 1000)], _page_bytes(7, INT64)
@@ -481,7 +501,7 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
 
     Raises:
         UnsupportedFeatureError: A default that neither this library evaluates nor DuckDB, where it is installed, computes once.
-        UsageError: DuckDB refuses to compute it.
+        UsageError: DuckDB cannot compute it.
         SchemaError: Its value does not fit the column.
     """
     names = {folded(name) for name in given}
@@ -490,7 +510,7 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
 
 
 def inserted_columns(request: ChangeRequest) -> list[str]:
-    """Names of the columns that every branch of a change which inserts rows gives a value."""
+    """Return names of the columns that every branch of a change which inserts rows gives a value."""
     inserts = [{place for place, _ in clause.values} for clause in request.clauses if clause.action == "insert"]
     given = set.intersection(*inserts) if inserts else range(len(request.target.columns))
     return [request.target.columns[place].name for place in given]
@@ -529,14 +549,14 @@ def _reason(problem: UnsupportedFeatureError) -> str:
 def check_no_nulls(
     lake: LakeContext, table: TableState, column: str, session: Any = None, overlay: Callable[[ScanPlan], ScanPlan] | None = None
 ) -> None:
-    """Refuse a column that has NULL in a live row.
+    """Reject a column that has NULL in a live row.
 
     Files whose statistics say that they have none are not opened; of the others that one column is read, batch by batch, up to
     the first NULL.
 
     Args:
         lake: The table's lake.
-        table: The table at the snapshot to look at, with the columns that a transaction has made of it.
+        table: The table at the snapshot to read, with the columns that a transaction has made of it.
         column: A top-level column of those.
         session: A Spark session, whose executors look; this process does without it.
         overlay: What the transaction has done to its rows.

@@ -64,6 +64,16 @@ if TYPE_CHECKING:
 TagKey: TypeAlias = tuple[str | None, str]
 
 
+# Steps. A call stages what it means, not what came of it, so that the same steps can be applied to a newer snapshot after a conflict:
+#
+#   step           keeps                                     made again for each base snapshot
+#   AddRows        files or inlined values of new rows       nothing
+#   AddDataFiles   files of other writers                    nothing
+#   DeleteWhere    the condition                             positions of matching rows
+#   DeleteByKeys   the frame that holds the keys             positions of rows with these keys
+#   ChangeRows     clauses and source of UPDATE or MERGE     positions of matching rows, and their new values
+#   RestoreRows    the table at an earlier snapshot          the difference between its rows and those of the base
+#   Altered        a function from state to state            the state after it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteWhere:
     """Rows to delete: those that match, or all of them.
@@ -98,7 +108,7 @@ class ChangeRows:
     session: Any = field(default=None, repr=False)
 
     def narrowing(self) -> Predicate | None:
-        """A predicate that holds for every row that the change can touch, None for all rows."""
+        """Return a predicate that holds for every row that the change can touch, None for all rows."""
         return self.request.where if self.source is None else self.source.narrowing(self.request)
 
 
@@ -136,7 +146,7 @@ class Altered:
     Attributes:
         alteration: How.
         after: The table that came of it.
-        asked: Whether it was asked for, and not made to fit a frame.
+        asked: Whether it was requested, and not made to fit a frame.
         proves: The column that has no NULL from then on, which the rows have to prove; ``session`` is a Spark session that looks.
         discards: Whether rows that were staged before are given up.
     """
@@ -160,7 +170,7 @@ class StagedTable:
         state: The table as later calls of the transaction see it; a negative id while it is not committed.
         start: The table before the first step.
         committed: The table at the transaction's base snapshot, None when the transaction creates it.
-        asked: Schema and name by which the user asked for it, None when the transaction creates it.
+        asked: Schema and name by which the user requested it, None when the transaction creates it.
         create: Its creation, if that is part of the transaction.
         differences: What fitting its columns to a frame has changed, readable.
         steps: What calls have done to its definition and rows, in order; ``state`` and ``rows`` are what comes of it at the base snapshot.
@@ -192,7 +202,7 @@ class StagedTable:
 
     @property
     def is_altered(self) -> bool:
-        """Whether its definition was asked to be changed."""
+        """Return whether its definition was changed on request."""
         return any(isinstance(step, Altered) and step.asked for step in self.steps)
 
     @property
@@ -200,6 +210,8 @@ class StagedTable:
         """The parts of the committed table that calls have read."""
         if self.committed is None:
             return frozenset()
+        # The outcome depends on these parts of the table: the commit conflicts with any commit after the base that changed one of them.
+        # Plain appends have none, so that they never conflict with each other.
         whole: frozenset[Lookup] = frozenset(("definition", "rows")) if self.guarded else frozenset()
         return whole | frozenset(lookup for step in self.steps if (lookup := _lookup(step)) is not None)
 
@@ -212,12 +224,12 @@ class StagedTable:
         session: Any = None,
         discards: bool = False,
     ) -> Altered:
-        """The step that changes the definition; see :class:`Altered`."""
+        """Return the step that changes the definition; see :class:`Altered`."""
         after = normalized(self.committed, alteration(self.state))
         return Altered(alteration=alteration, after=after, asked=asked, proves=proves, session=session, discards=discards)
 
     def _creation(self, create: CreateTable) -> CreateTable:
-        """The creation in its final form, whatever was altered since."""
+        """Return the creation in its final form, whatever was altered since."""
         state = self.state
         return replace(
             create,
@@ -240,14 +252,15 @@ class StagedTable:
         )
 
     def _keys(self, file: StagedFile) -> PartitionSpec | None:
-        """The partition keys that a file is committed with: none where those that it was written with do not come to be."""
+        """Return the partition keys that a file is committed with: none where those that it was written with do not come to be."""
         written, final = file.partition_spec, self.state.partition_spec
         if same_keys(written, final):
             return final
+        # Keys that the same transaction sets and replaces never get an id in the catalog, so their files are committed without keys.
         return written if written is not None and written.id else None
 
     def actions(self) -> Iterator[Action]:
-        """Everything staged, as the commit takes it."""
+        """Yield everything staged, as the commit takes it."""
         if self.create is not None:
             yield self._creation(self.create)
         elif self.committed is not None and (altered := difference(self.committed, self.state, self._passing())) is not None:
@@ -278,7 +291,7 @@ class StagedTable:
             yield EndInlined(table_id=table_id, rows=deletions.inlined)
 
     def mapped(self) -> dict[int, tuple[int, NameMapping]]:
-        """The mapping of each file of another writer, by the file's id, with its own id: below 0 for one that the table lacks."""
+        """Return the mapping of each file of another writer, by the file's id, with its own id: below 0 for one that the table lacks."""
         known: list[NameMapping] = list(self.mappings)
         mapped: dict[int, tuple[int, NameMapping]] = {}
         for file in self.rows.files:
@@ -306,7 +319,7 @@ class StagedTable:
             )
 
     def _alike(self, files: Iterable[StagedFile]) -> Iterator[tuple[PartitionSpec | None, Schema, list[StagedFile]]]:
-        """Files in order, those after each other together that have the same columns and keys."""
+        """Yield files in order, those after each other together that have the same columns and keys."""
         for (keys, schema), group in groupby(files, key=lambda file: (self._keys(file), file.schema)):
             yield keys, schema, list(group)
 
@@ -323,7 +336,7 @@ class StagedTable:
         )
 
     def paths(self, files: Sequence[Any]) -> list[str]:
-        """Full paths of files that are relative to the table."""
+        """Return full paths of files that are relative to the table."""
         return [self.state.path + file.path for file in files]
 
 
@@ -332,7 +345,7 @@ def _lookup(step: Step) -> Lookup | None:
         case Altered(asked=asked):
             return "definition" if asked else None
         case ChangeRows(request=request):
-            # Rows of a source that match none are added: that a row is gone matters as much as that one has come.
+            # Rows of a source that match none are added: a row that was deleted matters as much as a new one.
             return "rows" if any(clause.when == "not matched" for clause in request.clauses) else "matches"
         case DeleteWhere() | DeleteByKeys():
             return "matches"
@@ -351,14 +364,14 @@ def _with_keys(file: WrittenFile, keys: PartitionSpec | None) -> WrittenFile:
 def new_schema(
     name: str, parent: SchemaState | None, local_id: int, info: LakeInfo, *, or_existing: bool = False
 ) -> tuple[CreateSchema, SchemaState]:
-    """A schema to create, and its state as later changes of the transaction see it.
+    """Return a schema to create, and its state as later changes of the transaction see it.
 
     Args:
         name: Its path.
         parent: The schema that it is in, None for one at the top.
     """
     uuid = paths.uuid7()
-    # One name may be in several schemas, and all directories are beside each other.
+    # One name may be in several schemas, and all directories are next to each other.
     path = paths.directory_name(split_path(name)[-1], uuid) if parent is None else f"{uuid}/"
     state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
     parent_id = None if parent is None else parent.id
@@ -379,7 +392,7 @@ def new_table(
     uuid: str | None = None,
     format_version: FormatVersion = DEFAULT_VERSION,
 ) -> tuple[CreateTable, TableState]:
-    """A table to create, and its state as later changes of the transaction see it.
+    """Return a table to create, and its state as later changes of the transaction see it.
 
     Args:
         format_version: The version of the lake.
@@ -425,7 +438,7 @@ def new_table(
 
 
 def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> TableState:
-    """A new table's state with the definition of an earlier table, its column ids included, and options that are set for it alone."""
+    """Return a new table's state with the definition of an earlier table, column ids included, and options set for it alone."""
     state = restore_definition(replace(new, options={**new.options, **options}), then=then)
     return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
 
@@ -437,7 +450,7 @@ def evolve(
     missing_columns: MissingColumns,
     holds_only_nulls: Callable[[Field, bool], bool] | None = None,
 ) -> tuple[TableState, tuple[str, ...]]:
-    """The table's state after it was made to fit a frame, and what differs.
+    """Return the table's state after it was made to fit a frame, and what differs.
 
     Args:
         state: The table.
@@ -480,7 +493,7 @@ def evolve(
 def evolved(
     state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns, replaced: Collection[int] = ()
 ) -> TableState:
-    """The table's state after it was made to fit a frame.
+    """Return the table's state after it was made to fit a frame.
 
     Args:
         state: The table.
@@ -562,7 +575,7 @@ def _same_columns(table: Schema, frame: Schema) -> bool:
 
 
 def check_existing(table: TableState, request: WriteRequest) -> None:
-    """Refuse what was said for a new table, when the table is there and is not so.
+    """Raise for partition keys or a comment of a new table if the table exists with others.
 
     Raises:
         UsageError: Other partition keys than the table's, or another comment.
@@ -585,7 +598,7 @@ def check_existing(table: TableState, request: WriteRequest) -> None:
 
 
 def check_replaceable(table: TableState, inline: bool | None) -> None:
-    """Refuse to replace whatever partitions a frame has where there are none, or where its rows are to stay in the catalog.
+    """Raise for an overwrite of the partitions in the data if the table has none, or if the rows are to be kept in the catalog.
 
     Raises:
         UsageError: The table has no partition keys.
@@ -661,22 +674,22 @@ class StagedView:
         return join_name(self.state.schema_name, self.state.name)
 
     def rename(self, name: str) -> None:
-        """Under another name in the same schema."""
+        """Give the view another name in the same schema."""
         self.state = replace(self.state, name=name)
 
     def comment(self, text: str | None) -> None:
-        """With another comment, or none."""
+        """Set the comment; None deletes it."""
         self.tag(COMMENT, text)
 
     def tag(self, key: str, value: str | None, column: str | None = None) -> None:
-        """With another tag of its own or of a column, or without it."""
+        """Set a tag of the view or of a column; None deletes it."""
         where = (None if column is None else self.state.commented_column(column), key)
         self.state = tagged_view(self.state, {where: value})
         self.tagged = {**self.tagged, where: value}
         self.altered = True
 
     def actions(self) -> Iterator[Action]:
-        """Everything staged, as the commit takes it."""
+        """Yield everything staged, as the commit takes it."""
         state, before = self.state, self.committed
         if before is None:
             yield CreateView(
@@ -707,7 +720,7 @@ class StagedView:
 
 
 def tagged_view(state: ViewState, tags: Mapping[TagKey, str | None]) -> ViewState:
-    """A view with some tags changed, the comment perhaps among them."""
+    """Return a view with some tags changed, the comment perhaps among them."""
     found = {where: value for where, value in (_tags(state) | dict(tags)).items() if value is not None}
     own = {key: value for (column, key), value in found.items() if column is None}
     columns = {column: value for (column, _), value in found.items() if column is not None}

@@ -106,7 +106,7 @@ def inspect_file(storage: Storage, path: str, rules: AddingRules) -> AddedFile:
         CorruptFileError: It is no Parquet file.
         StorageError: It cannot be read.
         SchemaError: It lacks a column, has another one, or has one of another type; or a NULL that the table does not allow.
-        UsageError: The value of a partition key cannot be told, or its path has no ``key=value`` where it must.
+        UsageError: The value of a partition key cannot be determined, or its path has no ``key=value`` where it must.
         UnsupportedFeatureError: It has columns that this library cannot add.
     """
     return _Inspection(path=path, rules=rules, footer=read_footer(storage, path)).added()
@@ -232,6 +232,7 @@ class _Inspection:
         if wanted.nullable or not self.footer.record_count or "." in name:
             return
         count = self.statistics[wanted.id].null_count if held.leaf is not None else None
+        # No row is read, so NOT NULL has to be proved by the footer: by a count of 0, or by a column that is REQUIRED in the file.
         if count == 0 or (held.leaf is not None and held.leaf.never_null):
             return
         reason = f"has {count} NULLs in" if count else "does not say how many NULLs are in"
@@ -271,7 +272,7 @@ class _Inspection:
         return MappedColumn(source_name=column.name, field_id=column.id, in_path=True)
 
     def _path_text(self, column: Field, key: str) -> str | None:
-        """The catalog's text of the value in the path."""
+        """Return the catalog's text of the value in the path."""
         raw = unquoted(self.keys[key], key, self.path)
         try:
             text = None if raw is None else plain_text(raw, column.type)
@@ -295,8 +296,10 @@ class _Inspection:
                 return None
             low, high = found.min_value, found.max_value
             if found.null_count == 0 and low is not None and high is not None and found.exact_min is None and found.exact_max is None:
+                # Equal bounds without NULL prove that all rows have one value. Of floats they do not: bounds leave NaN out.
                 if low == high and column.type not in FLOATS:
                     return self._transformed(key, column, to_cast_text(from_text(low, column.type), column.type))
+                # Transforms of time are monotonic: if both bounds are in one period, all values are.
                 if key.transform in (*_CALENDAR, *EPOCH_TRANSFORMS):
                     return self._one_period(key, column, low, high)
         named = next((name for name in (key.transform, f"{key.transform}_{column.name}") if name in self.keys), None)
@@ -313,7 +316,7 @@ class _Inspection:
         )
 
     def _one_period(self, key: PartitionField, column: Field, low: str, high: str) -> str | None:
-        """The calendar part that all values share, if least and greatest lie within one."""
+        """Return the calendar part that all values share, if least and greatest lie within one."""
         parts = _CALENDAR[: _CALENDAR.index(key.transform) + 1] if key.transform in _CALENDAR else (key.transform,)
         spec = PartitionSpec(fields=tuple(replace(key, transform=part) for part in parts))
         first, last = (self._values(spec, column, to_cast_text(from_text(text, column.type), column.type)) for text in (low, high))
@@ -336,7 +339,7 @@ class _Inspection:
 
 
 def _constant(leaf: Field, text: str | None, rows: int) -> ColumnStatistics:
-    """Statistics of a column that has one value in all rows."""
+    """Return statistics of a column that has one value in all rows."""
     if text is None:
         return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=0, null_count=rows)
     if leaf.type in FLOATS and from_text(text, leaf.type) != from_text(text, leaf.type):
@@ -345,7 +348,7 @@ def _constant(leaf: Field, text: str | None, rows: int) -> ColumnStatistics:
 
 
 def external_statistics(metadata: pq.FileMetaData, leaf: ForeignLeaf, column: Field) -> ColumnStatistics:
-    """Convert the bounds of a footer to the catalog's texts for the table's column; None where there are none.
+    """Convert the bounds of a footer to the catalog's strings for the table's column; None where there are none.
 
     Whether there is NaN is never known, as in DuckDB.
 
@@ -404,7 +407,7 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: Dat
         highs.append(high)
     if not lows:
         return nothing
-    # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be texts of dates.
+    # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be strings of dates.
     said = DATE if leaf.type == DATE else wanted
     try:
         return stat_text(min(lows, key=order_key), said), stat_text(max(highs, key=order_key), said)
@@ -417,7 +420,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _value(raw: object, leaf: ForeignLeaf, wanted: DataType, *, upper: bool) -> object | None:
-    """A bound in the Python form of the table's type; rounded outwards where that is coarser."""
+    """Return a bound in the Python form of the table's type; rounded outwards where that is coarser."""
     if leaf.unit is None:
         value = stat_value(raw, leaf.type)
         return value.quantize(Decimal(1).scaleb(-wanted.scale)) if isinstance(wanted, DecimalType) and isinstance(value, Decimal) else value
@@ -468,13 +471,13 @@ class ForeignColumn:
 
 
 def external_columns(metadata: pq.FileMetaData) -> tuple[ForeignColumn, ...]:
-    """All columns of a file, in its order."""
+    """Return all columns of a file, in its order."""
     leaves = (_leaf(metadata.schema.column(number), number) for number in range(metadata.num_columns))
     return tuple(_column(field, field.name, leaves) for field in metadata.schema.to_arrow_schema())
 
 
 def _column(field: pa.Field[ArrowType], name: str, leaves: Iterator[ForeignLeaf]) -> ForeignColumn:
-    """A node and its leaves, which come in the order of the tree."""
+    """Return a node and its leaves, which come in the order of the tree."""
     arrow = field.type
     field_id = (field.metadata or {}).get(b"PARQUET:field_id")
     number = None if field_id is None else int(field_id)

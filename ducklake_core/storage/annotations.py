@@ -52,11 +52,11 @@ class AnnotatingSink(RawIOBase):
         self._held: bytearray | None = None
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Place of the next byte."""
+        """Return the position of the next byte."""
         return self._written
 
     def write(self, data: ReadableBuffer, /) -> int:

@@ -50,7 +50,7 @@ _Key: TypeAlias = tuple[Storage, str, int, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDeletes:
-    """What the catalog says about a delete file beside what is in it."""
+    """Properties of a delete file for its row in the catalog."""
 
     file_size_bytes: int
     footer_size: int
@@ -60,7 +60,7 @@ class WrittenDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVectors:
-    """Whether deletes are written as deletion vectors.
+    """Setting for the format of new delete files: Parquet or deletion vectors.
 
     Attributes:
         wanted: Whether the table's option says so. In encrypted lakes it does not count: vectors cannot be encrypted.
@@ -72,11 +72,11 @@ class DeletionVectors:
 
     @classmethod
     def by(cls, options: Options, version: FormatVersion, *, encrypted: bool) -> DeletionVectors:
-        """What the options of a table and the version and encryption of its lake come to."""
+        """Derive the setting from the options of a table and the version and encryption of its lake."""
         return cls(wanted=options.write_deletion_vectors and not encrypted, of_several_snapshots=version.shared_deletion_vectors)
 
     def format(self, snapshots: np.ndarray | None) -> str:
-        """The format of a delete file: ``parquet`` or ``puffin``.
+        """Return the format of a delete file: ``parquet`` or ``puffin``.
 
         Args:
             snapshots: The snapshot of each delete, None where all are of one.
@@ -92,7 +92,7 @@ class DeletedPositions:
         positions: 0-based positions in the data file, int64, strictly increasing.
         snapshots: The snapshot that deleted each position, int64; None when the file does not say, which means the
             file's own ``begin_snapshot``.
-        data_files: Paths of data files that the file names beside its positions; a deletion vector names none.
+        data_files: Paths of data files that the file names in addition to its positions; a deletion vector names none.
     """
 
     positions: np.ndarray
@@ -100,7 +100,7 @@ class DeletedPositions:
     data_files: tuple[str, ...] = ()
 
     def visible_at(self, snapshot_id: int) -> np.ndarray:
-        """Positions deleted at or before a snapshot."""
+        """Return positions deleted at or before a snapshot."""
         if self.snapshots is None:
             return self.positions
         # DuckDB applies the snapshot column whenever it is there, whatever partial_max says.
@@ -122,16 +122,17 @@ def write_delete_file(
     Args:
         storage: Where to write.
         path: Full path of the new file.
-        data_file_path: Full path of the data file whose rows are deleted; written beside every position.
+        data_file_path: Full path of the data file whose rows are deleted; written next to every position.
         positions: Positions, strictly increasing.
         snapshots: For a cumulative file, the snapshot that deleted each position; makes the third column.
         key: Encrypts the file; None for a plain one.
         as_vector: Whether it is a deletion vector, or several in a Puffin file, instead of a Parquet file.
 
     Raises:
-        CorruptFileError: The positions are not strictly increasing: readers refuse such a file.
+        CorruptFileError: The positions are not strictly increasing: readers reject such a file.
         StorageError: The file cannot be written.
     """
+    # Readers reject a delete file whose positions are not sorted, and one position twice would count as two deletes.
     positions = np.asarray(positions, dtype=np.int64)
     if len(positions) and (positions[0] < 0 or bool(np.any(np.diff(positions) <= 0))):
         raise CorruptFileError(f"positions for the delete file {printable(path)} are not strictly increasing", path=printable(path))
@@ -190,7 +191,7 @@ def _field(name: str, data_type: pa.DataType, field_id: int) -> pa.Field[Any]:
 
 
 def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
-    """All positions of a delete file, with the snapshots that deleted them.
+    """Return all positions of a delete file, with the snapshots that deleted them.
 
     Raises:
         UnsupportedFeatureError: The file is encrypted in a foreign form, or neither Parquet nor a deletion vector.
@@ -203,7 +204,7 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
         case "parquet":
             found = read_twice(lambda: _read_parquet(storage, file))
         case "puffin":
-            # DuckDB writes them plain into encrypted lakes too, beside a key that opens nothing.
+            # DuckDB writes them plain into encrypted lakes too, with a key that opens nothing.
             found = read_twice(lambda: _read_vector(storage, file))
         case other:
             raise UnsupportedFeatureError(f"the delete file {where} has the format {other!r}, which is not supported", path=where)
@@ -218,7 +219,7 @@ Reading = Callable[[Storage, DeleteFile, DataFile], DeletedPositions]
 
 
 def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int, *, read: Reading | None = None) -> np.ndarray:
-    """Positions of a data file that are deleted at a snapshot, ascending: of all its delete files and of the catalog.
+    """Return positions of a data file that are deleted at a snapshot, ascending: of all its delete files and of the catalog.
 
     Args:
         storage: How to open delete files.
@@ -243,11 +244,12 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int, *, rea
 
 
 def _visible(found: DeletedPositions, delete_file: DeleteFile, snapshot_id: int) -> np.ndarray:
+    # Deletes of an open transaction (id below 0) are visible to it, whatever snapshot they are to be of.
     return found.positions if delete_file.id < 0 else found.visible_at(snapshot_id)
 
 
 def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
-    """All positions of a delete file, once it is sure that they are positions of this data file.
+    """Return all positions of a delete file, once it is sure that they are positions of this data file.
 
     Raises:
         CorruptFileError: The delete file is of another data file: it names one, or deletes rows that this file does not have.
@@ -299,7 +301,7 @@ def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
 
 
 def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
-    """Path, position and, where it is there, snapshot."""
+    """Return path, position and, where it is there, snapshot."""
     is_small = source.size() <= _SMALL_BYTES
     # One request for all of it, and no other threads: most of these files are tiny, and there may be thousands of them.
     file = pq.ParquetFile(
@@ -326,6 +328,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _key(storage: Storage, delete_file: DeleteFile, file: DataFile) -> _Key:
+    # The data file is a part of the key, because the content was checked against its rows.
     return storage, delete_file.path, delete_file.file_size_bytes, file.path, file.record_count
 
 
@@ -349,7 +352,7 @@ class RecentDeleteFiles:
         return self._cache.get(_key(storage, delete_file, file))
 
     def read(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
-        """As :func:`~ducklake_core.storage.delete_files.read_deletes_of`."""
+        """Read a delete file as :func:`read_deletes_of` does, from memory where it is kept."""
         found = self.recall(storage, delete_file, file)
         if found is None:
             found = read_deletes_of(storage, delete_file, file)
@@ -359,4 +362,4 @@ class RecentDeleteFiles:
 
 
 process_memory = RecentDeleteFiles(_MAX_POSITIONS)
-"""What this process remembers."""
+"""The cache of this process."""

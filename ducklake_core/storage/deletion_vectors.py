@@ -28,12 +28,20 @@ _OFFSETS_FROM = 4
 _ARRAY_LIMIT = 4096
 
 
+# The two layouts. A bare vector is the whole file; a container (version 1.1) holds one vector per snapshot that deleted rows:
+#
+#   vector      length (big endian) | D1 D3 39 64 | bitmap | CRC-32 (big endian) of magic and bitmap
+#   container   PFA1 | vector | vector ... | PFA1 | JSON footer | its length | flags | PFA1
+#
+#   bitmap      count (8 bytes) | key (high 32 bits) | 32-bit Roaring bitmap | key | bitmap ...      all little endian
+#
+# Vectors are cumulative: that of a snapshot holds the positions of all earlier ones too, so a reader of an old snapshot needs one vector.
 _SNAPSHOT, _DATA_FILE, _CARDINALITY = "ducklake-snapshot-id", "referenced-data-file", "cardinality"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What a Puffin file says.
+    """The contents of a Puffin file.
 
     Attributes:
         positions: Deleted positions, ascending.
@@ -48,7 +56,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Vector:
-    """What the footer says of a deletion vector."""
+    """The entry of a deletion vector in the footer."""
 
     offset: int
     length: int
@@ -58,12 +66,12 @@ class _Vector:
 
 
 def is_container(content: bytes) -> bool:
-    """Whether a file is a Puffin file, and no bare deletion vector."""
+    """Return whether a file is a Puffin file, and no bare deletion vector."""
     return content[: len(_MAGIC)] == _MAGIC
 
 
 def read_container(content: bytes, where: str) -> Container:
-    """Every deleted position with the first snapshot whose vector has it.
+    """Return every deleted position with the first snapshot whose vector has it.
 
     Args:
         content: The whole file.
@@ -88,7 +96,7 @@ def read_container(content: bytes, where: str) -> Container:
 
 
 def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions, ascending, each with the oldest snapshot whose vector has it; in the memory of two vectors: each holds those before."""
+    """Return positions, ascending, each with the oldest snapshot whose vector has it. At most two vectors are in memory."""
     positions, stamps = np.empty(0, np.int64), np.empty(0, np.int64)
     for vector in sorted(vectors, key=lambda vector: vector.snapshot or 0):
         held = _positions(vector, content, where)
@@ -101,7 +109,7 @@ def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tu
 
 
 def encode_container(positions: np.ndarray, snapshots: np.ndarray, data_file: str) -> tuple[bytes, int]:
-    """The file that :func:`read_container` reads back, and the length of its footer.
+    """Return the file that :func:`read_container` reads back, and the length of its footer.
 
     Args:
         positions: Ascending, distinct, none below 0.
@@ -141,7 +149,7 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
     blobs: Sequence[Mapping[str, Any]] = json.loads(content[start : start + size])["blobs"]
     for blob in blobs:
         if blob["type"] not in (_BLOB_TYPE, *_STATISTICS):
-            # Deletes may be in it that nobody would miss.
+            # It may hold deletes, which would be ignored silently.
             raise UnsupportedFeatureError(
                 f"the Puffin file {where} holds a blob of type {blob['type']!r}, which is not supported", path=where
             )
@@ -176,7 +184,7 @@ def _damaged(where: str, reason: str) -> CorruptFileError:
 
 
 def read_deletion_vector(blob: bytes, where: str) -> np.ndarray:
-    """Positions in a deletion vector, ascending.
+    """Return positions in a deletion vector, ascending.
 
     Args:
         blob: The whole file: length (big endian), magic, bitmap, checksum (big endian).
@@ -200,7 +208,7 @@ def read_deletion_vector(blob: bytes, where: str) -> np.ndarray:
 
 
 def encode_deletion_vector(positions: np.ndarray) -> bytes:
-    """The blob that :func:`read_deletion_vector` reads back.
+    """Return the blob that :func:`read_deletion_vector` reads back.
 
     Args:
         positions: Ascending, distinct, none below 0.
@@ -215,11 +223,12 @@ def encode_deletion_vector(positions: np.ndarray) -> bytes:
 
 
 def _encode_bitmap32(values: np.ndarray) -> bytes:
-    """Arrays of few values and bitmaps of many, no runs: what every reader knows."""
+    """Encode arrays of few values and bitmaps of many; no runs, as every reader knows the other two."""
     keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
     containers = [
         _encode_container((values[s : s + n] & 0xFFFF).astype("<u2")) for s, n in zip(starts.tolist(), counts.tolist(), strict=True)
     ]
+    # The format stores each cardinality minus one, so that 65,536 fits into 16 bits.
     header = np.column_stack([keys, counts - 1]).astype("<u2").tobytes()
     first = 8 + len(header) + 4 * len(keys)
     offsets = np.cumsum([first, *(len(container) for container in containers)])[:-1].astype("<u4").tobytes()
@@ -263,6 +272,7 @@ def _read_bitmap32(data: bytes, offset: int) -> tuple[np.ndarray, int]:
     else:
         raise ValueError(f"unknown cookie {cookie}")
     header = np.frombuffer(data, "<u2", 2 * containers, offset).astype(np.int64)
+    # Offsets are skipped: containers follow each other without gaps, and are read in order.
     offset += 4 * containers + (4 * containers if has_offsets else 0)
     parts: list[np.ndarray] = []
     for index in range(containers):

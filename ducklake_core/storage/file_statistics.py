@@ -29,7 +29,7 @@ _SYSTEM_COLUMNS = frozenset({ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID})
 
 
 def user_columns(schema: Schema) -> Schema:
-    """The columns of a file's schema that belong to the table, which are those that have statistics."""
+    """Return the columns of a file's schema that belong to the table, which are those that have statistics."""
     return Schema(columns=tuple(column for column in schema if column.id not in _SYSTEM_COLUMNS))
 
 
@@ -74,7 +74,7 @@ class StatisticsCollector:
     _row_groups: int = field(default=0, init=False)
 
     def observe(self, row_group: pa.Table) -> None:
-        """Look at one row group, once: floats, geometries, and bounds of texts that are too long for the footer."""
+        """Read one row group, once: floats, geometries, and bounds of strings that are too long for the footer."""
         number = self._row_groups
         self._row_groups += 1
         for column, values in zip(self.schema, row_group.columns, strict=True):
@@ -88,7 +88,7 @@ class StatisticsCollector:
                 self._observe_leaf(number, leaf, parts)
 
     def _observe_leaf(self, number: int, leaf: Field, parts: list[pa.Array]) -> None:
-        """Look at one leaf of a row group, which is in one or more parts."""
+        """Read one leaf of a row group, which is in one or more parts."""
         if leaf.type in FLOATS:
             self._floats.setdefault(leaf.id, _Floats()).add(pa.chunked_array(parts))
         elif leaf.type == GEOMETRY:
@@ -102,7 +102,7 @@ class StatisticsCollector:
                 self._long_bounds[(number, leaf.id)] = (found["min"].as_py(), found["max"].as_py())
 
     def finish(self, metadata: pq.FileMetaData, variants: VariantColumns | None = None) -> tuple[ColumnStatistics, ...]:
-        """Statistics of all leaves of user columns, from the finished file's footer.
+        """Return statistics of all leaves of user columns, from the finished file's footer.
 
         Args:
             metadata: The footer.
@@ -114,11 +114,12 @@ class StatisticsCollector:
             if leaf.id not in _SYSTEM_COLUMNS:
                 is_variant = leaf.type == VARIANT
                 found.append(self._variant(metadata, position, leaf, variants) if is_variant else self._leaf(metadata, position, leaf))
+            # A shredded variant has many Parquet leaves, which shift the positions of all later columns.
             position += _leaf_count(leaf, variants)
         return tuple(found)
 
     def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field, variants: VariantColumns | None) -> ColumnStatistics:
-        """All of its leaves; as in DuckDB a variant is a value, NULL too."""
+        """Return the statistics of a variant over all of its leaves; as in DuckDB, NULL counts as a value too."""
         groups = range(metadata.num_row_groups)
         places = range(position, position + _leaf_count(leaf, variants))
         chunks = [[metadata.row_group(number).column(place) for place in places] for number in groups]
@@ -161,7 +162,7 @@ class StatisticsCollector:
         return found.to_json() if found.is_finite else None
 
     def _bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> tuple[object, object] | None:
-        """Least and greatest value; None when there is no value, or no bounds are known for some of them."""
+        """Return the least and the greatest value; None when there is no value, or no bounds are known for some of them."""
         if leaf.type == GEOMETRY:
             # The order of their bytes is none of geometries.
             return None
@@ -197,7 +198,7 @@ def _needs_a_look(leaf: Field) -> bool:
 
 
 def _has_untrusted(values: pa.ChunkedArray) -> bool:
-    """Whether one of the values is so long that the footer may lack bounds."""
+    """Return whether one of the values is so long that the footer may lack bounds."""
     longest = pc.max(pc.binary_length(values)).as_py() if values.nbytes > _UNTRUSTED_LENGTH else None
     return longest is not None and longest > _UNTRUSTED_LENGTH
 
@@ -207,7 +208,7 @@ def _is_bytes(leaf: Field) -> bool:
 
 
 def leaf_arrays(array: pa.Array, field: Field) -> Iterator[tuple[Field, pa.Array]]:
-    """Every leaf of a column with the values that are really there: nothing below NULL or empty parents.
+    """Yield every leaf of a column with the values that are really there: nothing below NULL or empty parents.
 
     Args:
         array: The column in its physical Arrow type.
@@ -238,7 +239,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
 
 
 def parquet_paths(field: Field, prefix: str = "") -> Iterator[tuple[Field, str]]:
-    """Every leaf of a column with its dotted path in a Parquet schema.
+    """Yield every leaf of a column with its dotted path in a Parquet schema.
 
     >>> from ducklake_core.format.types.data_types import INT32, VARCHAR
     >>> tags = ListType(element=Field(name="element", type=VARCHAR))

@@ -1,4 +1,4 @@
-"""Where files live: local disk through pyarrow itself, object stores through fsspec."""
+"""Access to files: local disk through pyarrow itself, object stores through fsspec."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNREMEMBERED = {"use_listings_cache": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageOptions:
-    """How to reach the stores, by protocol.
+    """Options of the stores, by protocol.
 
     Without options each store's own chain of credential providers applies (environment, profile, instance role), which is also the only
     way in which long work outlives short-lived credentials. Options travel to executors; their values appear in no repr and no message.
@@ -63,7 +63,7 @@ class StorageOptions:
             raise UsageError("storage_options must be a mapping from protocols to mappings of options", parameter="storage_options")
 
     def for_protocol(self, protocol: str) -> dict[str, Any]:
-        """Arguments for one protocol, empty when there are none."""
+        """Return arguments for one protocol, empty when there are none."""
         wanted = canonical_protocol(protocol)
         return {
             name: value
@@ -73,7 +73,7 @@ class StorageOptions:
         }
 
     def redact(self, text: str) -> str:
-        """The text with every option value of six or more characters replaced, also as it stands in an address.
+        """Return the text with every option value of six or more characters replaced, also as it stands in an address.
 
         >>> StorageOptions(by_protocol={"s3": {"key": "AKIA-me", "secret": "hush-hush"}}).redact("denied: hush-hush")
         'denied: ***'
@@ -108,7 +108,7 @@ class Deletion:
     """The outcome of :meth:`Storage.delete`.
 
     Attributes:
-        deleted: Paths that were there and are gone; ``missing`` ones were not there, which is as good.
+        deleted: Paths that were there and are deleted; ``missing`` ones did not exist, which counts as success.
         failed: Paths that are still there, each with the reason.
     """
 
@@ -124,7 +124,7 @@ class Storage:
     options: StorageOptions = field(default_factory=StorageOptions)
 
     def filesystem(self, path: str) -> tuple[fsspec.AbstractFileSystem, str]:
-        """The fsspec file system of a path, and the path inside it.
+        """Return the fsspec file system of a path, and the path inside it.
 
         Raises:
             UnsupportedFeatureError: The package for that protocol is not installed.
@@ -151,26 +151,26 @@ class Storage:
         return filesystem, str(kind._strip_protocol(known))  # noqa: SLF001 - fsspec's documented way has no public name
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """The file for random reads.
+        """Return the file for random reads.
 
         Raises:
             NotFoundError: There is no such file.
             StorageError: It cannot be opened.
         """
-        # Why a file cannot be opened is told below: what tells errors takes as long as opening one.
+        # Errors are classified only after a failure: the context manager that does it costs as much as opening a local file.
         if protocol_of(path) == "file" and (file := opened(path)) is not None:
             return file
         with self._reading("open", path):
             if protocol_of(path) == "file":
                 return pafs.LocalFileSystem().open_input_file(local_part(path))
             filesystem, inside = self.filesystem(path)
-            # pyarrow's own wrapper asks first whether it is a file, and takes a store that does not answer for a no.
+            # pyarrow's own wrapper checks first whether the path is a file, and takes a store that does not answer for a no.
             return pa.PythonFile(_confirmed(filesystem, lambda: filesystem.open(inside, "rb")), mode="r")
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A new file for writing; directories are made on local disk only, as object stores have none.
+        """Return a new file for writing; directories are made on local disk only, as object stores have none.
 
-        Whoever gives it up half way calls :func:`ducklake_core.storage.uploads.discard` on it.
+        A caller that gives it up half way calls :func:`ducklake_core.storage.uploads.discard` on it.
 
         Raises:
             StorageError: It cannot be created.
@@ -184,7 +184,7 @@ class Storage:
             return Upload.of(filesystem.open(inside, "wb"))
 
     def size(self, path: str) -> int:
-        """Bytes of a file.
+        """Return the size of a file in bytes.
 
         Raises:
             NotFoundError: There is no such file.
@@ -197,7 +197,7 @@ class Storage:
             return int(_confirmed(filesystem, lambda: filesystem.size(inside)))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file (or, on local disk, a directory) of that path.
+        """Return whether there is a file (or, on local disk, a directory) of that path.
 
         Raises:
             StorageError: The store does not answer.
@@ -209,11 +209,11 @@ class Storage:
             return bool(filesystem.exists(inside))
 
     def identity(self, path: str) -> object | None:
-        """What is the same for all paths of one file on local disk; None where there is none, and in stores, whose paths are the files."""
+        """Return a key that all paths of one local file share; None for a missing file, and in stores, where the path is the key."""
         return identity(path) if protocol_of(path) == "file" else None
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """All files below a directory, none when it is not there: in S3 as the store tells them, page by page, else a directory at a time.
+        """Yield all files below a directory, none when it is missing: in S3 page by page as the store lists them, else per directory.
 
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
@@ -258,13 +258,14 @@ class Storage:
         Waits at most 10 seconds for an object store, and reports no failure: ``delete_orphaned_files`` finds what is left.
         """
         every = list(paths)
+        # Local deletes are fast and certain; those in a store run in the background if it does not answer in time.
         remote = [path for path in every if protocol_of(path) != "file"]
         self.delete(path for path in every if protocol_of(path) == "file")
         shares = [remote[start::_AT_ONCE] for start in range(min(_AT_ONCE, len(remote)))]
         wait_briefly(*(partial(list, map(self._outcome, share)) for share in shares))
 
     def _outcome(self, path: str) -> str | None:
-        """None for a file that is gone now, ``_MISSING``, or why it is still there."""
+        """Return None for a file that is deleted now, ``_MISSING``, or why it is still there."""
         if self._unlinked(path):
             return None
         try:
@@ -277,7 +278,7 @@ class Storage:
         return None
 
     def _unlinked(self, path: str) -> bool:
-        """Whether a local file was deleted just now; why it was not is asked of :meth:`_delete_one`, as what tells errors takes long."""
+        """Return whether a local file was deleted just now; :meth:`_delete_one` finds out why not, as classifying errors is slow."""
         return protocol_of(path) == "file" and was_unlinked(path)
 
     def _delete_one(self, path: str) -> None:
@@ -285,7 +286,7 @@ class Storage:
             Path(local_part(path)).unlink()
             return
         filesystem, inside = self.filesystem(path)
-        # Stores answer a delete of nothing with success, so only asking first can tell the two apart.
+        # Stores answer a delete of nothing with success, so only a check before the delete distinguishes the two.
         if not filesystem.exists(inside):
             raise FileNotFoundError(path)
         filesystem.rm_file(inside)
@@ -376,18 +377,18 @@ _STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botoco
 
 
 def _from_store(error: Exception) -> bool:
-    """Whether an error comes from a store rather than from this library or a mistake in it."""
+    """Return whether an error comes from a store rather than from this library or a mistake in it."""
     if isinstance(error, DuckLakeError):
         return False
     if isinstance(error, OSError | pa.ArrowException) or type(error).__module__.partition(".")[0] in _STORE_PACKAGES:
         return True
-    # adlfs tells of a failed upload by a RuntimeError, and of options that it cannot do with by a ValueError.
+    # adlfs raises RuntimeError for a failed upload, and ValueError for options that it cannot work with.
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     return str(last.f_globals.get("__name__")).partition(".")[0] in _STORE_PACKAGES
 
 
 def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) -> Found:
-    """The answer; that a file is missing must be said twice, as gateways answer 404 for a moment when a store is overloaded."""
+    """Return the answer, after a second question if a file is missing: gateways of overloaded stores answer 404 for a moment."""
     try:
         return ask()
     except FileNotFoundError:

@@ -38,6 +38,7 @@ class LimitedS3FileSystem(S3FileSystem):  # type: ignore[misc]
         raise TimeLimitError(f"no answer to {what} within {self.call_timeout:g} s")
 
     async def _call_s3(self, method: str, *akwarglist: Any, **kwargs: Any) -> Any:
+        # Sizes of the parts are noted, so that a lost answer to the completion can be distinguished from a failed upload.
         upload = kwargs.get("UploadId")
         if method == "upload_part" and upload:
             self._sent.setdefault(upload, {})[kwargs["PartNumber"]] = _size(kwargs.get("Body"))

@@ -28,7 +28,7 @@ ONE_PAGE = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 31}
 
 
 def open_parquet(storage: Storage, path: str, key: EncryptionKey | None = None) -> pa.NativeFile:
-    """A Parquet file for random reads, decrypted on the way when it has a key.
+    """Return a Parquet file for random reads, decrypted on the way when it has a key.
 
     Args:
         storage: Where it is.
@@ -63,7 +63,7 @@ def open_parquet(storage: Storage, path: str, key: EncryptionKey | None = None) 
 
 
 def read_schema(storage: Storage, path: str, key: EncryptionKey | None = None, table: str | None = None) -> pa.Schema:
-    """Columns of a Parquet file, from its footer.
+    """Return columns of a Parquet file, from its footer.
 
     Args:
         storage: Where it is.
@@ -82,7 +82,7 @@ def read_schema(storage: Storage, path: str, key: EncryptionKey | None = None, t
 
 @contextmanager
 def decoding(storage: Storage, path: str, what: str = "", table: str | None = None) -> Iterator[None]:
-    """Tell failures of the store, which may pass, from those of a file that is not what it should be.
+    """Distinguish failures of the store, which may pass, from those of a damaged file.
 
     Args:
         storage: Where the file is.
@@ -155,7 +155,7 @@ def _read_footer(storage: Storage, path: str) -> Footer:
 
 
 def footer_size(metadata: pq.FileMetaData) -> int:
-    """Bytes of the footer thrift that a writer has just put at the end of its file, without reading the file again."""
+    """Return the size of the footer thrift that a writer has just put at the end of its file, without reading the file again."""
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
     # A metadata file is a magic, the footer, its length and the magic again.
@@ -175,7 +175,7 @@ def read_twice(read: Callable[[], Found]) -> Found:
 
 
 def encrypting_sink(sink: pa.NativeFile, path: str, key: EncryptionKey) -> EncryptingSink:
-    """A sink for a plain Parquet file that writes the encrypted one to another.
+    """Return a sink for a plain Parquet file that writes the encrypted one to another.
 
     Args:
         sink: Takes the encrypted file.

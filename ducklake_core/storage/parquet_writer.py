@@ -58,7 +58,7 @@ _GUESSED_RATIO = 0.5
 
 
 class FileWriter:
-    """Writes one file at its final path. Nobody sees it before a commit names it.
+    """Writes one file at its final path. Readers do not see it before a commit names it.
 
     Batches are gathered into large row groups, which one background thread encodes while the next is gathered.
 
@@ -68,7 +68,7 @@ class FileWriter:
         path: Path of the file below ``directory``.
         schema: Columns with ids. System columns (row id, snapshot id) may follow the user's columns; they get no statistics.
         options: Compression, row group sizes, page version; the lake's defaults when not given.
-        partition_values: Texts of the partition keys that all rows share, for the report.
+        partition_values: Strings of the partition keys that all rows share, for the report.
         encoder: Where row groups are encoded, for writers that share it; a thread of its own when not given.
         encrypted: Whether the file gets a key of its own, which is made here and reported with the file.
     """
@@ -124,6 +124,7 @@ class FileWriter:
         bytes_per_row = size / max(batch.num_rows, 1)
         start = 0
         while start < batch.num_rows:
+            # Rows of a batch are taken to be equally wide: the exact size of a slice costs more than a row group that is a bit off.
             fitting = int((self._row_group_bytes - self._gathered_bytes) / bytes_per_row) if bytes_per_row else sys.maxsize
             piece = batch.slice(start, max(1, min(self._row_group_rows - self._gathered_rows, fitting)))
             start += piece.num_rows
@@ -142,7 +143,7 @@ class FileWriter:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something of the file already."""
+        """Return whether there is something of the file already."""
         return self._writer is not None
 
     def take_back(self) -> list[pa.RecordBatch]:
@@ -156,6 +157,7 @@ class FileWriter:
     def estimated_size(self) -> int:
         """Bytes of the file so far, with a guess for rows that are not encoded yet."""
         written, encoded = self._progress
+        # The target size of files is of encoded bytes, which are known only after a row group; before, Parquet is taken for half of Arrow.
         ratio = written / encoded if encoded else _GUESSED_RATIO
         return int(written + (self._received_bytes - encoded) * ratio)
 
@@ -212,7 +214,7 @@ class FileWriter:
             self._wait()
 
     def _take(self) -> tuple[pa.Table, int]:
-        """The gathered rows and their bytes, when the file is ready for them."""
+        """Return the gathered rows and their bytes, when the file is ready for them."""
         row_group, arrow_bytes = pa.Table.from_batches(self._gathered), self._gathered_bytes
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
         # Here, as encoding is the longer part of the work and has a thread of its own.
@@ -268,7 +270,7 @@ class FileWriter:
                 store_schema=False,
                 # A flipped bit often decodes without an error. Checksums cost under 2 % of a write; encryption authenticates pages anyway.
                 write_page_checksum=self._key is None,
-                # Encrypted files have one page a chunk, and of annotated ones the footer is written anew, without places of indexes.
+                # Encrypted files have one page a chunk, and of annotated ones the footer is rewritten, without places of indexes.
                 write_page_index=self._key is None and self._annotating is None,
                 metadata_collector=self._footers,
             )
@@ -312,15 +314,15 @@ class FileWriter:
 
 
 def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
-    """Parquet paths of leaves worth a dictionary: those whose values repeat in the first row group, and all nested ones."""
+    """Return Parquet paths of leaves worth a dictionary: those whose values repeat in the first row group, and all nested ones."""
     return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, first)]
 
 
 def _bounded_columns(schema: Schema) -> list[str]:
-    """Parquet paths of leaves whose bounds the footer holds.
+    """Return Parquet paths of leaves whose bounds the footer holds.
 
     Bounds leave NaN out, which is above all numbers, and readers, DuckDB too, leave row groups out by them: floats have
-    none, as DuckDB writes none beside a NaN. When the first row group is written, nobody knows of the others.
+    none, as DuckDB writes none next to a NaN. When the first row group is written, the others are unknown.
     """
     leaves = [(path, leaf.type) for column in schema for leaf, path in parquet_paths(column)]
     floats = {path for path, leaf_type in leaves if leaf_type in FLOATS}
@@ -328,7 +330,7 @@ def _bounded_columns(schema: Schema) -> list[str]:
 
 
 def _encodings(schema: Schema, dictionaries: Collection[str]) -> dict[str, str] | None:
-    """The encodings that version 2 of Parquet uses for columns without a dictionary, as DuckDB chooses them."""
+    """Return the encodings that version 2 of Parquet uses for columns without a dictionary, as DuckDB chooses them."""
     leaves = ((path, leaf.type) for column in schema for leaf, path in parquet_paths(column) if path not in dictionaries)
     found = {path: encoding for path, leaf_type in leaves if (encoding := _encoding(leaf_type)) is not None}
     return found or None
@@ -346,6 +348,7 @@ def _repeats(leaf: Field, column: Field, rows: pa.Table) -> bool:
     if leaf.type in (BOOLEAN, VARIANT, NULL):
         return False
     values = rows.column(column.name)
+    # Nested values are not sampled: pyarrow gives up a dictionary by itself when it becomes too large.
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
         return True
     sample = _distinct(values.slice(0, _SAMPLE_ROWS))
@@ -353,6 +356,6 @@ def _repeats(leaf: Field, column: Field, rows: pa.Table) -> bool:
 
 
 def _distinct(values: pa.ChunkedArray) -> float:
-    """The part of the values that are distinct."""
+    """Return the part of the values that are distinct."""
     count = len(values) - values.null_count
     return int(pc.count_distinct(values, mode="only_valid").as_py()) / count if count else 0.0

@@ -66,7 +66,7 @@ PARTITIONED_ROWS = SpillLimits(disk_bytes=8 * 1024 * _MIB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpilledBatch:
-    """Where one record batch lies in the file.
+    """Position of one record batch in the file.
 
     Attributes:
         offset: Its first byte.
@@ -104,6 +104,7 @@ class SpillFile:
         Raises:
             StorageError: The disk has no room, or there is no directory for temporary files. The file is as it was before.
         """
+        # The message without the schema: all batches of the file share one.
         message = memoryview(batch.serialize()).cast("B")
         content = message if self._cipher is None else memoryview(self._cipher.encrypt_module(message))
         try:
@@ -227,7 +228,7 @@ class _RunReader:
     batch: pa.RecordBatch | None = field(default=None)
 
     def rows(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range that begins where the last one ended."""
+        """Yield the rows of a range that begins where the last one ended."""
         while start < end:
             if self.block < 0 or start >= self.run.block_ends[self.block]:
                 self.block += 1
@@ -274,6 +275,7 @@ class PartitionBuffer:
     def _write_run(self) -> None:
         """Move the rows in memory to the disk."""
         before, most = self._spill.bytes, self._limits.disk_bytes
+        # Checked before a run, so that a run is always whole; the limit may be exceeded by one run.
         if most is not None and before >= most:
             raise StorageError(f"rows that wait for their partitions take {before:,} bytes on the local disk, of at most {most:,}")
         run = self._sorted()
@@ -287,7 +289,7 @@ class PartitionBuffer:
         self._runs.append(_PartitionRun(partitions=run.partitions, ends=run.ends, blocks=blocks, block_ends=run.block_ends))
 
     def partitions(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """All rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
+        """Yield all rows, by partition; to be read in order, and once. The buffer is empty afterwards."""
         runs = self._runs
         if self._batches:
             runs.append(self._sorted())
@@ -312,7 +314,7 @@ class PartitionBuffer:
         self._bytes = sum(batch.nbytes for batch in self._batches)
 
     def _sorted(self) -> _PartitionRun:
-        """The rows in memory as a run, taken out of the buffer."""
+        """Return the rows in memory as a run, taken out of the buffer."""
         batches, numbers = self._batches, np.concatenate(self._numbers)
         self._batches, self._numbers, rows_bytes, self._bytes = [], [], self._bytes, 0
         if bool(np.all(numbers[1:] >= numbers[:-1])):
@@ -322,6 +324,7 @@ class PartitionBuffer:
             numbers = numbers[order]
             rows = _taken(batches, pa.array(order))
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        # A reader holds one block of each run, so blocks of equal bytes bound the memory of reading back, however wide rows are.
         most = max(1, int(len(numbers) * self._limits.block_bytes / max(rows_bytes, 1)))
         blocks = tuple(rows.to_batches(max_chunksize=most))
         return _PartitionRun(
@@ -333,14 +336,14 @@ class PartitionBuffer:
 
 
 def _ranges(run: _PartitionRun, number: int) -> Iterator[tuple[int, int, int, int]]:
-    """Partition, number of the run, first row and end of its rows there."""
+    """Return partition, number of the run, first row and end of its rows there."""
     ends = run.ends.tolist()
     starts = [0, *ends[:-1]]
     return ((partition, number, start, end) for partition, start, end in zip(run.partitions.tolist(), starts, ends, strict=True))
 
 
 def _taken(batches: list[pa.RecordBatch], order: pa.Array) -> pa.Table:
-    """The rows in another order, column by column, so that only one column is there three times."""
+    """Return the rows in another order, column by column, so that only one column is there three times."""
     schema = batches[0].schema
     columns = [pa.concat_arrays([batch.column(place) for batch in batches]).take(order) for place in range(len(schema))]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -373,6 +376,14 @@ class _SortedRun:
             self.next += 1
 
 
+# The external sort. Runs are sorted in memory and written in blocks. For the merge only the last row of each block is kept:
+#
+#   run 0   [ block 0, last row 4 ] [ block 1, last row 9 ]
+#   run 1   [ block 0, last row 6 ] [ block 1, last row 8 ]
+#
+# Sorting these last rows ranks the blocks by their ends (4, 6, 8, 9). All rows up to the end of the block with rank r are complete once
+# each run is read up to its first block of a higher rank. So a stage reads those blocks, sorts what they hold with one call of the same
+# sort function, gives out the rows up to that end, and keeps the rest as heads. No row is compared in Python.
 class ExternalSort:
     """Takes rows and gives them back in order.
 
@@ -405,7 +416,7 @@ class ExternalSort:
             self._write_run()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order, in batches; to be read once.
+        """Yield all rows in order, in batches; to be read once.
 
         Raises:
             StorageError: The local disk has no room, or does not give back what it was given.
@@ -448,7 +459,7 @@ class ExternalSort:
             yield from self._up_to(rank, *ending[rank])
 
     def _ranked(self) -> list[tuple[int, int]]:
-        """(run, block) of all blocks in the order in which they end; each run gets the ranks of its own."""
+        """Return (run, block) of all blocks in the order in which they end; each run gets the ranks of its own."""
         blocks = [(number, block) for number, run in enumerate(self._runs) for block in range(len(run.blocks))]
         places = self._places(pa.concat_batches(self._lasts))
         self._lasts = []
@@ -460,7 +471,7 @@ class ExternalSort:
         return ending
 
     def _up_to(self, rank: int, number: int, block: int) -> Iterator[pa.RecordBatch]:
-        """The rows that were not given yet, up to the last one of a block."""
+        """Yield the rows that were not given yet, up to the last one of a block."""
         for run in self._runs:
             run.read(self._spill, rank)
         counts = [sum(batch.num_rows for batch in run.head) for run in self._runs]
@@ -469,6 +480,7 @@ class ExternalSort:
         last = int(bounds[number]) + self._runs[number].ends[block] - self._runs[number].given - 1
         found = self._places(rows)
         places = np.arange(rows.num_rows) if found is None else found.to_numpy()
+        # Equal rows keep their order, as concatenation follows the order of the runs and the sort is stable.
         chosen = places[: int(np.flatnonzero(places == last)[0]) + 1]
         of_runs = np.bincount(np.searchsorted(bounds, chosen, side="right") - 1, minlength=len(self._runs)).tolist()
         for run, start, count, taken in zip(self._runs, bounds.tolist(), counts, of_runs, strict=False):

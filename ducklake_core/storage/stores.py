@@ -61,7 +61,7 @@ _MAX_CAUSES = 10
 
 
 def is_no_path(path: str) -> bool:
-    """Whether no file can be called like that, as the operating system has no bytes for it.
+    """Return whether no file can be called like that, as the operating system has no bytes for it.
 
     >>> is_no_path("/lake/x"), is_no_path("/lake/x\\0y"), is_no_path("/lake/\\ud800")
     (False, True, True)
@@ -73,7 +73,7 @@ def is_no_path(path: str) -> bool:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """What is the same for all paths of one file, whatever links and letters they are made of; None where there is no such file."""
+    """Return a key that all paths of one file share, through links and letter case; None for a missing file."""
     with suppress(OSError, ValueError):
         found = os.stat(local_part(path))
         return found.st_dev, found.st_ino
@@ -81,7 +81,7 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def opened(path: str) -> pa.NativeFile | None:
-    """A file for random reads; None where that did not work, for whatever reason."""
+    """Return a file for random reads; None where that did not work, for whatever reason."""
     with suppress(OSError, ValueError):
         return pafs.LocalFileSystem().open_input_file(local_part(path))
     return None
@@ -96,10 +96,11 @@ def was_unlinked(path: str) -> bool:
 
 
 def files_below(directory: str) -> Iterator[os.DirEntry[str]]:
-    """All files below a directory, by names in each; none where it is not there. Links to directories are files."""
+    """Yield all files below a directory, by names in each; none where it is not there. Links to directories are files."""
     pending = [directory]
     while pending:
         try:
+            # A directory may be deleted while the ones around it are listed.
             entries = sorted(os.scandir(pending.pop()), key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
@@ -111,14 +112,14 @@ def files_below(directory: str) -> Iterator[os.DirEntry[str]]:
 
 
 def with_account(options: Mapping[str, Any], path: AzurePath) -> dict[str, Any]:
-    """Options with the account that the path names, where neither they nor the environment name one."""
+    """Return options with the account that the path names, where neither they nor the environment name one."""
     named = ("account_name", "connection_string")
     known = any(options.get(name) or os.environ.get(f"AZURE_STORAGE_{name.upper()}") for name in named)
     return {**options} if known or not path.account else {**options, "account_name": path.account}
 
 
 def check_account(filesystem: Any, path: AzurePath, full_path: str) -> None:
-    """Refuse to look for a file of one account in another, where a file of that name may be as well.
+    """Reject a path that names a file of one account in another, where a file of that name may be as well.
 
     Raises:
         UnsupportedFeatureError: The path names an account that is not the file system's.
@@ -133,7 +134,7 @@ def check_account(filesystem: Any, path: AzurePath, full_path: str) -> None:
 
 
 def secret_parts(text: str) -> Iterator[str]:
-    """Secrets within a connection string or a signature, as errors may show them without the rest.
+    """Yield secrets within a connection string or a signature, as errors may show them without the rest.
 
     >>> list(secret_parts("AccountName=me;AccountKey=a2V5LWtleQ==;")), list(secret_parts("?sv=1&sig=a%2Fb"))
     (['a2V5LWtleQ=='], ['a%2Fb', 'a/b'])
@@ -154,7 +155,7 @@ class StoreErrorKind:
             neither is known.
         permanent: Whether the same call fails again until the store, the path or the credentials change.
         transient: Whether the same call may succeed later: timeouts, throttling and expired credentials. Unknown errors are neither.
-        advice: What to do, None when the error does not tell.
+        advice: What to do, None when the error does not state it.
     """
 
     code: str | None = None
@@ -173,6 +174,7 @@ def classify_store_error(error: BaseException) -> StoreErrorKind:
     """
     causes = _causes(error)
     codes = [code for one in causes if (code := _code(one)) is not None]
+    # Before the codes: an expired signature has the code of wrong keys, which would be permanent.
     if any(message in str(one) for one in causes for message in _EXPIRED_MESSAGES):
         return StoreErrorKind(code=codes[0] if codes else None, transient=True, advice=_RENEW)
     for code in codes:

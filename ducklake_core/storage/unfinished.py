@@ -16,7 +16,7 @@ from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.uploads import wait_briefly
 
 NamedFiles: TypeAlias = Callable[[Sequence[str]], Collection[str]]
-"""Tells which of some paths the catalog names. Raises a ``DuckLakeError`` when it cannot be asked."""
+"""Return those of some paths that the catalog names. Raises a ``DuckLakeError`` when it cannot be queried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class UnfinishedUpload:
     """An upload to S3 that was begun and neither finished nor aborted.
 
     Attributes:
-        path: The file that it would become, in the form of the prefix that was asked for.
+        path: The file that it would become, in the form of the prefix that was requested.
         upload_id: The store's name of the upload; there may be several for one path.
         started: When it was begun (UTC).
     """
@@ -35,7 +35,7 @@ class UnfinishedUpload:
 
 
 def unfinished_uploads(storage: Storage, prefix: str) -> Iterator[UnfinishedUpload]:
-    """All of them below a directory; none where the store forgets them by itself.
+    """Yield all of them below a directory; none where the store forgets them by itself.
 
     Raises:
         StorageError: The store does not answer, does not know the question, or does not allow it.
@@ -64,7 +64,7 @@ def unfinished_uploads(storage: Storage, prefix: str) -> Iterator[UnfinishedUplo
 
 
 def abort_upload(storage: Storage, upload: UnfinishedUpload) -> str | None:
-    """Give an upload up, so that the store deletes its parts; None when it is gone now, or why it is not."""
+    """Give an upload up, so that the store deletes its parts; None when it is aborted now, or why it is not."""
     try:
         with storage.reporting("abort the upload of", upload.path):
             filesystem, inside = storage.filesystem(upload.path)
@@ -89,19 +89,20 @@ def sweep(
     """Delete the data files and delete files of one write, such as those of task attempts that failed or lost, finished or half sent.
 
     Files that the catalog names are never deleted, whatever they are called, nor are files older than the write.
-    Never raises for the sake of the store or the catalog: what cannot be listed, asked about or deleted stays behind as an orphan.
+    Never raises for the sake of the store or the catalog: what cannot be listed, looked up or deleted stays behind as an orphan.
 
     Args:
         storage: How to reach the files.
         directory: Full path of the table's directory, with a trailing slash.
         write_id: The write.
-        named: Asks the catalog; without it files are told by their names alone, which is enough where nothing was committed yet.
+        named: Queries the catalog; without it files are recognized by their names alone, which is enough where nothing was committed yet.
         keep: Paths below the directory that stay.
     """
     # Names are unique, while a listing may spell the directory in another way (file://, doubled slashes).
     kept = {_name(path) for path in keep}
     with suppress(DuckLakeError):
         found = [file.path for file in storage.list(directory) if paths.is_of_write(file.path, write_id) and _name(file.path) not in kept]
+        # Read after the listing: a commit in between names files, and named files stay.
         live = frozenset(named(found)) if named is not None and found else frozenset()
         storage.delete(path for path in found if path not in live)
     with suppress(DuckLakeError):

@@ -34,6 +34,7 @@ def wait_briefly(*work: Callable[[], object]) -> None:
         work: Functions whose errors do not matter to the caller, who has an error to report already.
     """
     _unfinished[:] = [thread for thread in _unfinished if thread.is_alive()]
+    # A store that answers nothing must not collect threads without end in a long process.
     if len(_unfinished) + len(work) > _MAX_THREADS:
         return
     wait = 0.0 if _unfinished else _MAX_WAIT
@@ -58,7 +59,7 @@ class Upload(pa.PythonFile):  # type: ignore[misc]
 
     @classmethod
     def of(cls, file: Any) -> Upload:
-        """The upload that ends in a file of fsspec's, opened for writing."""
+        """Return the upload that ends in a file of fsspec's, opened for writing."""
         whole = _Whole(file)
         made = cls(whole, mode="w")
         made._whole = whole
@@ -99,7 +100,7 @@ class _Whole:
         return int(self._file.tell())
 
     def flush(self) -> None:
-        """Parts are sent when they are large enough."""
+        """Do nothing: parts are sent when they are large enough."""
 
     def write(self, data: Any) -> int:
         if self._given_up:
@@ -132,6 +133,7 @@ class _Whole:
     def _abort(self) -> None:
         self._file.discard()
 
+    # A file that is neither closed nor discarded, as after an error in between, must not become an object.
     def __del__(self) -> None:
         self.discard()
 
@@ -146,14 +148,14 @@ class StoredFile:
 
 
 def list_local(directory: str) -> Iterator[StoredFile]:
-    """On local disk."""
+    """List files on local disk."""
     for entry in files_below(directory):
         facts = entry.stat()
         yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
 
 
 def list_directories(filesystem: fsspec.AbstractFileSystem, inside: str, prefix: str) -> Iterator[StoredFile]:
-    """In a store whose package lists a directory at a time."""
+    """List files in a store whose package lists a directory at a time."""
     bucket = inside.strip("/").partition("/")[0]
     if canonical_protocol(prefix.partition("://")[0].lower()) in _WITH_BUCKETS:
         # Raises for a bucket or container that does not exist, which is more than an empty directory.
@@ -172,7 +174,7 @@ def list_directories(filesystem: fsspec.AbstractFileSystem, inside: str, prefix:
 
 
 def list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
-    """In S3, whatever directories they are in: their package would hold a whole directory, and the store answers once for each."""
+    """List files in S3 without regard to directories: s3fs would hold a whole directory, and make a request for each."""
     bucket, key, _ = filesystem.split_path(inside)
     directory = f"{key.rstrip('/')}/" if key else ""
     after: dict[str, str] = {}
@@ -191,7 +193,7 @@ def list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
 
 
 def _modified(info: Mapping[str, Any]) -> datetime | None:
-    """The time of last change under whichever name the store's package gives it."""
+    """Return the time of last change under whichever name the store's package gives it."""
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         match info.get(name):
             case datetime() as moment:

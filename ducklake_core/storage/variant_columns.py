@@ -31,7 +31,7 @@ from ducklake_core.format.values.variant_shredding import (
 
 @dataclass(slots=True)
 class _Tally:
-    """What is known of the values of one path."""
+    """Running statistics of the values of one path."""
 
     leaf: Leaf
     entries: int = 0
@@ -43,6 +43,7 @@ class _Tally:
     def add(self, values: ArrowArray, entries: int, outside: bool) -> None:
         self.entries += entries
         self.values += len(values)
+        # A value of another type stays in the encoded column, so bounds of the typed column would leave it out.
         self.is_complete &= not outside
         if not self.is_complete:
             return
@@ -67,14 +68,14 @@ class _Tally:
         )
 
     def statistics(self, path: Path, size: int) -> FieldStatistics | None:
-        """None where nothing can be said."""
+        """Return the statistics of the path; None where some values are outside of the typed column."""
         if not self.is_complete:
             return None
         kind = self.leaf.type
         low, high = (None, None) if self.bounds is None else (to_text(self.bounds[0], kind), to_text(self.bounds[1], kind))
         kept = truncate_bounds(low, high, kind)
         if kept.exact_min is not None or kept.exact_max is not None:
-            # As in DuckDB: no bounds of long texts. Those with a NUL cannot be stored everywhere.
+            # As in DuckDB: no bounds of long strings. Those with a NUL cannot be stored everywhere.
             low = high = None
         return FieldStatistics(
             path=path,
@@ -116,14 +117,14 @@ class VariantColumns:
                 self._columns[column.id] = _Column(place, _shape(first.column(place)))
 
     def arrow_schema(self, schema: pa.Schema) -> pa.Schema:
-        """The file's Arrow schema, from that of plain variants."""
+        """Return the file's Arrow schema, from that of plain variants."""
         for column in self._columns.values():
             if not isinstance(column.shape, Unshredded):
                 schema = schema.set(column.place, shredded_field(column.shape, schema.field(column.place)))
         return schema
 
     def shredded(self, row_group: pa.Table) -> pa.Table:
-        """The rows with the columns of the file; they are counted into the statistics."""
+        """Return the rows with the columns of the file; they are counted into the statistics."""
         for column in self._columns.values():
             if not isinstance(column.shape, Unshredded):
                 before = row_group.field(column.place)
@@ -133,16 +134,16 @@ class VariantColumns:
         return row_group
 
     def leaf_count(self, column_id: int) -> int:
-        """Parquet leaves of a column, also of one below other values."""
+        """Return Parquet leaves of a column, also of one below other values."""
         column = self._columns.get(column_id)
         return 2 if column is None else 1 + sum(1 for _ in _leaves(column.shape))
 
     def dictionary_paths(self, schema: Schema) -> list[str]:
-        """Dotted Parquet paths of leaves that may repeat: dictionaries of names, and texts."""
+        """Return dotted Parquet paths of leaves that may repeat: dictionaries of names, and strings."""
         return [path for path, leaf in self._paths(schema) if path.endswith(".metadata") or (leaf is not None and leaf.type == VARCHAR)]
 
     def bounded_paths(self, schema: Schema) -> list[str]:
-        """Those of leaves whose bounds the footer holds: all but floats, as in other columns, and dictionaries of names."""
+        """Return the paths of leaves whose bounds the footer holds: all but floats, as in other columns, and dictionaries of names."""
         return [path for path, leaf in self._paths(schema) if not path.endswith(".metadata") and (leaf is None or leaf.type not in FLOATS)]
 
     def _paths(self, schema: Schema) -> Iterator[tuple[str, Leaf | None]]:
@@ -156,7 +157,7 @@ class VariantColumns:
                     yield f"{name}{steps}.{'value' if leaf is None else 'typed_value'}", leaf
 
     def extra_stats(self, column_id: int, chunks: Sequence[Sequence[pq.ColumnChunkMetaData]]) -> str | None:
-        """What is known of the fields of a column, as the catalog's text.
+        """Return the statistics of the fields of a column, as the catalog stores them.
 
         Args:
             column_id: The column.
@@ -178,7 +179,7 @@ def _shape(values: pa.ChunkedArray[Any]) -> Shape:
         buffer = VariantBuffer(pa.concat_arrays(values.chunks))
         return choose_shape(buffer, buffer.root())
     except CorruptFileError:
-        # Files hold what they are given: whoever reads it says what is wrong with it.
+        # Files hold what they are given: the reader reports what is wrong with it.
         return Unshredded()
 
 
@@ -189,6 +190,7 @@ def _shredded(array: ArrowArray, column: _Column, arrow: pa.DataType) -> ArrowAr
         buffer = VariantBuffer(array)
         parts = Shredder(buffer, column.report).parts(buffer.root(), column.shape, len(array))
     except CorruptFileError:
+        # A damaged variant is written as it is, and the column gets no statistics of fields.
         column.is_known = False
         value = pc.if_else(there, array.field("value"), pa.scalar(None, pa.binary()))
         parts = [value, pa.nulls(len(array), arrow.field("typed_value").type)]
@@ -197,7 +199,7 @@ def _shredded(array: ArrowArray, column: _Column, arrow: pa.DataType) -> ArrowAr
 
 
 def _leaves(shape: Shape, path: Path = ()) -> Iterator[tuple[Path, Leaf | None]]:
-    """Parquet leaves below a column or a group, in their order: the encoded values, which have no leaf, and then what is typed."""
+    """Yield Parquet leaves below a column or a group, in their order: the encoded values, which have no leaf, and then what is typed."""
     yield path, None
     match shape:
         case Leaf():

@@ -101,7 +101,7 @@ class RowChecks:
         database: For plans.
         storage: The store.
         footers: What is known of files already.
-        progress: Who is told how far it is.
+        progress: Progress callback.
     """
 
     def __init__(self, facts: Facts, database: Database, storage: Storage, footers: FooterChecks, progress: ProgressMeter) -> None:
@@ -117,7 +117,7 @@ class RowChecks:
         self._statistics: dict[int, list[CatalogRow]] = {}
 
     def run(self) -> None:
-        """Look at the tables one by one; one that cannot be read does not stop the others."""
+        """Check the tables one by one; one that cannot be read does not stop the others."""
         tables = sorted((table for table in self._facts.tables.values() if table.is_live), key=lambda table: table.name)
         # Known for the files of today; a plan may find fewer of them readable.
         files = [row for table in tables for row in live_files(self._facts, table)]
@@ -136,7 +136,7 @@ class RowChecks:
             if is_about_lake(error):
                 raise
             if self._is_gone("snapshot", self._facts.newest):
-                # Others have gone on, and what that snapshot showed was expired.
+                # Another client has committed and expired meanwhile, so that this snapshot cannot be read any more.
                 return
             if not any(CODES[code].severity == "error" for code, _ in self._facts.codes_of(table)):
                 self._facts.report("rows-unreadable", error.message, table=table)
@@ -147,6 +147,7 @@ class RowChecks:
                 ids = [one.file.id for one in plan.tasks[place : place + _FILES_PER_ROUND]]
                 with self._database.read() as connection:
                     self._statistics = statistics_of_files(connection, self._database.tables, ids)
+            # Its fault is reported already.
             if ("data_file", task.file.id) not in self._footers.unusable and task.file.id in table.files:
                 row_ids += self._file(table, state, task, plan.shape)
             size = task.file.file_size_bytes
@@ -161,6 +162,7 @@ class RowChecks:
         where: dict[str, Any] = {"path": printable(task.file.path), "data_file_id": task.file.id, "table": table}
         deleted = self._deleted(task.file, where)
         found = _File()
+        # Deleted rows are read too, as the statistics of a file count them; the mask tells which rows are visible.
         whole = replace(task, file=replace(task.file, delete_files=(), inlined_deletes=()), snapshot_filter=None, all_rows_match=False)
         spec = state.partition_specs.get(task.file.partition_id) if task.file.partition_id is not None else None
         keys = _keys(spec, state, table, row)
@@ -217,7 +219,7 @@ class RowChecks:
         return _NOTHING
 
     def _is_gone(self, name: str, number: int) -> bool:
-        """Whether the catalog has forgotten a file or snapshot since it was read: somebody has merged or expired, and cleaned up."""
+        """Return whether the catalog has forgotten a file or snapshot since it was read, because another client merged or expired it."""
         with self._database.read() as connection:
             return not still_there(connection, self._database.tables, name, [number])
 
@@ -251,7 +253,7 @@ class RowChecks:
                 seen.update(array.unique().to_pylist())
 
     def _compare(self, table: TableFacts, row: CatalogRow, found: _File) -> None:
-        """Statistics of a file against its rows; a column whose type has changed since is left out."""
+        """Compare the statistics of a file with its rows; a column whose type has changed since is left out."""
         statistics = self._statistics.pop(row.data_file_id, [])
         if report_other_file(self._facts, table, row, self._beyond(table, row, found, statistics)):
             return
@@ -288,7 +290,7 @@ class RowChecks:
                 report_statistics(self._facts, "statistics-counts", text, table, row, leaf.id)
 
     def _beyond(self, table: TableFacts, row: CatalogRow, found: _File, statistics: Sequence[CatalogRow]) -> Iterator[tuple[Field, str]]:
-        """For each leaf, which bounds none of its values reaches; footers do not have bounds of all columns."""
+        """Yield for each leaf the bounds that none of its values reaches; footers do not have bounds of all columns."""
         for one in statistics:
             held = found.leaves.get(one.column_id)
             before = table.leaf(one.column_id, row.begin_snapshot)
@@ -297,7 +299,7 @@ class RowChecks:
                     yield held[0], beyond(one, held[1].texts(held[0]), held[0])
 
     def _inlined(self, table: TableFacts, plan: ScanPlan) -> None:
-        """Rows of the catalog against the statistics of the table."""
+        """Compare inlined rows with the statistics of the table."""
         assert plan.inlined is not None
         known = self._bounds.get(table.id, {})
         for column, chunked in zip(plan.read_schema, plan.inlined.columns, strict=False):
@@ -351,7 +353,7 @@ class RowChecks:
 
 
 def _keys(spec: PartitionSpec | None, state: TableState, table: TableFacts, row: CatalogRow) -> list[tuple[int, Any]]:
-    """Partition keys of a file that its rows can be held against, with their places."""
+    """Return the partition keys of a file that its rows can be compared with, with their positions."""
     if spec is None:
         return []
     now = state.schema.by_id()
@@ -367,7 +369,7 @@ def _keys(spec: PartitionSpec | None, state: TableState, table: TableFacts, row:
 
 
 def _out_of_range(array: Any, column: Field) -> str | None:
-    """The first value of a column that cannot be stored, as a message; None when there is none."""
+    """Return the first value of a column that cannot be stored, as a message; None when there is none."""
     try:
         check_values(array, column.name)
         check_json(array, column)

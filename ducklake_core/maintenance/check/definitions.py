@@ -47,7 +47,7 @@ _OWN_ROWS: tuple[tuple[str, Callable[[str, str], object], str], ...] = (
 
 
 def check_definitions(facts: Facts) -> None:
-    """Everything but files and statistics."""
+    """Check everything but files and statistics."""
     _snapshots(facts)
     _lifetimes(facts)
     _options(facts)
@@ -59,7 +59,7 @@ def check_definitions(facts: Facts) -> None:
 
 
 def check_cells(facts: Facts, bad: Iterable[BadCell]) -> None:
-    """Cells that made a row unusable for all other checks."""
+    """Report cells that made a row unusable for all other checks."""
     for cell in bad:
         table = facts.tables.get(cell.table_id) if cell.table_id is not None else None
         place = cell.table if cell.table.startswith("ducklake_") else f"ducklake_{cell.table}"
@@ -174,7 +174,7 @@ def _names(facts: Facts) -> None:
 
 
 def _names_of_macros(facts: Facts, twice: Callable[[str, Iterable[tuple[tuple[int, str], int, str]]], None]) -> None:
-    """A scalar macro may have the name of a table macro, a table or a view, but not that of another scalar macro; so may table macros."""
+    """Check names of macros: each kind (scalar, table) has a namespace of its own, apart from that of tables and views."""
     kinds = {row.macro_id: row.type for row in facts.every.rows("macro_impl")}
     live = [row for row in facts.every.rows("macro") if row.begin_snapshot is not None and is_live(row, facts.newest)]
     for kind in ("scalar", "table"):
@@ -183,7 +183,7 @@ def _names_of_macros(facts: Facts, twice: Callable[[str, Iterable[tuple[tuple[in
 
 
 def _schemas_of_tables(facts: Facts) -> None:
-    """Tables that are there before their schema, at snapshots that are still there."""
+    """Report tables that exist before their schema, at snapshots that have not expired."""
     first: dict[int, int] = {}
     for row in facts.every.rows("schema"):
         first[row.schema_id] = min(first.get(row.schema_id, row.begin_snapshot), row.begin_snapshot)
@@ -227,7 +227,8 @@ def _columns(facts: Facts) -> None:
 
 
 def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
-    """A snapshot of each time between two changes of the columns of a table that is still to be seen, the newest first."""
+    """Yield a snapshot of each time between two changes of the columns of a table that is still to be seen, the newest first."""
+    # Backwards through the changes: an era without any snapshot that is left cannot be read, and its faults hurt no reader.
     following = facts.newest + 1
     for change in reversed(table.changes):
         for begin, end in table.lives:
@@ -240,7 +241,7 @@ def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
 
 
 def _wrong_columns(table: TableFacts, snapshot_id: int) -> tuple[str, str] | None:
-    """What is wrong with the columns of a table at a snapshot, and in words."""
+    """Return the code of a fault in the columns of a table at a snapshot, and the fault in words."""
     live = table.columns_at(snapshot_id)
     if not live:
         return "columns-missing", "no column is live"
@@ -272,7 +273,7 @@ def _partition_keys(facts: Facts) -> None:
 
 
 def check_keys(facts: Facts) -> None:
-    """Those of all tables that are there at the newest snapshot."""
+    """Check partition keys and sort keys of all tables of the newest snapshot."""
     _partition_key_order(facts)
     _sort_orders(facts)
     _defaults(facts)
@@ -308,7 +309,7 @@ def _partition_key_order(facts: Facts) -> None:
 
 
 def _keys_of(facts: Facts, table: TableFacts, number: int, own: list[CatalogRow]) -> None:
-    """Whether rows can be written by the keys that are in force; keys of no column and no transform are found elsewhere."""
+    """Check that rows can be written by the effective keys; keys of no column and no transform are found elsewhere."""
     schema = _schema(facts, table)
     if schema is None or not own or any(key.column_id not in table.column_ids for key in own):
         return
@@ -390,7 +391,7 @@ def _is_value(text: str, leaf: Field) -> bool:
     try:
         constant_array(text, leaf, 1)
     except UnsupportedFeatureError:
-        # Nobody can tell.
+        # Not known.
         return True
     except (DuckLakeError, ValueError, ArithmeticError, pa.ArrowException):
         return False
@@ -398,7 +399,7 @@ def _is_value(text: str, leaf: Field) -> bool:
 
 
 def _is_default(text: str, leaf: Field) -> bool:
-    """Whether values of the type can be read from a text, which is stored as it was written."""
+    """Return whether values of the type can be read from a string, which is stored as it was written."""
     try:
         with_default(leaf, text)
     except UnsupportedFeatureError:
@@ -416,7 +417,7 @@ def _is_expression(text: str) -> bool:
 
 
 def check_objects(facts: Facts) -> None:
-    """Everything about them, but names and lifetimes."""
+    """Check views and macros, apart from names and lifetimes."""
     _own_rows(facts)
     _paths(facts)
     _comments(facts)
@@ -436,7 +437,7 @@ def _own_rows(facts: Facts) -> None:
 
 
 def _holds_of_nothing(facts: Facts) -> None:
-    """Holds that count and whose snapshot is gone. Once a hold has ended our own expiry takes its snapshot."""
+    """Report holds that have not ended and whose snapshot is missing. Once a hold has ended, this library's expiry takes its snapshot."""
     held: list[Hold] = []
     for row in facts.every.rows("metadata"):
         if row.key.startswith(HOLD_PREFIX):
@@ -480,7 +481,7 @@ def _live(facts: Facts, name: str) -> Iterable[CatalogRow]:
 
 
 def check_macros(facts: Facts) -> None:
-    """Their schemas, definitions and parameters; names are checked with those of tables."""
+    """Check schemas, definitions and parameters of macros; their names are checked with those of tables."""
     bodies, parameters = _by_macro(facts, "macro_impl"), _by_macro(facts, "macro_parameters")
     schemas = {row.schema_id for row in _live_rows(facts, "schema")}
     live = _live_rows(facts, "macro")
@@ -504,7 +505,7 @@ def check_macros(facts: Facts) -> None:
 
 
 def _unparsed(bodies: list[CatalogRow]) -> list[tuple[CatalogRow, str]]:
-    """Definitions that the installed DuckDB cannot parse, with what it says. It parses them whatever their dialect."""
+    """Return definitions that the installed DuckDB cannot parse, with what it says. It parses them whatever their dialect."""
     known = [one for one in bodies if one.sql and one.type in ("scalar", "table")]
     said = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
     return [(one, says) for one, says in zip(known, said, strict=True) if says is not None]
@@ -518,7 +519,7 @@ def _by_macro(facts: Facts, name: str) -> dict[int, list[CatalogRow]]:
 
 
 def _is_type(text: str | None) -> bool:
-    """Whether DuckDB takes a text for the type of a parameter; of nested types it writes the outermost word alone."""
+    """Return whether DuckDB takes a string for the type of a parameter; of nested types it writes the outermost word alone."""
     if text in (None, "", "unknown", "list", "struct", "map"):
         return True
     try:

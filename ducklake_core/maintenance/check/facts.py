@@ -49,7 +49,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 
 
 def is_live(row: CatalogRow, snapshot_id: int) -> bool:
-    """Whether a row is visible at a snapshot."""
+    """Return whether a row is visible at a snapshot."""
     return bool(row.begin_snapshot <= snapshot_id and (row.end_snapshot is None or row.end_snapshot > snapshot_id))
 
 
@@ -62,7 +62,7 @@ class TableFacts:
         path: Full directory with a trailing slash.
         is_live: Whether it is there at the newest snapshot.
         history: Every version of every column, with its end.
-        lives: When it is there: first snapshot, and the one that it is gone from.
+        lives: When it is there: first snapshot, and the first one without it.
         files: Its rows of ``ducklake_data_file`` by id.
         inlined: Number of inlined rows, of all versions.
         inlined_live: Number of visible ones.
@@ -84,7 +84,7 @@ class TableFacts:
     _schemas: dict[int, dict[int, Field]] = field(default_factory=dict)
 
     def schema_at(self, snapshot_id: int) -> Schema:
-        """The columns at a snapshot.
+        """Return the columns at a snapshot.
 
         Raises:
             CatalogCorruptError: The rows make no schema.
@@ -93,7 +93,7 @@ class TableFacts:
         return TableVersions(self.id, (), self.history).schema_of(snapshot_id)
 
     def columns_at(self, snapshot_id: int) -> list[ColumnRow]:
-        """The rows of its columns that a snapshot shows."""
+        """Return the rows of its columns that a snapshot shows."""
         return [row for row, end in self.history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id)]
 
     @property
@@ -105,7 +105,7 @@ class TableFacts:
         return self._changes
 
     def leaves_at(self, snapshot_id: int) -> dict[int, Field]:
-        """Leaf columns by id at a snapshot; none when the columns make no schema."""
+        """Return leaf columns by id at a snapshot; none when the columns make no schema."""
         era = self.changes[bisect_right(self.changes, snapshot_id) - 1]
         if era not in self._schemas:
             try:
@@ -116,7 +116,7 @@ class TableFacts:
         return self._schemas[era]
 
     def leaf(self, column_id: int, snapshot_id: int) -> Field | None:
-        """A leaf as it was at a snapshot, or else as it was last."""
+        """Return a leaf as it was at a snapshot, or else as it was last."""
         found = self.leaves_at(snapshot_id).get(column_id)
         if found is not None:
             return found
@@ -124,7 +124,7 @@ class TableFacts:
         return self.leaves_at(max(begun)).get(column_id) if begun else None
 
     def last_leaf(self, column_id: int) -> Field | None:
-        """A leaf in its last version."""
+        """Return a leaf in its last version."""
         begun = [row.begin_snapshot for row, _ in self.history if row.column_id == column_id]
         return self.leaves_at(max(begun)).get(column_id) if begun else None
 
@@ -142,7 +142,7 @@ class Facts:
     Args:
         every: The rows.
         info: The lake's settings.
-        now: The database's clock, asked within the transaction.
+        now: The database's clock, read within the transaction.
     """
 
     def __init__(self, every: EveryRow, info: LakeInfo, now: Callable[[], datetime]) -> None:
@@ -154,6 +154,7 @@ class Facts:
         self._codes: dict[int, set[tuple[str, int | None]]] = defaultdict(set)
         self._repairs: dict[Repair, None] = {}
         self._reopened: dict[int, ReopenSchema] = {}
+        # The order matters from here on: later facts are derived from earlier ones.
         self.snapshot_ids = sorted(row.snapshot_id for row in every.rows("snapshot"))
         self.newest = self.snapshot_ids[-1] if self.snapshot_ids else -1
         self.schema_paths = self._schema_paths()
@@ -169,20 +170,20 @@ class Facts:
             self._next_row_ids[row.table_id] = max(row.next_row_id, self._next_row_ids.get(row.table_id, 0))
 
     def next_row_id(self, table: TableFacts) -> int | None:
-        """The row id that a table gives out next, None when it is not known."""
+        """Return the row id that a table gives out next, None when it is not known."""
         return self._next_row_ids.get(table.id)
 
     def knows_file(self, data_file_id: int) -> bool:
-        """Whether the catalog has a row for a data file, be it one that cannot be used."""
+        """Return whether the catalog has a row for a data file, be it one that cannot be used."""
         return data_file_id in self.files or any(cell.table == "data_file" and cell.key == data_file_id for cell in self.every.bad)
 
     def first_between(self, begin: int, end: int) -> int | None:
-        """The first snapshot that is still there from one on and before another; None when there is none."""
+        """Return the first snapshot that is still there from one on and before another; None when there is none."""
         place = bisect_left(self.snapshot_ids, begin)
         return self.snapshot_ids[place] if place < len(self.snapshot_ids) and self.snapshot_ids[place] < end else None
 
     def report(self, code: str, what: str, *, table: TableFacts | None = None, repair: Repair | None = None, **where: Any) -> None:
-        """Add a finding, and what would mend it."""
+        """Add a finding, and the repairs for it."""
         if table is not None:
             where = {"table": table.name, "table_id": table.id, **where}
         found = Finding(code=code, what=what, is_repairable=repair is not None, **where)
@@ -196,27 +197,27 @@ class Facts:
             self.repair(repair)
 
     def about_path(self, path: str) -> Sequence[Finding]:
-        """What was found about a file, by its path as messages have it."""
+        """Return the findings about a file, by its path as messages have it."""
         return self._about.get(("path", path), ())
 
     def about_file(self, data_file_id: int) -> Sequence[Finding]:
-        """What was found about a data file."""
+        """Return the findings about a data file."""
         return self._about.get(("data_file_id", data_file_id), ())
 
     def codes_of(self, table: TableFacts) -> AbstractSet[tuple[str, int | None]]:
-        """The codes of what was found about a table, each with the id of the column if it is about one."""
+        """Return the codes of what was found about a table, each with the id of the column if it is about one."""
         return self._codes.get(table.id, frozenset())
 
     def repair(self, repair: Repair) -> None:
-        """Add what would mend something that was found."""
+        """Add a repair for a finding."""
         self._repairs[repair] = None
 
     def report_schema_missing(self, what: str, schema_id: int) -> None:
-        """Report a live object of a schema that is not there, which a repair opens again if the catalog has a row of it."""
+        """Report a live object of a schema that is not there, which a repair opens again if the catalog still has its row."""
         self.report("schema-missing", what, repair=self._reopening(schema_id))
 
     def _reopening(self, schema_id: int, below: frozenset[int] = frozenset()) -> ReopenSchema | None:
-        """The repair that takes back the drop of a schema, once its parents are there; None where the catalog has no usable row of it."""
+        """Return the repair that takes back the drop of a schema, once its parents exist; None without a usable row of it."""
         if schema_id in self._reopened:
             return self._reopened[schema_id]
         rows = [row for row in self.every.rows("schema") if row.schema_id == schema_id]
@@ -239,7 +240,7 @@ class Facts:
         return found
 
     def _free_name(self, dropped: CatalogRow, parent: int | None) -> str:
-        """The name of a dropped schema, with a number where another schema has had it since."""
+        """Return the name of a dropped schema, with a number where another schema has had it since."""
         others = [row for row in self.every.rows("schema") if row.schema_id != dropped.schema_id]
         others = [row for row in others if getattr(row, "parent_schema_id", None) == parent]
         again = {folded(one.name) for one in self._reopened.values() if one.parent == parent}
@@ -251,13 +252,13 @@ class Facts:
         return next(f"{name}_{number}" for number in count(2) if folded(f"{name}_{number}") not in ever)
 
     def widened(self, table_id: int, column_id: int) -> WidenTableBounds | None:
-        """The table bounds that a repair would give a column, as far as was found until now."""
+        """Return the table bounds that a repair would give a column, as far as was found until now."""
         of_column = (one for one in self._repairs if isinstance(one, WidenTableBounds))
         return next((one for one in of_column if (one.table_id, one.column_id) == (table_id, column_id)), None)
 
     @property
     def repairs(self) -> list[Repair]:
-        """What would mend what was found, each once. Bounds are not widened to those of files that were found wrong, but forgotten."""
+        """Return the repairs of all findings, each once. Table bounds are forgotten, not widened, where bounds of a file are wrong."""
         wrong = {(one.table_id, one.column_id) for one in self._repairs if isinstance(one, ForgetTableBounds)}
         for one in self._repairs:
             if isinstance(one, ForgetFileStatistics) and one.data_file_id in self.files:
@@ -270,16 +271,16 @@ class Facts:
         return list(found)
 
     def table_of(self, row: CatalogRow) -> TableFacts | None:
-        """The table that a row is about."""
+        """Return the table that a row is about."""
         return self.tables.get(row.table_id)
 
     def path_of(self, row: CatalogRow) -> str:
-        """Full path of a data or delete file."""
+        """Return the full path of a data or delete file."""
         table = self.tables.get(row.table_id)
         return join(self.info.data_path if table is None else table.path, row.path, row.path_is_relative is not False)
 
     def _schema_paths(self) -> dict[int, str]:
-        """Paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
+        """Return paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
         rows = {row.schema_id: row for row in self.every.rows("schema")}
 
         def path(number: int, below: frozenset[int]) -> str:
@@ -308,7 +309,7 @@ class Facts:
         return found
 
     def _lost_tables(self) -> set[int]:
-        """Ids of tables that have columns and no usable row: an expiry forgets both, so that the row went in another way."""
+        """Return ids of tables that have columns and no usable row: an expiry forgets both, so that the row went in another way."""
         return {row.table_id for row in self.every.rows("column")} - self.tables.keys()
 
     def _fill(self) -> None:

@@ -22,13 +22,13 @@ _COLUMNS_CHANGE_UNKNOWN = {
     *("columns-missing", "column-twice", "columns-invalid", "columns-of-the-past"),
     *("lifetime-backwards", "snapshot-unknown", "table-twice"),
 }
-"""Faults of a table by which nobody knows when its columns changed."""
+"""Faults of a table that hide when its columns changed."""
 TRANSIENT_ROW_IDS = 10**18
 """DuckDB gives such ids to rows that one transaction inserts and updates; its next_row_id takes no notice of them."""
 
 
 def check_files(facts: Facts) -> None:
-    """Rows of ``ducklake_data_file`` and ``ducklake_delete_file``, partition values, row ids."""
+    """Check rows of ``ducklake_data_file`` and ``ducklake_delete_file``, partition values and row ids."""
     for row in facts.files.values():
         _one_file(facts, row, "data")
     for row in facts.every.rows("delete_file"):
@@ -80,7 +80,7 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
 
 
 def _is_before(facts: Facts, table: TableFacts, begin: int) -> bool:
-    """Whether a row of a table is there at a snapshot before the table, and that snapshot is still there."""
+    """Return whether a row of a table is there at a snapshot before the table, and that snapshot is still there."""
     return facts.first_between(begin, table.lives[0][0]) is not None
 
 
@@ -139,10 +139,11 @@ def _two_delete_files(facts: Facts) -> None:
 
 
 def _both_seen(facts: Facts, data: CatalogRow, deletes: list[CatalogRow]) -> tuple[CatalogRow, CatalogRow, int | None] | None:
-    """Two delete files of a data file that one snapshot sees: two live ones (None), or else the first snapshot that sees two."""
+    """Return two delete files of a data file that one snapshot sees: two live ones (None), or else the first snapshot that sees two."""
     live = [row for row in deletes if is_live(row, facts.newest) and is_live(data, facts.newest)]
     if len(live) > 1:
         return live[0], live[1], None
+    # In the order of their beginnings, only the file that lasts longest so far can meet the next one.
     lasting, *later = sorted(deletes, key=lambda row: (row.begin_snapshot, row.delete_file_id))
     for row in later:
         ends = [one.end_snapshot for one in (lasting, row, data) if one.end_snapshot is not None]
@@ -203,14 +204,14 @@ def _schema_versions(facts: Facts) -> None:
 
 
 def _changes_of_columns(table: TableFacts) -> list[int]:
-    """Snapshots at which its columns became others, the first ones included; the drop of a table ends its columns, and is none."""
+    """Return snapshots at which its columns became others, the first ones included; the drop of a table ends its columns, and is none."""
     first = min((row.begin_snapshot for row, _ in table.history), default=0)
     seen = (change for change in table.changes if change >= first)
     return [change for change in seen if any(begin <= change and (end is None or change < end) for begin, end in table.lives)]
 
 
 def check_inlined(facts: Facts) -> None:
-    """Tables of inlined rows and deletes."""
+    """Check tables of inlined rows and deletes."""
     there = facts.inlined
     _registrations(facts)
     for table_id, name in there.missing:
@@ -228,6 +229,7 @@ def check_inlined(facts: Facts) -> None:
     wrong: dict[str, Counter[int]] = defaultdict(Counter)
     for (table_id, row_id), spans in lives.items():
         spans.sort(key=lambda span: span[0])
+        # An update ends a row and adds it under the same id, so an id may come back, but never while it is live.
         if any(one[1] is None or other[0] < one[1] for one, other in pairwise(spans)):
             wrong["inlined-row-twice"][table_id] += 1
         if row_id < TRANSIENT_ROW_IDS and row_id >= (facts.next_row_id(facts.tables[table_id]) or row_id + 1):
@@ -255,7 +257,7 @@ def _registrations(facts: Facts) -> None:
 def _is_name_of(facts: Facts, name: str, table_id: int, version: int) -> bool:
     if name == inlined_data_name(table_id, version):
         return True
-    # Where tables are made beside the commit, an attempt adds its own ending.
+    # Where tables are made next to the commit, an attempt adds its own ending.
     return facts.every.abilities.commits_at_ddl and inlined_owner(name) == table_id and inlined_version(name) == version
 
 
@@ -280,7 +282,7 @@ def _inlined_deletes(facts: Facts) -> None:
         for number, count in files.items():
             what, repair = f"{count} inlined deletes of data file {number}", None
             if code == "inlined-delete-orphaned" and number in facts.files:
-                # Which of the two is wrong nobody knows: that the file is of the other table, or that its deletes are here.
+                # It is unknown which of the two is wrong: that the file is of the other table, or that its deletes are here.
                 what += f", which is of table {facts.files[number].table_id}"
             elif code == "inlined-delete-orphaned":
                 repair = ForgetInlinedDeletes(table_id, number)
@@ -288,7 +290,7 @@ def _inlined_deletes(facts: Facts) -> None:
 
 
 def check_schedule(facts: Facts) -> None:
-    """Files that are scheduled for deletion."""
+    """Check files that are scheduled for deletion."""
     needed = {file_key(facts.path_of(row)) for row in (*facts.files.values(), *facts.every.rows("delete_file"))}
     paths: Counter[str] = Counter()
     for row in facts.every.rows("files_scheduled_for_deletion"):
@@ -303,12 +305,12 @@ def check_schedule(facts: Facts) -> None:
 
 
 def live_files(facts: Facts, table: TableFacts) -> Sequence[CatalogRow]:
-    """Live data files of a table by id."""
+    """Return live data files of a table by id."""
     return [row for _, row in sorted(table.files.items()) if is_live(row, facts.newest)]
 
 
 def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
-    """Row ids of files of a table that count them from ``row_id_start`` on."""
+    """Check row ids of the files of a table that count them from ``row_id_start`` on."""
     every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
     for one, other in overlapping(every):
         what = (
@@ -325,7 +327,7 @@ def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) 
 
 
 def overlapping(files: Iterable[CatalogRow]) -> Iterator[tuple[CatalogRow, CatalogRow]]:
-    """Files that give some snapshot a row id which an earlier file gives it too: one such earlier file, and the file.
+    """Yield files that give some snapshot a row id which an earlier file gives it too: one such earlier file, and the file.
 
     Earlier is what begins at a lower row id. One pass in that order: merges leave as many files over the same row ids as there were merges,
     each for snapshots of its own, and no two of them are compared.
@@ -357,14 +359,14 @@ class _TakenIds:
         met = [one if one is not None and row.row_id_start < _end(one) else None for one in self._files[first:after]]
         one = next((one for one in met if one is not None), None)
         if one is None:
-            # Where everything is sound the stretches become one, so that each is looked at once.
+            # Where everything is sound the stretches become one, so that each is checked once.
             self._begins[first:after], self._files[first:after] = [begin], [row]
         else:
             self._files[first:after] = [row if other is None or _end(other) < _end(row) else other for other in met]
         return one
 
     def _cut(self, snapshot: float) -> int:
-        """The place of the stretch that begins at a snapshot; what lies around it is cut in two there."""
+        """Return the place of the stretch that begins at a snapshot; what lies around it is cut in two there."""
         place = bisect_left(self._begins, snapshot)
         if self._begins[place] != snapshot:
             self._begins.insert(place, snapshot)
@@ -373,12 +375,12 @@ class _TakenIds:
 
 
 def _end(row: CatalogRow) -> int:
-    """The row id after the last one of a file."""
+    """Return the row id after the last one of a file."""
     return int(row.row_id_start + row.record_count)
 
 
 def check_mappings(facts: Facts) -> None:
-    """Mappings that files name, as the catalog has them."""
+    """Check the mappings that files name."""
     known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
     for row in facts.files.values():
         if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
@@ -391,7 +393,7 @@ def check_mappings(facts: Facts) -> None:
 
 
 def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
-    """What is wrong with mappings that files name, by the ids of mapping and table, for those of which something is."""
+    """Return the faults of mappings that files name, by the ids of mapping and table; sound mappings are left out."""
     known = {(row.mapping_id, row.table_id): row for row in facts.every.rows("column_mapping")}
     columns = columns_of_mappings(facts)
     used = dict.fromkeys((row.mapping_id, row.table_id) for row in facts.files.values() if row.table_id in facts.tables)
@@ -400,7 +402,7 @@ def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
 
 
 def columns_of_mappings(facts: Facts) -> dict[int, list[CatalogRow]]:
-    """Rows of ``ducklake_name_mapping`` by mapping."""
+    """Return rows of ``ducklake_name_mapping`` by mapping."""
     found: dict[int, list[CatalogRow]] = defaultdict(list)
     for row in facts.every.rows("name_mapping"):
         found[row.mapping_id].append(row)
@@ -423,7 +425,7 @@ def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str
 
 
 def misses_columns(columns: Iterable[CatalogRow], path: str, names: Iterable[str]) -> str:
-    """Which column of a mapping is not in a file, in words; empty when all are.
+    """Return in words the first column of a mapping that a file lacks; empty when it has all.
 
     Args:
         columns: Rows of the mapping.

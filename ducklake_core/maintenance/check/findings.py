@@ -31,8 +31,8 @@ class Finding:
         what: What is there, and what was expected.
         table: ``schema.table`` that it is about, None for the lake or an unknown table.
         path: The file that it is about.
-        data_file_id: Id of the data file. Likewise ``column_id``.
-        is_repairable: Whether ``check(repair=True)`` mends it.
+        data_file_id: Id of the data file; ``column_id`` is that of the column.
+        is_repairable: Whether ``check(repair=True)`` repairs it.
     """
 
     code: str
@@ -51,7 +51,7 @@ class Finding:
 
     @property
     def mend(self) -> str:
-        """How to mend it."""
+        """Return the advice how to repair it."""
         return CODES[self.code].mend
 
     def __str__(self) -> str:
@@ -67,9 +67,9 @@ class CheckResult:
         level: How deep it looked.
         snapshot_id: The newest snapshot, at which it looked.
         findings: Errors first.
-        tables: Live tables that were looked at. Likewise ``files``: data and delete files that the catalog names.
+        tables: Live tables that were checked; ``files`` counts the data and delete files that the catalog names.
         bytes_read: Bytes of the files of which rows were read.
-        repairs: What was mended, in words; empty unless it was asked for. Findings are those before the repair.
+        repairs: What was repaired, in words; empty unless it was requested. Findings are those before the repair.
         repair_snapshot_id: The snapshot that holds the repairs, None when there were none.
     """
 
@@ -84,7 +84,7 @@ class CheckResult:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is neither an error nor a warning."""
+        """Return whether there is neither an error nor a warning."""
         return all(finding.severity == "notice" for finding in self.findings)
 
     @property
@@ -104,11 +104,11 @@ class CheckResult:
         return len(self.findings)
 
     def __bool__(self) -> bool:
-        """Always true: an empty result is a result. Ask :attr:`is_sound`."""
+        """Return True, as an empty result is a result too; :attr:`is_sound` is the verdict."""
         return True
 
     def lines(self) -> list[str]:
-        """Each finding, each repair, and the sum, in words."""
+        """Return each finding, each repair, and the sum, in words."""
         counts = Counter(finding.severity for finding in self.findings)
         said = ", ".join(f"{counts[one]} {one}s" for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
         depth = {"catalog": "the catalog alone", "footers": "catalog and footers", "rows": "catalog, footers and rows"}[self.level]
@@ -123,7 +123,7 @@ class CheckResult:
     __repr__ = short_repr
 
     def to_arrow(self) -> pa.Table:
-        """One row for each finding."""
+        """Return a table with one row for each finding."""
         import pyarrow as pa
 
         texts = ("code", "severity", "table", "path", "what", "mend")

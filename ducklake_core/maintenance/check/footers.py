@@ -37,7 +37,7 @@ _FILES_PER_ROUND = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a file says of itself; ``code`` and ``says`` are set where it cannot be read."""
+    """Facts from the end of a file; ``code`` and ``says`` are set where it cannot be read."""
 
     size: int | None = None
     footer_size: int | None = None
@@ -51,9 +51,9 @@ class FooterChecks:
 
     Args:
         facts: The catalog, which takes the findings.
-        database: For statistics, which are asked for file by file.
+        database: For statistics, which are read file by file.
         storage: The store.
-        progress: Who is told how far it is.
+        progress: Progress callback.
     """
 
     def __init__(self, facts: Facts, database: Database, storage: Storage, progress: ProgressMeter) -> None:
@@ -68,13 +68,13 @@ class FooterChecks:
         self._wrong_mappings = wrong_mappings(facts)
 
     def run(self) -> None:
-        """Look at all files, then at what else is below the data path."""
+        """Check all files, then list what else is below the data path."""
         self._data_files()
         self._delete_files()
         known = len(self._facts.findings)
         for table_id, rows in self._counting.items():
             check_row_ids(self._facts, self._facts.tables[table_id], rows)
-        # The catalog alone has told some of them.
+        # Some of them were found in the catalog alone.
         earlier = set(self._facts.findings[:known])
         self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
         self._others()
@@ -106,7 +106,7 @@ class FooterChecks:
                     self._progress.advance(size=row.file_size_bytes or 0, table=self._facts.tables[row.table_id].name)
                 missing = [row[0] for row, found in zip(batch, looked, strict=True) if found.code == "file-missing"]
                 if missing:
-                    # Somebody may have merged or expired them, and cleaned up, since the catalog was read.
+                    # Another client may have merged or expired them, and cleaned up, since the catalog was read.
                     with self._database.read() as connection:
                         named = still_there(connection, self._database.tables, name, missing)
                     kept = [
@@ -153,7 +153,7 @@ class FooterChecks:
             return False
         number = getattr(row, count)
         if found.metadata.num_rows != number:
-            # Of what follows nothing would fit; positions in a delete file are looked at all the same.
+            # Of what follows nothing would fit; positions in a delete file are checked all the same.
             self.unusable.update({("data_file", row[0])} if kind == "data" else ())
             code = "record-count" if kind == "data" else "delete-count"
             facts.report(code, f"{what} holds {found.metadata.num_rows} rows, the catalog says {number}", **where)
@@ -243,7 +243,7 @@ class FooterChecks:
             what = f"the data path cannot be listed: {error.message}"
             facts.report("file-unreachable", what, path=printable(facts.info.data_path))
             return
-        # Files that somebody has committed since the catalog was read.
+        # Files that another writer has committed since the catalog was read.
         with self._database.read() as connection:
             reader = CatalogReader(connection, facts.info, self._database.tables)
             named = named_files(reader, [file.path for file in found]) if found else frozenset()
@@ -268,7 +268,7 @@ def _leaves(columns: Iterable[ForeignColumn], *, is_top: bool = True) -> Iterato
 
 
 def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) -> str:
-    """Why the bounds of the catalog leave out those of the file, in words; empty when they do not, or nobody knows."""
+    """Return in words how the bounds of the catalog leave out those of the file; empty when they do not, or when it is unknown."""
     mine = bounds_of(row.min_value, row.max_value, leaf.type)
     its = bounds_of(*held, leaf.type)
     if mine is None or its is None or row.value_count == 0:
@@ -281,7 +281,7 @@ def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) ->
 
 
 def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) -> str:
-    """Which bounds of the catalog no value of the file reaches, in words; empty when both are reached, or nobody knows.
+    """Return in words which bounds of the catalog no value of the file reaches; empty when both are reached, or when it is unknown.
 
     Writers take bounds from the very file that they write. Where those of the file that is there end sooner, it is not that file.
     """
@@ -291,14 +291,14 @@ def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) ->
     its = bounds_of(kept.min_value, kept.max_value, leaf.type)
     if mine is None or its is None or row.value_count == 0 or (leaf.type in FLOATS and row.contains_nan is not False):
         return ""
-    # A text that is cut is no value of any file.
+    # A string that is cut is no value of any file.
     is_low = mine[0] < its[0] and not is_cut(row.min_value, leaf.type) and not _is_short(mine[0], its[0], leaf)
     is_high = mine[1] > its[1] and not is_cut(row.max_value, leaf.type) and not _is_short(mine[1], its[1], leaf)
     return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}" if is_low or is_high else ""
 
 
 def _is_short(bound: Any, held: Any, leaf: Field) -> bool:
-    """Whether a bound is the short text of the FLOAT that is held: DuckDB leaves those where the column has become DOUBLE."""
+    """Return whether a bound is the short text of the FLOAT that is held: DuckDB leaves those where the column has become DOUBLE."""
     return leaf.type in FLOATS and c_float(bound[1]).value == held[1]
 
 

@@ -39,7 +39,7 @@ def carry_out(
     """
 
     extra_info = commit.get("extra_info")
-    # A repair may be carried out again, as it finds nothing to do then: no commit id is needed to look for it.
+    # A repair may be carried out again, as it finds nothing to do then: no commit id is needed to find it.
     stored = None if extra_info is None else stored_extra_info(new_commit_id(), extra_info)
 
     def attempt() -> tuple[tuple[str, ...], int]:

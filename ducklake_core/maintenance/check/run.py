@@ -1,4 +1,4 @@
-"""Checks a lake, level by level, and mends what is safe to mend."""
+"""Checks a lake, level by level, and repairs what is safe to repair."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_lake(
     progress: ProgressMeter | None = None,
     commit: CommitMessage | None = None,
 ) -> CheckResult:
-    """Check a lake, and mend it if asked. See ``DuckLake.check``."""
+    """Check a lake, and repair it on request. See ``DuckLake.check``."""
     if level not in get_args(CheckLevel):
         raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {shown(level)}", parameter="level")
     if repair:
@@ -58,10 +58,14 @@ def check_lake(
         facts = _of_the_catalog(database, info, looks_at_columns=True)
     unreadable = any(cell.column is None for cell in facts.every.bad)
     files = len(facts.files) + len(facts.every.rows("delete_file"))
+    # Where DDL commits by itself, a table can vanish between two statements of one transaction. It is missing only if it is still
+    # registered afterwards.
     if facts.inlined.missing and database.abilities.commits_at_ddl:
         with database.read() as connection:
             still = registered_names(connection, database.tables)
         facts.findings = [one for one in facts.findings if one.code != "inlined-table-missing" or one.what in still]
+    # Each level builds on the findings of the one before: a file that the catalog or its footer shows to be unusable is not read again,
+    # so that one fault is reported once.
     if level != "catalog" and not unreadable:
         footers = FooterChecks(facts, database, storage, meter)
         footers.run()
@@ -92,6 +96,6 @@ def _of_the_catalog(database: Database, info: LakeInfo, *, looks_at_columns: boo
             check(facts)
             unreadable = unreadable or any(cell.column is None for cell in every.bad)
         check_cells(facts, every.bad)
-        # It is asked for once more, after the transaction.
+        # It is read once more, after the transaction.
         every.rows("delete_file")
     return facts

@@ -48,7 +48,7 @@ _TEXTS = (VARCHAR, JSON, BLOB)
 
 
 def check_statistics(facts: Facts) -> None:
-    """All statistics of files, then those of tables, which must enclose them."""
+    """Check all statistics of files, then those of tables, which must enclose them."""
     spans = _file_statistics(facts)
     _variant_statistics(facts)
     _table_statistics(facts)
@@ -56,10 +56,10 @@ def check_statistics(facts: Facts) -> None:
 
 
 def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[Any, Any] | None:
-    """Both bounds as values that can be compared; None where one is unknown or they have no order.
+    """Return both bounds as values that can be compared; None where one is unknown or they have no order.
 
     Raises:
-        DuckLakeError: A text that is no value of the type.
+        DuckLakeError: A string that is not a value of the type.
     """
     if low is None or high is None or data_type in WITHOUT_BOUNDS:
         return None
@@ -67,14 +67,14 @@ def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[A
 
 
 def is_cut(text: str | None, data_type: DataType) -> bool:
-    """Whether the bound of a file may have been cut, so that it is no value of the file."""
+    """Return whether the bound of a file may have been cut, so that it is no value of the file."""
     length = 2 * BOUND_BYTES if data_type == BLOB else BOUND_BYTES
     return data_type in _TEXTS and text is not None and len(text.encode()) >= length - 8
 
 
 @dataclass(slots=True)
 class _Span:
-    """What the files of a table say together of one column."""
+    """Statistics of one column over all files of a table."""
 
     texts: list[tuple[str, str]] = field(default_factory=list)
     files: int = 0
@@ -90,6 +90,7 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
     mapped = {number: {row.target_field_id for row in columns} for number, columns in columns_of_mappings(facts).items()}
     known_wrong = wrong_mappings(facts)
     lost = 0
+    # One file at a time: a large lake has more rows of statistics than fit into memory.
     for number, rows in _by_file(facts):
         data = facts.files.get(number)
         if data is None:
@@ -142,7 +143,7 @@ def _by_file(facts: Facts) -> Iterator[tuple[int, list[CatalogRow]]]:
 
 
 def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, leaf: Field) -> bool:
-    """Whether one row may be used for what follows."""
+    """Return whether one row may be used for what follows."""
     what = f"column {leaf.name!r} of data file {data.data_file_id}"
     counts = [count for count in (row.value_count, row.null_count) if count is not None]
     wrong = any(count < 0 for count in counts)
@@ -160,7 +161,7 @@ def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, lea
         bounds = bounds_of(row.min_value, row.max_value, leaf.type)
     except (DuckLakeError, ValueError, ArithmeticError) as error:
         if leaf.type == BLOB:
-            # DuckDB writes those of added files, from their paths, as another text; nobody filters by them.
+            # DuckDB writes those of added files, from their paths, as another string; no reader filters by them.
             return False
         says = f"{what}: {row.min_value!r} to {row.max_value!r} of type {leaf.type}: {error}"
         _report(facts, "statistics-invalid", says, table, data, leaf.id)
@@ -190,12 +191,13 @@ def _add(span: _Span, row: CatalogRow, leaf: Field) -> None:
         span.is_known = False
     else:
         span.texts.append((row.min_value, row.max_value))
+        # Reduced now and then, so that memory does not grow with the number of files.
         if len(span.texts) > 1000:
             span.texts = [_united(span.texts, leaf.type)] if _united(span.texts, leaf.type) else span.texts
 
 
 def _united(texts: list[tuple[str, str]], data_type: DataType) -> Any:
-    """The widest of several bounds as texts; None when some are no values of the type."""
+    """Return the widest of several bounds as strings; None when some are no values of the type."""
     try:
         low = min((low for low, _ in texts), key=lambda text: order_key(from_text(text, data_type)))
         high = max((high for _, high in texts), key=lambda text: order_key(from_text(text, data_type)))
@@ -300,7 +302,7 @@ def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, sp
 
 
 def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, united: Any) -> WidenTableBounds | None:
-    """Statistics that enclose all files, where they are known of every file and no row is in the catalog."""
+    """Return statistics that enclose all files, where they are known of every file and no row is in the catalog."""
     is_complete = span.is_known and span.files == len(table.files) and not table.inlined
     if not is_complete or row.min_value is None or row.max_value is None or leaf.type == BLOB:
         return None
@@ -366,7 +368,7 @@ class PartitionValues:
 
 
 def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | None] | None:
-    """Values that a partition key can have by the statistics of its column; None when they do not tell."""
+    """Return values that a partition key can have by the statistics of its column; None when they do not determine it."""
     name, buckets = parse_transform(transform)
     # DuckDB takes parts of the calendar in the zone of its session.
     if leaf.type in FLOATS or (name in ("year", "month", "day", "hour") and leaf.type == TIMESTAMPTZ):
@@ -385,7 +387,7 @@ def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | N
 
 
 def transformed(name: str, buckets: int | None, leaf: Field, text: str) -> str | None:
-    """The value of a partition key for a value as statistics have it."""
+    """Return the value of a partition key for a value as statistics have it."""
     column = replace(leaf, nullable=True, name="c")
     key = PartitionField(column_id=leaf.id, column="c", transform=name, buckets=buckets)  # type: ignore[arg-type]
     value = constant_array(to_cast_text(from_text(text, leaf.type), leaf.type), column, 1)

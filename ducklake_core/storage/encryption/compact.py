@@ -36,17 +36,17 @@ class Struct(dict[int, "tuple[int, Value]"]):
     """Thrift type and value by field id; what is changed in it is written with the rest."""
 
     def number(self, field: int) -> int | None:
-        """An integer field, None when it is absent or something else."""
+        """Return an integer field, None when it is absent or something else."""
         value = self.get(field, (0, None))[1]
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def struct(self, field: int) -> Struct | None:
-        """A struct field, None when it is absent or something else."""
+        """Return a struct field, None when it is absent or something else."""
         value = self.get(field, (0, None))[1]
         return value if isinstance(value, Struct) else None
 
     def structs(self, field: int) -> list[Struct]:
-        """The structs of a list field, empty when it is absent."""
+        """Return the structs of a list field, empty when it is absent."""
         value = self.get(field, (0, None))[1]
         return [item for item in value.values if isinstance(item, Struct)] if isinstance(value, Items) else []
 
@@ -73,7 +73,7 @@ class _Source(TTransportBase):  # type: ignore[misc]
 
 
 def read_struct(data: Bytes, start: int = 0) -> tuple[Struct, int]:
-    """The struct that begins at a place, and the place after it.
+    """Return the struct that begins at a place, and the place after it.
 
     >>> read_struct(bytes.fromhex("1c1c000000"))
     ({1: (12, {1: (12, {})})}, 5)
@@ -130,7 +130,7 @@ def _read_struct(protocol: TCompactProtocol) -> Struct:
 
 
 def write_struct(struct: Struct) -> bytes:
-    """The bytes of a struct.
+    """Return the bytes of a struct.
 
     >>> write_struct(read_struct(bytes.fromhex("1c1c000000"))[0]).hex()
     '1c1c000000'

@@ -67,11 +67,11 @@ class EncryptingSink(io.RawIOBase):
         self._places: dict[int, int] = {}  # where the pages of the plain file begin in the encrypted one, and where the last ends
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Place of the next plain byte."""
+        """Return the position of the next plain byte."""
         return self._written
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -127,6 +127,8 @@ class EncryptingSink(io.RawIOBase):
             return
         pending = memoryview(self._pending)[: end - self._sealed]
         self._pending = self._pending[end - self._sealed :]
+        # Each module is longer than its plain form, so pages move. The new places of page starts are noted for the footer, which is
+        # rewritten at the end.
         for _, header, page in plain_pages(pending):
             self._places[self._sealed] = self._position
             self._pass_on(self._cipher.encrypt_module(header))
@@ -190,7 +192,7 @@ def _metadata(chunk: Struct) -> Struct:
 
 
 def _extent(metadata: Struct) -> tuple[int, int]:
-    """Where a plain chunk begins, and how long it is."""
+    """Return the first byte of a plain chunk, and its length."""
     length = metadata.number(_COMPRESSED_SIZE)
     places = [place for place in (metadata.number(_DATA_PAGE), metadata.number(_DICTIONARY_PAGE)) if place]
     if length is None or (length and not places):

@@ -31,7 +31,7 @@ class Cipher:
         self._cipher = AESGCM(key)
 
     def encrypt_module(self, plain: Bytes) -> bytes:
-        """One module, under a nonce of its own."""
+        """Return the plain bytes as one module, under a nonce of its own."""
         nonce = os.urandom(_NONCE)
         sealed = self._cipher.encrypt(nonce, plain, None)
         return b"".join(((_NONCE + len(sealed)).to_bytes(_LENGTH, "little"), nonce, sealed))

@@ -52,7 +52,7 @@ class ChunkPlace:
 
 
 def chunk_places(metadata: pq.FileMetaData, first: int, end: int, where: str) -> list[ChunkPlace]:
-    """All column chunks in the order of their bytes.
+    """Return all column chunks in the order of their bytes.
 
     Args:
         metadata: The footer.
@@ -70,6 +70,7 @@ def chunk_places(metadata: pq.FileMetaData, first: int, end: int, where: str) ->
     ]
     found.sort(key=lambda place: place.start)
     for place in found:
+        # Without associated data a footer could point two columns at one chunk, and both would decrypt.
         if place.start < first or place.end < place.start:
             raise CorruptFileError(f"the footer of {where} has column chunks that overlap each other or the magic", path=where)
         first = place.end
@@ -92,7 +93,7 @@ def _place(chunk: pq.ColumnChunkMetaData, row_group: int) -> ChunkPlace:
 
 
 def decrypt_chunk(encrypted: memoryview, place: ChunkPlace, cipher: Cipher, where: str) -> bytes:
-    """The plain pages of a chunk, each after its header.
+    """Return the plain pages of a chunk, each after its header.
 
     Args:
         encrypted: The bytes of the chunk in the file.
@@ -123,7 +124,7 @@ def decrypt_chunk(encrypted: memoryview, place: ChunkPlace, cipher: Cipher, wher
 
 
 def data_page_values(header: Struct) -> int | None:
-    """Values in a data page, NULLs included; None for another page."""
+    """Return values in a data page, NULLs included; None for another page."""
     return next((kind.number(_NUM_VALUES) for kind in map(header.struct, _DATA_PAGES) if kind is not None), None)
 
 
@@ -132,7 +133,7 @@ def _named(place: ChunkPlace, where: str) -> str:
 
 
 def plain_pages(chunk: memoryview) -> Iterator[tuple[Struct, memoryview, memoryview]]:
-    """The pages of a plain chunk: the parsed header, the header's bytes, the page's.
+    """Yield the pages of a plain chunk: the parsed header, the header's bytes, the page's.
 
     Raises:
         BadStructError: These are not pages.
@@ -175,15 +176,15 @@ class PlainImage(io.RawIOBase):
         self._last: tuple[ChunkPlace, bytes] | None = None
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Place of the next byte."""
+        """Return the position of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -193,7 +194,7 @@ class PlainImage(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, fewer at the end of the file."""
+        """Return the next bytes, fewer at the end of the file."""
         start, last = self._position, self._footer_start + len(self._footer)
         end = last if size is None or size < 0 else min(start + size, last)
         if start >= end:
@@ -204,12 +205,12 @@ class PlainImage(io.RawIOBase):
         first = max(bisect_right(self._starts, start) - 1, 0)
         place = self._places[first] if self._places else None
         if place is not None and (place.start, place.end) == (start, end):
-            # What pyarrow asks for: one chunk as a whole, once.
+            # The usual case: pyarrow reads each chunk as a whole, and once.
             return self._decrypted(place).ljust(end - start, b"\0")
         return self._assembled(start, end, first)
 
     def _assembled(self, start: int, end: int, first: int) -> bytes:
-        """A part of the image that is not just one chunk."""
+        """Return a part of the image that is not just one chunk."""
         image = bytearray(end - start)
         self._put(image, start, 0, PLAIN_MAGIC)
         self._put(image, start, self._footer_start, self._footer)
@@ -217,6 +218,7 @@ class PlainImage(io.RawIOBase):
             if place.start >= end:
                 break
             if place.end > start:
+                # Small reads come in order, so that one chunk is enough to keep.
                 if self._last is None or self._last[0] is not place:
                     self._last = (place, self._decrypted(place))
                 self._put(image, start, place.start, self._last[1])
@@ -263,7 +265,7 @@ class DecryptedFooter:
 
 
 def with_length(footer: bytes, magic: bytes) -> bytes:
-    """A footer as it stands at the end of a file."""
+    """Return a footer as it stands at the end of a file."""
     return b"".join((footer, len(footer).to_bytes(4, "little"), magic))
 
 
@@ -296,7 +298,7 @@ def read_encrypted_footer(source: pa.NativeFile, cipher: Cipher, where: str) -> 
 
 
 def _encrypted_footer(source: pa.NativeFile, where: str) -> tuple[int, bytes]:
-    """Where the encrypted footer begins, and its bytes up to its length."""
+    """Return the position of the encrypted footer, and its bytes up to its length."""
     size = source.size()
     tail = source.read_at(min(size, _FIRST_GUESS), max(size - _FIRST_GUESS, 0))
     magic = tail[-4:]
