@@ -183,7 +183,7 @@ class OutputCommit:
             # The slice is the condition of the overwrite: it deletes these rows, and rejects rows of the frame outside of it.
             "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
             "concurrent_appends": self.settings.concurrent_appends if mode == "overwrite" else None,
-            # Rows that were committed after this snapshot are unknown to the check of writers, so replacing them is a conflict.
+            # The check of writers does not know rows that were committed after this snapshot, so concurrent_appends decides about them.
             "read_at": self.table.snapshot_id if mode == "overwrite" and self.table is not None else None,
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),

@@ -132,7 +132,7 @@ class StoredTable:
     #   owned   all bounds lie in one partition, and there is no NULL    statistics alone count the partition's rows
     #   mixed   several partitions are possible, or bounds are missing   only the file shows it: counting reads partition columns
     #
-    # A table whose layout follows its partitions has owned rows only, so checks of it open no file.
+    # In a table whose layout follows its partitions, nearly all rows are owned, and checks open no file.
 
     def __init__(self, table: AssetTable, state: LakeState, statistics: TableStatistics, keys: KeysOf) -> None:
         self.table = table
