@@ -560,8 +560,8 @@ def next_run_key(instance: dg.DagsterInstance, state_key: str, interval: timedel
     # Dagster never launches a run key twice, which keeps a state from being requested twice. A failed run needs a key of its own:
     #
     #   compact:7:ab12       first run
-    #   compact:7:ab12:1     after one failed run, one interval later
-    #   compact:7:ab12:2     after two, two intervals later; then four, eight, ... up to a day
+    #   compact:7:ab12:1     after one failed run, two intervals later
+    #   compact:7:ab12:2     after two failed runs, four intervals later; then eight, and so on, up to a day
     records = instance.get_run_records(dg.RunsFilter(tags={_STATE: state_key}))
     failed = [record for record in records if record.dagster_run.status in _FAILED]
     if not records:
