@@ -1,5 +1,12 @@
 """DuckLake for Dagster: a resource, an IO manager, checks, sensors and maintenance.
 
+In: a project's assets with their metadata, and the configuration of a lake. Out: one commit for each output, asset events, and definitions
+for Dagster. ``config`` opens the lake. ``io_manager`` writes outputs and reads inputs by the plans of ``io``; ``multi_asset`` commits
+several assets together, and ``pipes`` commits from an external process. ``assets`` maps assets to tables and tables to assets,
+``partitions`` maps partition keys to rows, and ``statistics`` reads numbers of tables and partitions from the catalog. ``checks``,
+``sensors`` and ``maintenance`` build definitions for Dagster, and ``components`` builds them from YAML. ``metadata`` and ``validation``
+help to write a project's definitions and to test them.
+
 Importing this package imports neither pyspark nor a database driver; names are loaded when they are first used.
 """
 
@@ -93,6 +100,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.sensors import build_commit_sensor as build_commit_sensor
     from ducklake_dagster.validation import validate as validate
 
+# Public names by module, for __getattr__. Type checkers do not follow __getattr__, so the block above repeats the names for them.
 _EXPORTS = {
     "WriteMode": "assets.settings",
     "WhenNotMatchedBySource": "assets.settings",
@@ -177,6 +185,7 @@ _EXPORTS = {
 
 __all__ = sorted(_EXPORTS)
 
+# For a library of Dagster itself, Dagster requires the version to match its own.
 DagsterLibraryRegistry.register("ducklake-dagster", __version__, is_dagster_package=False)
 
 

@@ -1,4 +1,4 @@
-"""The IO manager: one output is one DuckLake commit."""
+"""Store outputs in a lake, one commit each, and load inputs from it."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of resource fields before they could be resolved.
 import sys
@@ -27,7 +27,7 @@ from ducklake_dagster.statistics.commit_metadata import PartitionNumbers, commit
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, WriteResult
 
-# Dagster lists the run's partitions again for each of them that gets metadata of its own; of several dimensions that takes longer.
+# Dagster lists all partitions of the run for each partition that gets metadata, so the time is quadratic; several dimensions take longer.
 _MAX_PARTITIONS = 1000
 _MAX_POINTS = 400
 
@@ -88,7 +88,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     branch_lake: dg.ResourceDependency[DuckLakeResource] = None  # type: ignore[assignment]
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster passes over fields that are not there.
+        # Type checkers go by the fields. Dagster ignores fields that do not exist.
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             _reject_no_resources(data)
@@ -97,7 +97,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     _overridden: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Find out whether the run's configuration moves a lake that this manager keeps; the first output or input reports it."""
+        """Check whether the run's configuration moves a lake that this manager keeps; the first output or input reports it."""
         self._overridden = overridden_lakes(context)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
@@ -105,7 +105,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
 
         Raises:
             dg.Failure: The output was not written: frame and table do not fit, a row lies outside of the partitions, or the catalog or the
-                store cannot be reached. A retry policy runs the step again unless the error would come again.
+                store cannot be reached. A retry policy runs the step again unless the error is permanent.
         """
         with shown_failures(output_subject(context), "asset"):
             self.reject_overridden()
@@ -115,7 +115,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """Reject a run whose configuration moves the lake of assets and checks, but not that of this manager.
 
         Raises:
-            UsageError: It does.
+            UsageError: The configuration moves the lake.
         """
         for name, key in self._overridden.items():
             raise UsageError(
@@ -128,6 +128,12 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             )
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
+        # plan_output      frame and metadata -> table, settings, slice; rejects what can be rejected without the lake
+        # output.table     the table as it is now, None when this commit creates it
+        # settled          a frame without rows takes the table's columns
+        # predicate        partition keys -> a typed condition on the table's columns
+        # output.write     stage, audit and commit; or find the commit of an earlier attempt of this step
+        # metadata_of_...  read at the snapshot of this commit, because newer ones may exist by then
         branch = branch_settings(self)
         output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
@@ -152,10 +158,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         add_metadata_of_partitions(context, lake, output, written.result)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Rows of the upstream partitions at hand, as the annotated type: a Spark DataFrame (lazy), a RecordBatchReader (a stream), or a
-        pyarrow, pandas or polars frame in memory.
+        """Return rows of the upstream partitions as the annotated type.
 
-        The input's own metadata, which :func:`ducklake_input` makes, may narrow it, or name another moment than now.
+        That is a Spark DataFrame (lazy), a RecordBatchReader (a stream), or a pyarrow, pandas or polars frame in memory. The input's own
+        metadata, which :func:`ducklake_input` returns, may select columns and rows, or name another moment than now.
 
         Raises:
             dg.Failure: The table, a column or the snapshot does not exist, the annotated type is none of these, or the partitions cannot be
@@ -169,7 +175,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
     def _source(self, context: dg.InputContext, planned: TableInput) -> "tuple[DuckLake, TableInput]":
-        """The lake and table that an input is read from: the branch's, or production's."""
+        """Return the lake and table that an input is read from: the branch's, or production's."""
         branch = branch_settings(self)
         if branch is None or planned.settings.production:
             _reject_no_lake(self.lake)
@@ -185,7 +191,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     def _default_frame(self) -> str:
         if self.default_frame != "auto":
             return self.default_frame
-        # Whoever has not imported Spark has nothing to do with it.
+        # A process that has not imported pyspark has no Spark frames, and should not pay for the import.
         return "spark" if self.spark is not None or "pyspark.sql" in sys.modules else "arrow"
 
     def _session(self) -> Any:
@@ -211,8 +217,18 @@ def metadata_of_commit(
     *,
     seconds: float,
 ) -> dict[str, Any]:
-    """Everything that the event of an output says, without what the user set; columns that the frame lacks, and rows of others that came
-    and went meanwhile, are warned of.
+    """Return the metadata of an output's event, without the keys that the user set.
+
+    Warns of columns that the frame lacks, and of rows of other assets that the overwrite replaced because they were committed meanwhile.
+
+    Args:
+        context: The output.
+        lake: The lake that was written to.
+        output: The plan of the output.
+        predicate: The slice, None for the whole table.
+        written: The commit.
+        missing: Columns of the table that the frame lacks.
+        seconds: From planning to the end of the commit.
     """
     notes = dict(written.notes)
     if output.branch is not None:
@@ -229,7 +245,7 @@ def metadata_of_commit(
 
 
 def add_metadata_of_partitions(context: dg.OutputContext, lake: "DuckLake", output: TableOutput, result: "WriteResult") -> None:
-    """Give the event of each of several partitions its own numbers."""
+    """Add the numbers of each partition to its own event, when the run has several partitions."""
     if output.asset is not None and 1 < len(output.partition_keys) <= _most_partitions(output.asset.partitions_def):
         _add_partition_metadata(context, output, partition_numbers(lake, output.asset, output.partition_keys, result))
 
@@ -241,12 +257,12 @@ def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numb
             metadata = without_keys(partition_metadata(output, found), context.output_metadata)
             step.add_asset_metadata(metadata, asset_key=context.asset_key, partition_key=key)
     except dg.DagsterInvariantViolationError:
-        # A context made by hand has no step, and a selection with gaps no range: then there are the commit's numbers alone.
+        # A context made by hand has no step, and a selection with gaps has no range: the event then has the commit's numbers alone.
         return
 
 
 def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
-    """The branch that a manager's outputs go to, None for production."""
+    """Return the branch that a manager's outputs go to, None for production."""
     if not manager.branch:
         return None
     reject_no_text("branch", manager.branch)
@@ -254,20 +270,22 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
 
 
 def lake_of_outputs(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to, as the manager has it; nothing is connected to.
+    """Return the lake that a manager's outputs go to, without a connection to it.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The manager has no lake.
     """
     _reject_no_lake(manager.lake)
     return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to, surely not production's where it is a branch's; this may connect to both.
+    """Return the lake that a manager's outputs go to, after a check that a branch's own lake is not production's.
+
+    The check may connect to both lakes.
 
     Raises:
-        UsageError: There is none, or the branch's is that of production.
+        UsageError: The manager has no lake, or the branch's lake is that of production.
     """
     lake = lake_of_outputs(manager)
     if lake is not manager.lake and _same_lake(lake, manager.lake):
@@ -280,6 +298,8 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
 
 
 def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
+    # Cheapest evidence first: equal addresses are one lake, and a pair that was compared before is known to differ. Only then are both
+    # catalogs read: one database can have several addresses, and a copied catalog has its own address but names the same files.
     places = [(lake.located_catalog().url(), lake.catalog.metadata_schema) for lake in (one, production)]
     if places[0] == places[1]:
         return True
@@ -288,7 +308,7 @@ def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
     try:
         branch, other = lake_identity(one.connect()), lake_identity(production.connect_to_existing())
     except DuckLakeError:
-        # Whoever writes or reads will say so; a lake that cannot be reached is not overwritten.
+        # The write or read that follows reports the error; a lake that cannot be reached cannot be overwritten either.
         return False
     if branch == other:
         return True
@@ -302,16 +322,16 @@ def _reject_no_lake(lake: object) -> None:
 
 
 def _reject_no_resources(data: Mapping[str, Any]) -> None:
-    """Reject what is surely no resource, which Dagster takes until it is used.
+    """Reject values that are certainly no resource, which Dagster accepts until they are used.
 
     Raises:
-        UsageError: There is one.
+        UsageError: A field has such a value.
     """
-    # Mappings may be configuration that Dagster gives.
+    # Mappings are not in the list: Dagster passes configuration as mappings.
     plain = (str, bytes, int, float, list, tuple)
     for name in ("lake", "branch_lake"):
         given = data.get(name)
-        # Dagster gives a manager that is set up again what it has for the resource: itself, or something partial.
+        # When Dagster sets a manager up again, it passes the resource itself or a partial one, never a plain value.
         if isinstance(given, (*plain, dg.Config)) and not _may_be_a_lake(given):
             raise UsageError(f"{name} must be a DuckLakeResource, not {type(given).__name__}", parameter=name)
     if isinstance(data.get("spark"), plain):
@@ -320,13 +340,13 @@ def _reject_no_resources(data: Mapping[str, Any]) -> None:
 
 
 def _may_be_a_lake(given: object) -> bool:
-    # What makes resources of another type is no ConfigurableResource itself; nobody knows what it makes before it does.
+    # A factory is no ConfigurableResource itself, and the type of the resource that it creates is unknown until a run begins.
     makes_others = hasattr(given, "create_resource") and not isinstance(given, (dg.ConfigurableResource, dg.ConfigurableIOManager))
     return isinstance(given, DuckLakeResource) or makes_others
 
 
 def default_settings(manager: DuckLakeIOManager) -> WriteSettings:
-    """The settings of a manager's assets that do not say otherwise."""
+    """Return the settings of assets whose metadata does not override them."""
     return WriteSettings(
         write_mode=manager.write_mode,
         schema_evolution=manager.schema_evolution,

@@ -1,4 +1,4 @@
-"""Metadata that assets and inputs declare: tables, write settings, what to read."""
+"""Build and check the metadata of assets and inputs: tables, write settings, and the rows to read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, lake
 from ducklake_dagster.validation import manager_of
 
 _KIND = "ducklake"
-# Dagster rejects an asset of more kinds.
+# Dagster rejects an asset that has more kinds.
 _MAX_KINDS = 10
 
 
@@ -56,35 +56,36 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
     concurrent_appends: ConcurrentAppends | None = None,
     audits: Mapping[str, Audit] | None = None,
 ) -> dict[str, Any]:
-    """Definition metadata of an asset, spelled as :class:`DuckLakeIOManager` reads it. What is not given is left to the manager.
+    """Return definition metadata of an asset for :class:`DuckLakeIOManager`, whose own settings apply where an argument is left out.
 
     Args:
-        table: Table name, when it is not the last part of the asset key.
-        schema: DuckLake schema, ``sales.europe`` for one in another; ``{key_prefix}`` stands for the asset key before its last part.
-        partition_expr: Column that partition keys are about, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
-            ``date_trunc('month', column)`` stand for the column, if the partitions are whole days or months.
-        partition_by: Partition key or keys of the table. A table that has others gets them in the commit of the next write, for new files.
-        sort_by: Sort order of new files, such as ``["day", "amount DESC"]``, likewise.
+        table: Table name; the last part of the asset key by default.
+        schema: DuckLake schema, ``sales.europe`` for one inside another; ``{key_prefix}`` stands for the asset key before its last part.
+        partition_expr: Column that holds the values of partition keys, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
+            ``date_trunc('month', column)`` stand for the column when the partitions are whole days or months.
+        partition_by: Partition key or keys of the table. The next write also changes the keys of an existing table, for new files.
+        sort_by: Sort order of new files, such as ``["day", "amount DESC"]``. The next write also changes it for an existing table.
         write_mode: ``overwrite``, ``append``, ``upsert`` or ``merge``.
         upsert_keys: Key column or columns of an upsert.
         merge_keys: Column or columns by which rows of a merge match.
         when_matched: What a merge does with a row of the table that a row of the frame matches: ``update``, ``ignore`` or ``delete``.
-        when_not_matched: What it does with a row of the frame that matches none: ``insert`` or ``ignore``.
-        when_not_matched_by_source: What it does with a row of the run's partitions that no row of the frame matches: ``keep`` or
+        when_not_matched: What a merge does with a row of the frame that matches none: ``insert`` or ``ignore``.
+        when_not_matched_by_source: What a merge does with a row of the run's partitions that no row of the frame matches: ``keep`` or
             ``delete``.
-        delete_when: SQL over the frame's columns as ``s.column``: matched rows for which it is true are deleted, others left out.
+        delete_when: SQL over the frame's columns as ``s.column``. Where it is true, a matched row is deleted and an unmatched row of the
+            frame is not inserted.
         schema_evolution: ``strict``, ``additive`` or, for an unpartitioned asset, ``replace``.
         missing_columns: ``error``, ``null`` or ``auto``, which is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
-        concurrent_appends: ``fail`` or ``replace``: what an overwrite does with rows that another writer commits to the run's partitions
-            while it is made.
-        audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as
-            the commit would leave them (of the table, without partitions), or a function (of a module) of a
-            :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
+        concurrent_appends: What an overwrite does with rows that another writer commits to the run's partitions in the meantime:
+            ``fail`` or ``replace``.
+        audits: Conditions for the commit, by name: SQL that must be true for every row of the run's partitions as the commit would leave
+            them (of the whole table, without partitions), or a module-level function that takes a :class:`ducklake_core.Scan` of those
+            rows and returns a bool. A write that fails an audit leaves the table as it was.
 
     Raises:
-        UsageError: A value that a setting cannot have.
+        UsageError: A setting has a value that it cannot have.
     """
     lists = {"partition_by": partition_by, "sort_by": sort_by, "upsert_keys": upsert_keys, "merge_keys": merge_keys}
     settings = {
@@ -105,7 +106,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         "audits": stored_audits(audits) if audits is not None else None,
     }
     if table and schema and KEY_PREFIX not in schema and MAPPING_KEY not in table:
-        # With one of them alone, the asset key or the manager says the other.
+        # With only one of them, the other comes from the asset key or the IO manager, which are not known here.
         settings["dagster/table_name"] = str(table_address([table], settings, None))
     settings["dagster/storage_kind"] = "ducklake"
     found = {name: value for name, value in settings.items() if value is not None}
@@ -123,23 +124,23 @@ def ducklake_input(
     changes: ChangesFrom | None = None,
     production: bool | None = None,
 ) -> dict[str, Any]:
-    """Metadata of an input, ``AssetIn(metadata=ducklake_input(...))``, spelled as :class:`DuckLakeIOManager` reads it.
+    """Return metadata of an input for :class:`DuckLakeIOManager`: ``AssetIn(metadata=ducklake_input(...))``.
 
     At most one of ``snapshot``, ``as_of``, ``run_id`` and ``changes`` may be given; the newest rows are read without them.
 
     Args:
         columns: Columns to load; all when empty.
-        where: Condition on rows, SQL in DuckDB's dialect; beside the partitions at hand.
-        snapshot: Snapshot to read.
-        as_of: Time with a zone, or its text in ISO 8601: the last snapshot at or before it is read.
+        where: Condition on rows, SQL in DuckDB's dialect, in addition to the run's partitions.
+        snapshot: Id of the snapshot to read.
+        as_of: Time with a zone, as a datetime or an ISO 8601 string: the last snapshot at or before it is read.
         run_id: Run of this Dagster instance that materialised the upstream asset: its table is read as that run left it.
         changes: Load changes in place of rows, with the columns ``snapshot_id``, ``rowid`` and ``change_type`` before the table's:
-            ``last_materialization`` for those since what the last materialisation of this asset read (all rows, as inserts, the first
-            time), ``beginning`` for all rows as inserts.
-        production: Read production, whatever the manager's branch has.
+            ``last_materialization`` for changes since the snapshot that the last materialisation of this asset read (all rows, as
+            inserts, the first time), ``beginning`` for all rows as inserts.
+        production: Whether to read production even where the manager's branch has the table.
 
     Raises:
-        UsageError: Two moments, or a time without a zone.
+        UsageError: Two arguments name a moment, or a time has no zone.
     """
     settings = {
         "columns": list(name_list("columns", columns)) or None,
@@ -156,14 +157,14 @@ def ducklake_input(
 
 
 def with_table_metadata(defs: dg.Definitions) -> dg.Definitions:
-    """The same definitions, in which every asset that a :class:`DuckLakeIOManager` stores says which table it is.
+    """Return the same definitions, in which every asset that a :class:`DuckLakeIOManager` stores names its table.
 
-    Dagster shows that as the asset's storage. Added are ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
-    nothing, where a ``dg.EnvVar`` decides), ``dagster/uri`` (the folder that a new table gets, if the data path is part of the
-    definitions), ``dagster/storage_kind`` and the kind ``ducklake``; what an asset says itself is left alone.
+    Dagster shows it as the asset's storage. Adds ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
+    left out where a ``dg.EnvVar`` decides), ``dagster/uri`` (the folder of a new table, if the data path is part of the definitions),
+    ``dagster/storage_kind`` and the kind ``ducklake``. Metadata that an asset has itself wins.
 
     Args:
-        defs: The project's definitions; nothing is connected to.
+        defs: The project's definitions. The function does not connect to the lake.
     """
     managers = {
         spec.key: manager
@@ -172,7 +173,7 @@ def with_table_metadata(defs: dg.Definitions) -> dg.Definitions:
         if (manager := manager_of(defs, assets, spec.key)) is not None
     }
     with warnings.catch_warnings():
-        # Dagster says that this may change, which is for this library to follow.
+        # Dagster marks this API as a preview; users of this library cannot act on the warning.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return defs.map_asset_specs(func=_describer(managers))
 
@@ -185,7 +186,7 @@ def _describer(managers: dict[dg.AssetKey, DuckLakeIOManager]) -> Callable[[dg.A
         try:
             metadata = {**_storage(spec, manager), **spec.metadata}
         except UsageError:
-            # A run says what is wrong with its name, and so does validate.
+            # Definitions must load: the run and validate() report what is wrong with the name.
             return spec
         kinds = {*spec.kinds, _KIND} if len(spec.kinds) < _MAX_KINDS else spec.kinds
         return spec.replace_attributes(metadata=metadata, kinds=kinds)
@@ -195,7 +196,7 @@ def _describer(managers: dict[dg.AssetKey, DuckLakeIOManager]) -> Callable[[dg.A
 
 def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
     if any(isinstance(setting, dg.EnvVar) for setting in (manager.schema_, manager.branch)):
-        # Only a run knows which table it is.
+        # The variable is read when a run begins, so the table is not known here.
         return {"dagster/storage_kind": _KIND}
     address = table_address(spec.key.path, plain_metadata(spec.metadata), manager.schema_)
     branch = branch_settings(manager)
@@ -203,6 +204,7 @@ def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
     found = {"dagster/table_name": str(address), "dagster/storage_kind": _KIND}
     storage = getattr(lake_of_outputs(manager), "storage", None)
     path = storage.data_path if storage is not None else None
+    # A path that holds a password is a placeholder of asterisks here, which is no address.
     if path and not isinstance(path, dg.EnvVar) and not path.startswith("*"):
         found["dagster/uri"] = f"{path.rstrip('/')}/{address.schema}/{address.table}/"
     return found

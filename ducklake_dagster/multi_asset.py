@@ -43,12 +43,12 @@ class _Part:
 
 
 def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str | dg.AssetKey, Any]) -> Iterator[dg.MaterializeResult[Any]]:
-    """Write several assets of a ``@dg.multi_asset`` in one commit, and give what the asset function yields.
+    """Write several assets of a ``@dg.multi_asset`` in one commit, and yield the results that the asset function must yield.
 
     Tables, partitions, write modes and all other settings are those of the assets' :class:`DuckLakeIOManager` and metadata, as if each had
-    been returned to it; inputs of other assets load them as usual. The snapshot has all of the changes, or there is none: not when a
-    frame does not fit, an audit fails, or the worker is lost. A retry of the step, or a run that resumes it from failure, finds the commit
-    by its id and writes nothing again.
+    been returned to it; inputs of other assets load them as usual. The snapshot has all of the changes or does not exist: when one frame
+    does not fit, an audit fails or the worker is lost, no asset is written. A retry of the step, or a run that resumes it from failure,
+    finds the commit by its id and writes nothing again.
 
     Example:
 
@@ -57,11 +57,11 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
             yield from materialize_together(context, {"orders": orders, "lines": lines})
 
     Args:
-        context: Of the step.
-        frames: Frames by asset key, one of each asset that the run materialises.
+        context: Context of the step.
+        frames: Frames by asset key, one for each asset that the run materialises.
 
     Raises:
-        dg.Failure: It failed, and nothing was committed; a retry policy runs the step again unless the error would come again.
+        dg.Failure: The write failed, and nothing was committed; a retry policy runs the step again unless the error is permanent.
     """
     started = time.monotonic()
     step = context.get_step_execution_context()
@@ -85,6 +85,13 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
 
 
 def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[dg.AssetKey, WrittenOutput]:
+    # One transaction for all assets, whose id depends on run, step, assets and partitions:
+    #
+    #   the id is committed already   -> an earlier attempt wrote everything: stage nothing, report its snapshot
+    #   otherwise                     -> stage every asset, audit every asset, commit: one snapshot, or none
+    #
+    # tx.repeated is known when the block begins. tx.result.repeated is known after it: another attempt of the same step, whose worker
+    # was believed lost, may have committed in the meantime.
     tables = {part.key.to_user_string(): str(part.output.address) for part in parts}
     audits = sorted({name for part in parts for name in part.output.audits})
     origin = joint_provenance(parts[0].context, tables, parts[0].output.partition_keys, branch=branch, audits=audits)
@@ -95,6 +102,7 @@ def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[
             for part in parts:
                 with shown_failures(str(part.output.address)), part.output.explaining():
                     part.commit.stage(tx)
+            # Audits come last: they read the staged rows, and any other failure should come before that cost.
             audited |= {part.key: _audited(part, tx) for part in parts}
     if tx.repeated is not None or tx.result.repeated:
         return {part.key: _repeated(part, lake, tx.result.snapshot) for part in parts}
@@ -127,6 +135,7 @@ def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: Duck
     )
     with shown_failures(str(output.address)):
         table = output.table(lake)
+        # A frame without rows takes the columns of the table, so it lacks none of them below.
         output = output.settled(table)
         missing, predicate = output.missing_columns(table), output.predicate(table)
         commit = output.commit(table, output.rows(predicate), predicate)
@@ -134,7 +143,8 @@ def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: Duck
 
 
 def _output_context(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dg.OutputContext:
-    """The context that the asset's IO manager would have got."""
+    """Return the context that Dagster would pass to the asset's IO manager."""
+    # Private API: Dagster has no public way to this context before the asset function has returned.
     from dagster._core.execution.plan.outputs import StepOutputHandle
 
     step = context.get_step_execution_context()
@@ -147,6 +157,7 @@ def _manager(contexts: Mapping[dg.AssetKey, dg.OutputContext], step: Any) -> Duc
     from dagster._core.execution.plan.outputs import StepOutputHandle
 
     managers = [step.get_io_manager(StepOutputHandle(step.step.key, context.name)) for context in contexts.values()]
+    # One transaction has one lake and one branch, so one object must store all of the assets.
     manager = managers[0]
     if not isinstance(manager, DuckLakeIOManager) or any(other is not manager for other in managers):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""For the far side of Dagster Pipes: a process outside of Dagster commits for a run, and tells the run what it committed."""
+"""Commit for a run from an external process of Dagster Pipes, and report the commit to the run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from ducklake_core import CommitOptions, DuckLake, WriteResult
 
 
+# Key in the extras of Pipes, which both sides must spell alike, also across versions of this library.
 _RUN = "ducklake_materialising_run"
 
 
 def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> dict[str, str]:
-    """What the far side must know of the run: ``client.run(context=context, extras=pipes_extras(context), ...)``.
+    """Return extras that identify the run for the external process: ``client.run(context=context, extras=pipes_extras(context), ...)``.
 
-    With it a process that was lost after its commit commits nothing more when the run is re-executed from failure, or retried: its commit
-    has the id of the first one. Re-executing all steps is a new materialisation.
+    With them, a process that was lost after its commit does not commit again when the run is retried or re-executed from failure: the
+    second commit has the id of the first. Re-executing all steps is a new materialisation.
+
+    Args:
+        context: Context of the asset or op that starts the process.
+
+    Raises:
+        UsageError: The context is something else.
     """
     from dagster import AssetExecutionContext, OpExecutionContext
 
@@ -37,23 +44,25 @@ def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> d
 
 
 def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> CommitOptions:
-    """What a commit says about the run that it is made for: ``lake.write(name, frame, **pipes_commit(pipes))``.
+    """Return commit options that name the run: ``lake.write(name, frame, **pipes_commit(pipes))``.
 
-    The commit sensor then knows the commit as Dagster's own, and a process that is started again for the same run and partition commits
-    once; with :func:`pipes_extras` also for a run that resumes it. Outside of a run, where Pipes itself does nothing, it says nothing.
+    The commit sensor then recognises the commit as one of this Dagster instance, and a process that is started again for the same run and
+    partition commits once; with :func:`pipes_extras`, also one of a run that resumes the first. Outside of a run, where Pipes itself does
+    nothing, the options are empty.
 
     Args:
-        pipes: The process's context.
-        asset_key: Asset, where several are in scope, such as ``"sales/orders"``.
+        pipes: Context of the process, from ``open_dagster_pipes()``.
+        asset_key: Asset, such as ``"sales/orders"``; needed when the step has several.
 
     Raises:
-        UsageError: Something else than a context of Pipes, or an asset that the step does not make.
+        UsageError: ``pipes`` is no context of Pipes, or the step does not make the asset.
     """
     _reject_no_context(pipes)
     if _is_outside(pipes):
         return {}
     key = _asset_key(pipes, asset_key)
     partitions = _partitions(pipes)
+    # The id is that of the materialisation, not of the attempt: a process that is started again finds the first commit by it.
     parts = json.dumps([pipes.extras.get(_RUN, pipes.run_id), key, partitions])
     facts: dict[str, Any] = {"run_id": pipes.run_id, "job": pipes.job_name, "asset_key": key, "pipes": True}
     if partitions:
@@ -76,17 +85,17 @@ def report_ducklake_write(
 ) -> None:
     """Report that an asset was materialised by a commit, with the metadata that :class:`DuckLakeIOManager` attaches.
 
-    Outside of a run nothing is reported, as by Pipes itself.
+    Outside of a run, where Pipes itself does nothing, nothing is reported.
 
     Args:
-        pipes: The process's context.
-        lake: The lake.
-        result: The commit, as ``lake.write`` or one of ``tx.result.writes`` gave it.
-        asset_key: Asset, where several are in scope.
-        metadata: More metadata, which wins.
+        pipes: Context of the process, from ``open_dagster_pipes()``.
+        lake: The lake that was written to.
+        result: The commit: the result of ``lake.write``, or one of ``tx.result.writes``.
+        asset_key: Asset; needed when the step has several.
+        metadata: Further metadata; it wins over the metadata of the commit.
 
     Raises:
-        UsageError: Arguments of other types, or a commit of another lake.
+        UsageError: An argument has another type, or the commit belongs to another lake.
     """
     from ducklake_core import DuckLake, WriteResult
 
@@ -116,13 +125,14 @@ def _reject_no_context(pipes: object) -> None:
 
 
 def _is_outside(pipes: object) -> bool:
-    """Return whether no run has started this process: Pipes then gives a mock, of which every call does nothing."""
+    """Return whether no run has started this process: Pipes then returns a mock, of which every call does nothing."""
+    # Without unittest.mock in sys.modules there is no mock, so the import is never paid for here.
     mock = sys.modules.get("unittest.mock")
     return mock is not None and isinstance(pipes, mock.NonCallableMock)
 
 
 def _asset_key(pipes: PipesContext, asset_key: object) -> str:
-    """The asset that is committed for; one that the step does not make would be rejected after the commit, when it is reported."""
+    """Return the asset of the commit, and reject one that the step does not make: Dagster would reject it only after the commit."""
     if asset_key is None:
         return pipes.asset_key
     if not isinstance(asset_key, str) or not asset_key:
@@ -134,7 +144,8 @@ def _asset_key(pipes: PipesContext, asset_key: object) -> str:
 
 
 def _reject_other_lake(lake: DuckLake, result: WriteResult) -> None:
-    """Reject a commit that another lake has under its id; none where the snapshot was expired in the meantime."""
+    """Reject a commit of another lake, unless its snapshot was expired in the meantime."""
+    # Every lake counts its snapshots from 0, so the id alone proves nothing; time and extra_info identify the commit.
     try:
         found = lake.at(result.snapshot_id).snapshot
     except NotFoundError:
@@ -179,7 +190,7 @@ def _table(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
         table = lake.table(result.table, at=result.snapshot_id)
         info = table.info()
     except NotFoundError:
-        # Others went on with the lake; the commit is made.
+        # Another client dropped the table or expired the snapshot since. The commit exists, so the rest is still reported.
         return {}
     comments = table.column_comments
     columns = [

@@ -33,6 +33,7 @@ _CURSOR_VERSION = 2
 _PREFIX = "ducklake_commits"
 
 Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
+# Characters of a string in an event: other writers choose messages, and a thousand events carry the same one.
 _LONGEST_TEXT = 500
 _MAX_TABLES_READ = 5
 _VERBS = {
@@ -51,15 +52,15 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cursor:
-    """How far the lake has been reported.
+    """The point up to which the lake has been reported.
 
     Attributes:
         catalog: The catalog's identity.
         snapshot: Everything up to this snapshot was reported.
-        committed: When that snapshot was committed, by which a catalog put back from a backup is known; empty when unknown.
-        until: The snapshot up to which events are being reported over several ticks; None when none are left over.
-        place: The last event of those that was reported.
-        lost: Why all rows of all tables may have changed, empty if that is not so.
+        committed: Commit time of that snapshot, which reveals a catalog that was restored from a backup; empty when unknown.
+        until: The snapshot up to which events are being reported over several ticks; None when no events are left over.
+        place: The last event that was reported on the way there.
+        lost: Reason why all rows of all tables may have changed, empty when there is none.
     """
 
     catalog: str
@@ -77,7 +78,7 @@ class _Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor | None:
-        """None for no cursor, or one of a later version of this library."""
+        """Return the cursor, None for no cursor or one of a later version of this library."""
         try:
             fields = json.loads(text or "null")
             if fields["v"] not in (1, _CURSOR_VERSION):
@@ -94,7 +95,7 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    """How much one evaluation does at most, and where the first one begins."""
+    """Limits of one evaluation, and the start of the first one."""
 
     snapshots: int
     events: int
@@ -117,32 +118,34 @@ def build_commit_sensor(
 ) -> dg.SensorDefinition:
     """Build a sensor that reports changes which no run of this Dagster instance made.
 
-    Each evaluation compares what is visible at the last snapshot reported and at the newest one. Every partition whose rows may differ
-    becomes one ``AssetMaterialization`` (an asset without partitions one in all), whatever number of commits changed it, so that
+    Each evaluation compares the rows of the last reported snapshot with those of the newest one. Every partition whose rows may differ
+    becomes one ``AssetMaterialization`` (an asset without partitions becomes one in all), whatever number of commits changed it, so that
     freshness policies and automation conditions see it. Where files hold rows of several partitions and few rows changed (20,000 of a
-    table), these are read, of five tables at most, and their partitions reported; otherwise every partition within the bounds of a changed
-    file is. None is left out. A dropped or replaced table changes all partitions that it had or has rows of. Commits that changed only
-    columns or files, such as a flush or a compaction, become an ``AssetObservation``, and so do rows outside of all partitions.
+    table), the sensor reads these rows, for five tables at most, and reports their partitions; otherwise it reports every partition within
+    the bounds of a changed file. It leaves none out. A dropped or replaced table changes all partitions that it had or has rows of. Commits
+    that changed only columns or files, such as a flush or a compaction, become an ``AssetObservation``, and so do rows outside of all
+    partitions.
 
-    Commits that were expired before the sensor saw them are named in the events; of a table of which the catalog has forgotten the
-    earlier state every partition is reported, and the events say why. Keep snapshots for longer than the sensor may be off.
+    The events name commits that were expired before the sensor saw them. When the catalog has lost the earlier state of a table, the sensor
+    reports every partition of it, and the events give the reason. Keep snapshots for longer than the sensor may be off.
 
-    The number of catalog statements of an evaluation depends on neither commits nor tables nor partitions. Ships stopped.
+    The number of catalog statements of an evaluation depends on neither commits nor tables nor partitions. The sensor is stopped by
+    default.
 
     Args:
-        assets: Assets that are DuckLake tables; commits to other tables are passed over.
+        assets: Assets that are DuckLake tables; commits to other tables are ignored.
         name: Name of the sensor.
         lake_key: Resource key of the :class:`DuckLakeResource`.
         schema: The IO manager's ``schema``.
-        max_snapshots_per_tick: Most commits looked at in one evaluation; the next goes on from there.
-        max_events_per_tick: Most events of one evaluation; the next goes on with the others.
-        max_seconds_per_tick: After this time an evaluation ends with the commit at hand; the next goes on from there. Dagster gives up
-            on an evaluation after 60 seconds.
-        report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest.
-        minimum_interval_seconds: Seconds between evaluations.
-        request_runs: Assets, or a selection such as ``"group:daily"``, that a run is requested of when what they read has changed: one
-            for each of their partitions that reads a changed partition, directly or through a view. Runs of assets after those are for
-            automation conditions. Without it the events alone are reported, which ``AutomationCondition.eager()`` answers to.
+        max_snapshots_per_tick: Maximum number of commits in one evaluation; the next one continues there. 1,000 by default.
+        max_events_per_tick: Maximum number of events of one evaluation; the next one reports the others. 1,000 by default.
+        max_seconds_per_tick: Seconds after which an evaluation ends with the current commit, 15 by default; the next one continues there.
+            Dagster stops an evaluation after 60 seconds.
+        report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest; False by default.
+        minimum_interval_seconds: Seconds between evaluations, 30 by default.
+        request_runs: Assets, or a selection such as ``"group:daily"``, to run when a table that they read has changed: one run for each
+            of their partitions that reads a changed partition, directly or through a view. Assets after those are left to automation
+            conditions. Without it the sensor only reports events, to which ``AutomationCondition.eager()`` reacts.
     """
     tables = asset_tables(assets, schema)
     reject_no_text("name", name)
@@ -184,11 +187,19 @@ def _reject_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) ->
 def _evaluate(
     context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], limits: _Limits, selection: dg.AssetSelection | None
 ) -> dg.SensorResult:
-    """One evaluation; with a selection, runs of its assets are requested."""
+    """Evaluate the sensor once; with a selection, also request runs of its assets."""
+    # cursor: everything up to snapshot n is reported
+    #   changes    the net difference of each table between n and m, however many commits lie between
+    #   foreign    without the changes of commits that a run of this instance made
+    #   events     one for each partition that may differ, in the order of their Place
+    #   batch      the events after cursor.place, max_events at most
+    # new cursor: m; or, when events are left over, still n with until=m and the place of the last event. The next tick then computes the
+    # same events again and skips those up to the place, so the order must not depend on anything but the two snapshots.
     deadline = time.monotonic() + limits.seconds
     changes, cursor = _changes_since(lake, _Cursor.parse(context.cursor), tables, limits)
     found = commit_events(lake, context.instance, tables, changes, deadline=deadline, everything=cursor.lost or None)
     left = dropwhile(lambda event: cursor.place is not None and event[0].order <= cursor.place.order, found.events)
+    # One more than fits, to know whether any are left over.
     batch = list(islice(left, limits.events + 1))
     reported = batch[: limits.events]
     if len(batch) > limits.events:
@@ -209,7 +220,7 @@ def _evaluate(
 
 
 def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[AssetTable], limits: _Limits) -> tuple[LakeChanges, _Cursor]:
-    """The changes to report, and the cursor they begin at: that of the last evaluation, if it is about this catalog and its history."""
+    """Return the changes to report, and the cursor they begin at: the last evaluation's, if it belongs to this catalog and history."""
     catalog = lake_identity(lake)
     if cursor is None or cursor.catalog != catalog:
         cursor = _start(lake, catalog, report_history=limits.report_history)
@@ -217,7 +228,7 @@ def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[Asse
     lost = _put_back(changes, cursor)
     if not lost:
         return changes, cursor
-    # What was reported is no part of this history: compare nothing with what there is.
+    # The reported state is no part of this history, so there is nothing to compare with: report the whole lake as changed.
     return lake.changed_tables(-1, tables=wanted_columns(tables)), _Cursor(catalog=catalog, snapshot=-1, lost=lost)
 
 
@@ -247,19 +258,20 @@ def _start(lake: DuckLake, catalog: str, *, report_history: bool) -> _Cursor:
 
 
 def _changes(lake: DuckLake, cursor: _Cursor, tables: Sequence[AssetTable], most: int) -> tuple[LakeChanges, _Cursor]:
-    """Get the changes since the cursor; a range that is being reported over several ticks is asked for again as it was."""
+    """Return the changes since the cursor; a range that is reported over several ticks is read again as it was."""
     wanted = wanted_columns(tables)
     if cursor.until is not None:
         try:
             return lake.changed_tables(cursor.snapshot, cursor.until, tables=wanted), cursor
         except NotFoundError:
-            # The last snapshot of the range was expired: with another one everything is to be reported again.
+            # The last snapshot of the range was expired. Another end means other events, so the range starts over.
             cursor = replace(cursor, until=None, place=None)
     return lake.changed_tables(cursor.snapshot, tables=wanted, most_snapshots=most), cursor
 
 
 def _put_back(changes: LakeChanges, cursor: _Cursor) -> str:
-    """Why nothing is certain, if the catalog was put back to an earlier state: what the cursor saw is no part of it."""
+    """Return the reason to report everything when the catalog was restored to a state before the cursor; empty otherwise."""
+    # After a restore, new commits reuse the ids of lost ones. Only the commit time of the cursor's snapshot reveals it.
     before = changes.before
     gone = not changes.snapshots if before is None else bool(cursor.committed) and before.time.isoformat() != cursor.committed
     return f"the catalog was put back to a state before snapshot {cursor.snapshot}, which was reported" if gone else ""
@@ -287,13 +299,13 @@ def _summary(changes: LakeChanges, found: CommitEvents, reported: int, reached: 
 def run_requests(
     context: dg.SensorEvaluationContext, changed: Iterable[tuple[dg.AssetKey, str | None]], selection: dg.AssetSelection, state: str
 ) -> list[dg.RunRequest]:
-    """A run for each partition of the selected assets that reads what changed, with all assets that have the partition.
+    """Return a run for each partition of the selected assets that reads a change, with all assets that have the partition.
 
     Args:
-        context: Of the sensor, whose definitions say what depends on what. Virtual assets, which are views, are looked through.
-        changed: Assets and partitions that changed, None for all of an asset.
-        selection: Assets that runs are requested of.
-        state: What changed; the same run is never requested twice for it.
+        context: Context of the sensor, whose definitions contain the dependencies. Virtual assets, which are views, are passed through.
+        changed: Assets and partitions that changed; a partition of None stands for the whole asset.
+        selection: Assets to run.
+        state: The state that was reached, part of the run key: Dagster never launches a run key twice.
 
     Raises:
         UsageError: The sensor was evaluated without the project's definitions.
@@ -311,7 +323,7 @@ def run_requests(
 
 
 def _readers(graph: dg.AssetGraph, changed: AbstractSet[tuple[dg.AssetKey, str | None]]) -> Iterator[tuple[dg.AssetKey, str | None]]:
-    """Assets and partitions that read one of these, views looked through."""
+    """Yield assets and partitions that read one of these, directly or through views."""
     seen: set[tuple[dg.AssetKey, str | None]] = set()
     waiting = list(changed)
     while waiting:
@@ -341,7 +353,7 @@ def _request(partition: str, keys: AbstractSet[dg.AssetKey], state: str) -> dg.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An event's place in the order in which events are reported: asset by asset, partition by partition."""
+    """The position of an event in the order of reports: by asset, then by partition."""
 
     asset: str
     partition: str = ""
@@ -349,7 +361,7 @@ class Place:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """Sorts like the places."""
+        """Return the sort key."""
         return self.asset, self.partition, self.kind
 
 
@@ -358,9 +370,10 @@ class CommitEvents:
     """Events of a range of commits.
 
     Attributes:
-        until: The last snapshot that they cover: an earlier one than asked for when time ran out.
-        foreign: How many commits no run of this instance made.
-        events: In the order of their places; making one costs more than knowing that there is one.
+        until: The last snapshot that they cover; earlier than requested when time ran out.
+        foreign: Number of commits that no run of this instance made.
+        events: Functions that make the events, in the order of their places. Most of a large change wait for a later tick, and making an
+            event is slow.
     """
 
     until: int
@@ -369,7 +382,7 @@ class CommitEvents:
 
 
 def wanted_columns(tables: Sequence[AssetTable]) -> dict[str, list[str]]:
-    """For every table the columns that partition keys of its assets are about."""
+    """Return the partition columns of the assets of each table, by folded table name."""
     wanted: dict[str, list[str]] = {}
     for table in tables:
         columns = wanted.setdefault(folded(table.address.sql), [])
@@ -386,15 +399,15 @@ def commit_events(
     deadline: float,
     everything: str | None = None,
 ) -> CommitEvents:
-    """The events of commits that no run of this instance made.
+    """Return the events of commits that no run of this instance made.
 
     Args:
         lake: The lake.
-        instance: Knows its own runs.
+        instance: Instance that knows its own runs.
         tables: Assets.
-        changes: Of the tables of :func:`wanted_columns`.
-        deadline: Monotonic time after which later commits are left for the next time; the first commit is always covered.
-        everything: Why every row of every table may have changed, if so.
+        changes: Changes of the tables of :func:`wanted_columns`.
+        deadline: Monotonic time after which later commits are left for the next tick; the first commit is always covered.
+        everything: Reason why every row of every table may have changed, None when there is none.
     """
     foreign = _foreign(instance, changes.snapshots)
     by_name = {folded(found.name): found for found in changes.tables}
@@ -419,28 +432,28 @@ def commit_events(
 
 
 def _exists(instance: dg.DagsterInstance, table: AssetTable, found: ChangedTable) -> bool:
-    """Return whether the table is, or was, there: what expired commits may have dropped is not told from what never was."""
+    """Return whether the table exists or existed. The catalog alone does not show whether expired commits dropped it or it never was."""
     if found.id_before is not None or found.id_after is not None:
         return True
     return instance.get_latest_materialization_event(table.key) is not None
 
 
 def _unseen(table: AssetTable) -> ChangedTable:
-    """A table of which nothing is known."""
+    """Return the change of a table of which nothing is known."""
     from ducklake_core import ChangedTable, Schema
 
     return ChangedTable(name=table.address.sql, id_before=None, id_after=None, schema=Schema(columns=()))
 
 
 def _foreign(instance: dg.DagsterInstance, snapshots: Sequence[Snapshot]) -> dict[int, Snapshot]:
-    """Snapshots that no run of the instance made, which is asked once for all of them."""
+    """Return snapshots that no run of the instance made, with one question to the instance for all of them."""
     runs = {snapshot.id: run for snapshot in snapshots if (run := _run_id(snapshot)) is not None}
     own = set(instance.get_run_ids(filters=dg.RunsFilter(run_ids=sorted(set(runs.values()))))) if runs else set()
     return {snapshot.id: snapshot for snapshot in snapshots if runs.get(snapshot.id) not in own}
 
 
 def _run_id(snapshot: Snapshot) -> str | None:
-    """The run that a commit names; anybody may write anything there, so what cannot be an id is none."""
+    """Return the run that a commit names. Any client may store any string there, so a string that cannot be an id is ignored."""
     run = dagster_facts(snapshot).get("run_id")
     return run if isinstance(run, str) and run.isprintable() and 0 < len(run) <= _LONGEST_TEXT else None
 
@@ -464,7 +477,7 @@ class _AssetChanges:
     files_removed: int = 0
 
     def touch(self, rows: ChangedRows, snapshot_id: int) -> None:
-        """Rows changed at a snapshot; snapshots come in ascending order."""
+        """Note that rows changed at a snapshot; snapshots come in ascending order."""
         self.newest = snapshot_id
         in_file = rows.data_file_id is not None
         if rows.change == "added":
@@ -477,11 +490,11 @@ class _AssetChanges:
             self.pending.append((snapshot_id, rows))
 
     def is_vague(self) -> bool:
-        """Return whether rows changed of which their files do not say the one partition that they belong to."""
+        """Return whether rows changed in files whose bounds allow several partitions."""
         return any(_width(self._at(rows).box(self._ranges(rows))) > 1 for _, rows in self.pending)
 
     def settle(self, points: Sequence[tuple[int, Sequence[ValueRange]]] | None) -> None:
-        """Find the partitions: those of the points, or without points all that rows within the bounds of changed files may belong to."""
+        """Find the partitions: those of the points; without points, all that overlap the bounds of changed files."""
         if points is not None:
             touched = self._partitions()
             touched.use(self.changed.schema)
@@ -493,6 +506,7 @@ class _AssetChanges:
 
     def _at(self, rows: ChangedRows) -> TouchedPartitions:
         touched = self._partitions()
+        # A removed file belongs to the former table, whose columns may have had other types.
         touched.use((self.changed.schema_before if rows.change == "removed" else None) or self.changed.schema)
         return touched
 
@@ -500,7 +514,7 @@ class _AssetChanges:
         return [rows.ranges[place] for place in self.columns]
 
     def touch_all(self, snapshot_id: int) -> None:
-        """Any row may have changed."""
+        """Note that any row may have changed at a snapshot."""
         self.newest = snapshot_id
         if self.table.partitions_def is not None:
             self._partitions().touch_all(snapshot_id)
@@ -511,7 +525,7 @@ class _AssetChanges:
         return self.touched
 
     def events(self, common: _Facts, foreign: dict[int, Snapshot]) -> Iterator[tuple[Place, Callable[[], Event]]]:
-        """The asset's events up to the snapshot that the facts are of."""
+        """Yield the asset's events up to the snapshot of the facts, each with its position."""
         asset = self.table.key.to_user_string()
         if self.newest >= 0:
             keys: list[tuple[str | None, int]] = [(None, self.newest)] if self.touched is None else [*sorted(self.touched.found())]
@@ -530,7 +544,9 @@ class _AssetChanges:
 
 
 def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dict[int, Snapshot], deadline: float) -> int:
-    """Hand every foreign change to its asset, in the order of commits; the last snapshot of which all changes were handed over."""
+    """Pass every foreign change to its asset, in the order of commits, and return the last snapshot that was passed on completely."""
+    # Work is cut by time and by whole commits: a commit that changed many tables is reported for all of them, or not yet for any. The first
+    # commit is always passed on, or a commit that takes longer than the limit would block the sensor for ever.
     pieces: list[tuple[int, int, _AssetChanges, ChangedRows, Sequence[int]]] = []
     all_foreign = len(foreign) == len(changes.snapshots)
     for asset in assets:
@@ -545,7 +561,7 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
     begun = pieces[0][0] if pieces else 0
     for position, (first, newest, asset, rows, by) in enumerate(pieces):
         if first > begun and time.monotonic() > deadline:
-            # Whole commits only: those before this change, of which every change was handed over.
+            # Every change of the commits before this one was passed on.
             reached = [snapshot.id for snapshot in changes.snapshots if snapshot.id < first]
             if reached and position:
                 return reached[-1]
@@ -555,7 +571,7 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
 
 
 def _settle(lake: DuckLake, assets: Sequence[_AssetChanges], foreign: dict[int, Snapshot], until: int, deadline: float) -> None:
-    """Find the partitions of all changes; of a few tables by reading rows where files do not tell, so that a tick stays short."""
+    """Find the partitions of all changes. Read rows where bounds of files allow several partitions, for a few tables at most."""
     left = _MAX_TABLES_READ
     for asset in assets:
         points = None
@@ -571,7 +587,7 @@ def _width(box: Box | None) -> int:
 
 @lru_cache(maxsize=4096)
 def _number(value: int) -> dg.IntMetadataValue:
-    """Most numbers of many events are the same, and Dagster takes a while to look at each."""
+    """Return a metadata value, cached: many events have the same numbers, and Dagster validates each value slowly."""
     return dg.MetadataValue.int(value)
 
 
@@ -592,7 +608,7 @@ class _Facts:
         changed = self.asset.changed
         facts: dict[str, Any] = {"ducklake/reported_until": self.until, "dagster/table_name": str(self.asset.table.address)}
         if self.asset.unknown is None:
-            # Zeros too, so that the numbers make a line.
+            # Zeros too, so that Dagster plots every point.
             facts |= {"ducklake/rows_added": self.asset.rows_added, "ducklake/rows_removed": self.asset.rows_removed}
             files = {"ducklake/files_with_rows_added": self.asset.files_added, "ducklake/files_with_rows_removed": self.asset.files_removed}
             facts |= {name: count for name, count in files.items() if count}
@@ -606,10 +622,10 @@ class _Facts:
 
 
 class _Commits:
-    """What events say about commits, made once for each commit: it may have changed a thousand tables.
+    """Metadata about commits, made once for each commit: it may have changed a thousand tables.
 
     Args:
-        names: Tables by id.
+        names: Names of tables by id.
     """
 
     def __init__(self, names: Mapping[int, str]) -> None:
@@ -617,7 +633,7 @@ class _Commits:
         self._told: dict[int, dict[str, Any]] = {}
 
     def metadata(self, snapshot: Snapshot) -> Mapping[str, Any]:
-        """Metadata about a commit for its events; long texts are cut."""
+        """Return metadata about a commit for its events; long strings are cut."""
         if snapshot.id not in self._told:
             facts = {
                 "ducklake/snapshot_id": _number(snapshot.id),
@@ -630,7 +646,7 @@ class _Commits:
         return self._told[snapshot.id]
 
     def text(self, snapshot: Snapshot) -> str:
-        """What a commit did, in words."""
+        """Return the changes of a commit, in words."""
         return str(self.metadata(snapshot)["ducklake/changes"])
 
 
@@ -652,7 +668,7 @@ class _Materialization:
         if asset.by:
             metadata["ducklake/commits"] = _number(len(asset.by))
         if self.last and asset.changed.schema.columns:
-            # Dagster shows that of the last event; on thousands of them it would be megabytes.
+            # Dagster shows the schema of the last event only; on thousands of events it would take megabytes.
             changed = asset.changed
             metadata["dagster/column_schema"] = table_schema(changed.schema, changed.column_comments, changed.partition_by)
         message = self.snapshot.message if self.snapshot is not None else None
@@ -677,16 +693,16 @@ class _Observation:
 
 
 def changes_text(snapshot: Snapshot, names: Mapping[int, str]) -> str:
-    """A sentence about a commit; tables without a known name have their id.
+    """Return a sentence about a commit; a table without a known name is shown by its id.
 
     Args:
         snapshot: The commit.
-        names: Tables by id.
+        names: Names of tables by id.
     """
     try:
         changes = snapshot.change_set
     except DuckLakeError:
-        # Another writer may have stored what nobody can read.
+        # Another writer stored changes that this library cannot parse: show them as they are.
         return snapshot.changes
     done: dict[str, list[str]] = {}
     for kind, verb in _VERBS.items():
@@ -702,5 +718,5 @@ def changes_text(snapshot: Snapshot, names: Mapping[int, str]) -> str:
 
 
 def table_names(changes: LakeChanges) -> dict[int, str]:
-    """Names of the changed tables by id."""
+    """Return names of the changed tables by id."""
     return {number: table.name for table in changes.tables for number in (table.id_before, table.id_after) if number is not None}

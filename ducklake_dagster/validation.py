@@ -1,4 +1,4 @@
-"""Looks through a project's definitions before anything runs."""
+"""Check a project's definitions before anything runs."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ducklake_dagster.partitions.slices import PartitionDimension, partition_dim
 
 
 def validate(defs: dg.Definitions) -> None:
-    """Reject definitions that a run would reject, or that would overwrite each other's tables; nothing is connected to.
+    """Reject definitions that a run would reject, or that would overwrite each other's tables, without a connection to the lake.
 
-    Looked at are all assets whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`: two of them that are one
-    table of one lake, of which one overwrites without ``shared=True``; settings and metadata keys that do not exist; partitions without
-    a ``partition_expr`` that names a column for each dimension; static partition keys that mean one value of their column, where
-    ``dagster/column_schema`` in the metadata declares its type. A test of the project is a good place to call it.
+    Checks every asset whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`. Rejects assets that share one
+    table of one lake while one of them overwrites it without ``shared=True``; settings and metadata keys that do not exist; partitions
+    without a ``partition_expr`` that names a column for each dimension; and static partition keys that mean one value of their column,
+    where ``dagster/column_schema`` in the metadata declares its type. Call it in a test of the project.
 
     Args:
         defs: The project's definitions.
 
     Raises:
-        UsageError: Its message lists everything that was found.
+        UsageError: The definitions have faults; the message lists all of them.
     """
     faults: list[str] = []
     tables: dict[tuple[str, str], list[_Written]] = {}
@@ -58,6 +58,7 @@ def validate(defs: dg.Definitions) -> None:
             tables.setdefault((place, folded(str(written.address))), []).append(written)
     for sharing in tables.values():
         faults += _sharing_faults(sharing)
+    # A fault of the IO manager, such as a missing lake, is found once for each of its assets.
     faults = list(dict.fromkeys(faults))
     if faults:
         text = faults[0] if len(faults) == 1 else "\n".join([f"{len(faults)} things are wrong:", *(f"- {fault}" for fault in faults)])
@@ -74,7 +75,7 @@ class _Written:
 
 
 def manager_of(defs: dg.Definitions, assets: dg.AssetsDefinition, key: dg.AssetKey) -> DuckLakeIOManager | None:
-    """The IO manager that stores an asset's output, if it is one of ours."""
+    """Return the IO manager that stores an asset's output, None when it is no :class:`DuckLakeIOManager`."""
     if not assets.is_executable or not assets.is_materializable:
         return None
     output = assets.node_def.output_dict[assets.get_output_name_for_asset_key(key)]
@@ -106,14 +107,14 @@ def _reject_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mappi
         try:
             type_name = str(data_type_of(declared.get(folded(column), "varchar")))
         except DuckLakeError:
-            # The declared type is that of another system: the write finds out.
+            # The declared type belongs to another system; the write checks the type of the table itself.
             type_name = "varchar"
         reject_equal_keys(dimension.all_keys(), unit, type_name, column, subject=subject)
 
 
 def _lake_of(manager: DuckLakeIOManager) -> str:
     lake: object = lake_of_outputs(manager)
-    # What makes the lake when a run begins says nothing about it yet.
+    # A lake that is configured at launch has no settings yet, so only the object itself identifies it.
     place = (lake.catalog, lake.storage) if isinstance(lake, DuckLakeResource) else id(lake)
     # A branch without a lake of its own has tables of its own in production's.
     branch = manager.branch if lake is manager.lake else None

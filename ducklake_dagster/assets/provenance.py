@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 
 AUTHOR = "dagster"
 WRITERS = "table_writers"
-"""What a commit says about the assets that may have rows in its table; of several tables, by asset."""
+"""Key of the record of assets that may have rows in the table of a commit; for several tables, a mapping by asset."""
+# With more partition keys, a commit to production stores only their number and the first and last one.
 _MAX_KEYS = 50
+
+
+# The commit id makes a materialisation idempotent:
+#
+#   run 1, step s, partitions p               id = hash(run 1, s, output, p)
+#   automatic retry of s in run 1             the same id: the first commit is found, and nothing is written twice
+#   run 2 resumes run 1 from failure at s     the same id: run 2 completes the materialisation of run 1
+#   run 2 executes everything again           hash(run 2, ...): a new materialisation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The texts that a commit stores about itself.
+    """Strings and facts that a commit stores about its run.
 
     Attributes:
         commit_id: Same for every attempt of a step in a run, its automatic retries and the runs that resume it from failure, so that
@@ -41,20 +50,21 @@ class Provenance:
     extra_info: Mapping[str, Any]
 
     def with_writers(self, writers: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The JSON object with what is known about the writers of the table."""
+        """Return ``extra_info`` with the record of the table's writers."""
         return {"dagster": {**self.extra_info["dagster"], WRITERS: writers}}
 
 
 def provenance(
     context: dg.OutputContext, partition_keys: Sequence[str], *, branch: str | None = None, audits: Sequence[str] = ()
 ) -> Provenance:
-    """The texts for the commit of this output.
+    """Return the provenance of one output's commit.
 
     Args:
         context: The output.
-        partition_keys: Of the run, sorted.
-        branch: The branch that is written to; its commits name all partitions, by which reads know what the branch has.
-        audits: Names of the audits that the rows must pass, by which a later attempt knows what the commit passed.
+        partition_keys: Partition keys of the run, sorted.
+        branch: The branch that is written to, None for production. Commits to a branch name all of their partitions, because reads
+            find out from them which partitions the branch has.
+        audits: Names of the audits that the rows must pass; a later attempt reads from them which audits the commit passed.
     """
     subject = output_subject(context)
     own = {
@@ -74,13 +84,13 @@ def provenance(
 def joint_provenance(
     context: dg.OutputContext, tables: Mapping[str, str], partition_keys: Sequence[str], *, branch: str | None, audits: Sequence[str]
 ) -> Provenance:
-    """The texts for one commit of several assets of a step.
+    """Return the provenance of one commit of several assets of a step.
 
     Args:
         context: The output of one of them.
         tables: The table of each, by asset key.
-        partition_keys: Of the run, sorted.
-        branch: The branch that is written to.
+        partition_keys: Partition keys of the run, sorted.
+        branch: The branch that is written to, None for production.
         audits: Names of the audits of all of them.
     """
     assets = sorted(tables)
@@ -112,14 +122,12 @@ def _facts_of_rows(partition_keys: Sequence[str], branch: str | None, audits: Se
 
 
 def output_subject(context: dg.OutputContext) -> str:
-    """The output's name for messages: the asset key, or step and output of an op."""
+    """Return the output's name for messages: the asset key, or step and output of an op."""
     return context.asset_key.to_user_string() if context.has_asset_key else f"{_step_key(context)}.{context.name}"
 
 
 def writer_of(snapshot: Snapshot, table: str) -> str | None:
-    """The asset, or the op's output, that a commit's rows of a table come from, as :attr:`Provenance.writer` has it; None when it does
-    not say.
-    """
+    """Return the asset, or the op's output, that wrote a commit's rows of a table, as in :attr:`Provenance.writer`; None when unknown."""
     facts = dagster_facts(snapshot)
     together = facts.get("assets")
     if isinstance(together, dict):
@@ -129,20 +137,20 @@ def writer_of(snapshot: Snapshot, table: str) -> str | None:
 
 
 def dagster_facts(snapshot: Snapshot) -> Mapping[str, Any]:
-    """Metadata about the run that made a commit; empty when no run made it."""
+    """Return metadata about the run that made a commit; empty when no run made it."""
     if not snapshot.extra_info:
         return {}
     try:
         facts = json.loads(snapshot.extra_info)
     except (ValueError, RecursionError):
-        # Anybody may commit any text, such as JSON nested deeper than the parser goes.
+        # Any client may store any string there, such as JSON that is nested deeper than the parser goes.
         return {}
     found = facts.get("dagster") if isinstance(facts, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def _op_output(context: dg.OutputContext) -> str:
-    """An op's output, with its job; not inside a graph-backed asset, which any job may materialise."""
+    """Return an op's output with its job; without the job inside a graph-backed asset, which any job may materialise."""
     step = _step(context)
     output = output_subject(context)
     return output if step is None or step.is_in_graph_asset else f"{step.job_name}:{output}"
@@ -176,13 +184,19 @@ def _commit_id(context: dg.OutputContext, what: Sequence[str]) -> str:
 
 
 def materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> str:
-    """The run whose materialisation a step completes: a former one when the run repeats it by itself, or resumes it where it failed.
+    """Return the run whose materialisation a step completes: an earlier one when this run retries or resumes it, otherwise this run.
 
-    The former run may have been lost after its commit. Re-executing all steps, or one that succeeded, means a new materialisation.
+    The earlier run may have been lost after its commit. Re-executing all steps, or one that succeeded, is a new materialisation.
+
+    Args:
+        instance: Instance that knows the runs.
+        run: The run that executes the step.
+        step_key: The step.
     """
     while run.parent_run_id is not None and (_is_automatic_retry(run) or _resumes(instance, run, step_key)):
         parent = instance.get_run_by_id(run.parent_run_id)
         if parent is None:
+            # The parent was deleted from the instance; its id is still the one that its commits were made with.
             return run.parent_run_id
         run = parent
     return run.run_id
@@ -193,7 +207,9 @@ def _is_automatic_retry(run: dg.DagsterRun) -> bool:
 
 
 def _resumes(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> bool:
-    """Return whether a run goes on where its parent failed, and the step had not succeeded there."""
+    """Return whether a run continues its parent at the point of failure, and the step had not succeeded there."""
+    # The tag alone is not enough: a run of chosen steps has no tag and may still complete a failed step, and one with a tag may include a
+    # step that had succeeded.
     tagged = any(run.tags.get(tag) == "true" for tag in ("dagster/is_resume_retry", "dagster/is_asset_resume_retry"))
     if run.parent_run_id is None or not (tagged or run.step_keys_to_execute):
         return False

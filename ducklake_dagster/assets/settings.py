@@ -1,4 +1,4 @@
-"""Read settings of outputs and inputs from metadata of a run, an asset and the IO manager."""
+"""Read settings of outputs and inputs from the metadata of a run, of an asset and of the IO manager."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ INPUT_KEYS = (
 """Keys of an input's metadata that the IO manager reads."""
 _MOMENTS = ("ducklake/snapshot", "ducklake/as_of", "ducklake/run_id", "ducklake/changes")
 
-# Keys are near shorter settings by chance, as "tables" is near "table".
+# A key resembles a shorter setting by chance, as a user's own "tables" resembles "table".
 _SHORTEST_NEAR = 7
 _NEAR = 0.9
-# In dagster-deltalake, dagster-delta and dagster-iceberg.
+# Settings of dagster-deltalake, dagster-delta and dagster-iceberg, with the settings here that mean the same.
 _ELSEWHERE: Mapping[str, Sequence[str]] = {
     "root_name": ("table",),
     "schema_mode": ("schema_evolution",),
@@ -62,13 +62,13 @@ _ELSEWHERE: Mapping[str, Sequence[str]] = {
     "merge_config": ("write_mode", "merge_keys"),
     "partition_expression": ("partition_expr",),
 }
-# A "mode" of another value is the user's own.
+# Values of "mode" in these libraries; with another value, the key is the user's own.
 _MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """What a merge does with rows of the frame and of the table.
+    """Settings of a merge: the fate of matched and unmatched rows of the frame and of the table.
 
     Attributes:
         keys: Columns by which rows match.
@@ -90,24 +90,24 @@ class MergeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """How one output is written.
+    """Settings of one write.
 
     Attributes:
         write_mode: ``overwrite`` replaces the run's partitions (or the table), ``append`` adds rows,
-            ``upsert`` replaces rows with equal keys, ``merge`` does what ``merge`` says.
+            ``upsert`` replaces rows with equal keys, ``merge`` follows the settings in ``merge``.
         upsert_keys: Key columns of an upsert.
-        merge: What a merge does, None for other modes.
-        partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Of a table with other keys they
-            become the keys of new files, in the same commit; empty leaves the keys of a table alone.
-        sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``, likewise.
+        merge: Settings of a merge, None for other modes.
+        partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. In a table with other keys they
+            become the keys of new files, in the same commit; empty leaves the keys of a table unchanged.
+        sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``; it changes in the same way as ``partition_by``.
         schema_evolution: ``strict`` rejects new columns and wider types, ``additive`` adds them to the table in the same commit,
-            ``replace`` gives the table the frame's columns and types, whatever it had: for overwrites of whole tables.
+            ``replace`` replaces the table's columns and types by the frame's: for overwrites of whole tables.
         missing_columns: What happens when the frame lacks columns of the table that have no default: ``error`` fails the step, ``null``
             writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
         shared: Whether an overwrite may replace rows that another asset wrote.
-        concurrent_appends: What happens when another writer commits rows to the run's partitions while an overwrite of them is made:
-            ``fail`` fails the step with a conflict, ``replace`` replaces these rows too.
+        concurrent_appends: What happens when another writer commits rows to the run's partitions during an overwrite of them: ``fail``
+            fails the step with a conflict, ``replace`` replaces these rows too.
     """
 
     write_mode: WriteMode = "overwrite"
@@ -123,7 +123,8 @@ class WriteSettings:
 
     @property
     def rejects_missing_columns(self) -> bool:
-        """Return whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
+        """Return whether a frame that lacks columns without a default fails the step, because its rows would have NULL there."""
+        # A merge that inserts nothing makes no new rows, so nothing can become NULL.
         if self.merge is not None and self.merge.when_not_matched == "ignore":
             return False
         if self.missing_columns == "auto":
@@ -132,25 +133,25 @@ class WriteSettings:
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether rows go that nothing in the frame names: those of an overwrite, and what a merge deletes because the frame lacks it."""
+        """Return whether the write deletes rows that the frame does not name: an overwrite, or a merge that deletes by source."""
         return self.write_mode == "overwrite" or (self.merge is not None and self.merge.when_not_matched_by_source == "delete")
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata with Dagster's wrappers taken off, so that definition and run-time metadata read the same."""
+    """Return metadata without Dagster's wrappers, so that definition metadata and run-time metadata compare equal."""
     return {key: value.value if isinstance(value, dg.MetadataValue) else value for key, value in metadata.items()}
 
 
 def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Reject keys of definition metadata that are spelled as this library's, but are none, or mean one of them.
+    """Reject keys of definition metadata that look like settings of this library, but are none.
 
     Args:
-        metadata: Of an asset or an input.
-        known: Keys that it may have; others without the prefix belong to others.
-        subject: What it is about, as in ``asset orders``.
+        metadata: Metadata of an asset or an input.
+        known: Keys that it may have; unknown keys without the prefix belong to other libraries.
+        subject: The asset or input for messages, as in ``asset orders``.
 
     Raises:
-        UsageError: A key that begins with ``ducklake/`` is not known, or another one means a setting under another name.
+        UsageError: A key that begins with ``ducklake/`` is not known, or a key is another spelling of a setting.
     """
     reject_other_spellings(metadata, known, subject)
     for key in metadata:
@@ -162,10 +163,10 @@ def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
 
 
 def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
-    """Reject values that a setting of few values cannot have.
+    """Reject values of settings that have a fixed set of values.
 
     Raises:
-        UsageError: There is one.
+        UsageError: A value is not in the set.
     """
     for key in _CHOICES:
         if key in metadata:
@@ -173,10 +174,10 @@ def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
 
 
 def reject_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
-    """Reject settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
+    """Reject run-time settings with the prefix of facts about a commit: they would be shown as facts and change nothing.
 
     Raises:
-        UsageError: Run-time metadata such as ``ducklake/write_mode``, or a key that means a setting under another name.
+        UsageError: Run-time metadata has a key such as ``ducklake/write_mode``, or another spelling of a setting.
     """
     reject_other_spellings(run_time, OUTPUT_KEYS, f"asset {subject}")
     for key in run_time:
@@ -186,14 +187,14 @@ def reject_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
 
 
 def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subject: str) -> WriteSettings:
-    """The settings after all layers; later layers win.
+    """Return the settings after all layers of metadata; later layers win.
 
     >>> resolve_settings(WriteSettings(), {"write_mode": "append"}, {"write_mode": "upsert", "upsert_keys": ["id"]}, subject="a").write_mode
     'upsert'
 
     Raises:
-        UsageError: A value that a setting cannot have, an upsert or a merge without keys, settings of a merge without one, or a
-            replacement of columns that is no overwrite.
+        UsageError: A setting has an invalid value, an upsert or a merge has no keys, the metadata has settings of a merge for another
+            mode, or columns are to be replaced by a write that is no overwrite.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -213,6 +214,7 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     )
     if settings.write_mode == "upsert" and not settings.upsert_keys:
         raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
+    # Run-time metadata may switch a merging asset to another mode for one run; its merge settings are then unused, and no mistake.
     said = [key for key in _MERGE_KEYS if merged.get(key) is not None]
     if said and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
         raise UsageError(f"asset {subject} has {', '.join(said)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
@@ -222,10 +224,10 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
 
 
 def reject_replaced_columns(settings: WriteSettings, *, partitioned: bool, subject: str) -> None:
-    """Reject to replace the columns of a partitioned asset: rows of other partitions would lose theirs.
+    """Reject the replacement of a partitioned asset's columns: rows of other partitions would lose their values.
 
     Raises:
-        UsageError: The settings say so.
+        UsageError: The settings replace columns of a partitioned asset.
     """
     if partitioned and settings.schema_evolution == "replace":
         raise UsageError(
@@ -269,16 +271,16 @@ def _names(metadata: Mapping[str, Any], key: str, default: tuple[str, ...], subj
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSettings:
-    """One input's metadata.
+    """Settings of one input.
 
     Attributes:
         columns: Columns to load, None for all.
         where: The input's own condition, None for none.
-        snapshot: Snapshot to read.
-        as_of: Time to read at: the last snapshot at or before it.
-        run_id: Run whose materialisation of the upstream asset is read, as it was.
-        changes: Load what changed instead of the rows: since what the asset's last materialisation read, or from the beginning.
-        production: Read production whatever the branch has.
+        snapshot: Id of the snapshot to read, None for the newest.
+        as_of: Time to read at: the last snapshot at or before it. None for now.
+        run_id: Run whose materialisation of the upstream asset is read, None for no particular run.
+        changes: Load changes instead of rows: since the point that the asset's last materialisation read, or from the beginning.
+        production: Whether to read production even where the branch has the table.
     """
 
     columns: tuple[str, ...] | None = None
@@ -291,15 +293,15 @@ class InputSettings:
 
     @property
     def names_a_moment(self) -> bool:
-        """Return whether the metadata says itself which snapshot is read."""
+        """Return whether the metadata itself names the snapshot to read."""
         return self.snapshot is not None or self.as_of is not None or self.run_id is not None
 
 
 def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
-    """Read an input's metadata; keys that are not known are the caller's to reject.
+    """Read an input's metadata; the caller rejects unknown keys.
 
     Raises:
-        UsageError: A value that cannot be, or two keys that name a moment.
+        UsageError: A value is invalid, or two keys name a moment.
     """
     moments = [key for key in _MOMENTS if metadata.get(key) is not None]
     if len(moments) > 1:
@@ -337,6 +339,7 @@ def _time(metadata: Mapping[str, Any], subject: str) -> datetime | None:
 
 def _typed(metadata: Mapping[str, Any], key: str, kind: type, what: str, subject: str) -> Any:
     value = metadata.get(key)
+    # bool is a subclass of int: True must not count as snapshot 1.
     if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
         raise UsageError(f"input {subject}: metadata {key!r} must be {what}, not {value!r}", input=subject)
     return value
@@ -352,15 +355,15 @@ def _columns(metadata: Mapping[str, Any], subject: str) -> tuple[str, ...] | Non
 
 
 def reject_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Reject keys that another library's IO manager reads in place of one of these, and keys that differ from one by a slip.
+    """Reject keys that IO managers of other libraries read for the same purpose, and keys with a typing error.
 
     Args:
-        metadata: Of an asset, a run's output or an input.
+        metadata: Metadata of an asset, a run's output or an input.
         known: Keys that are read.
-        subject: What it is about, as in ``asset orders``.
+        subject: The asset or input for messages, as in ``asset orders``.
 
     Raises:
-        UsageError: There is one; the message says which key is meant.
+        UsageError: There is such a key; the message names the key that is meant.
     """
     for key, value in metadata.items():
         if key in known or "/" in key:
@@ -375,7 +378,7 @@ def reject_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], su
 
 
 def _meant(key: str, value: object, known: Sequence[str]) -> Sequence[str]:
-    """Settings that a key means, none when it is a key of the user's own."""
+    """Return the settings that a key means, none when the key is the user's own."""
     same = [name for name in known if _letters(name.removeprefix(_PREFIX)) == _letters(key)]
     if same:
         return same
@@ -391,13 +394,13 @@ def _letters(name: str) -> str:
 
 
 def name_list(what: str, value: object) -> tuple[str, ...]:
-    """Names, where a text is one of them.
+    """Return a list of names; a string is one name.
 
     >>> name_list("tables", "a"), name_list("tables", ["a", "b"])
     (('a',), ('a', 'b'))
 
     Raises:
-        UsageError: Something else.
+        UsageError: The value is neither a name nor a list of names.
     """
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, Sequence) or not all(isinstance(name, str) and name for name in found):

@@ -1,4 +1,4 @@
-"""The DuckLake tables of assets: addresses, and descriptions that become comments."""
+"""Map assets to DuckLake tables, and their descriptions to comments of these tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AssetTable:
         address: Table.
         partitions_def: None for an unpartitioned asset.
         partition_expr: The asset's metadata of that name.
-        declared: Columns that the definition says the table has, None when it does not.
+        declared: Columns that the definition declares, None when it declares none.
     """
 
     key: dg.AssetKey
@@ -44,34 +44,34 @@ class AssetTable:
 
 
 def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: str | None) -> Sequence[AssetTable]:
-    """The tables of assets, named as the IO manager names them.
+    """Return the tables of assets, named as the IO manager names them.
 
     Args:
         assets: Definitions or specs; a definition of several assets counts with all of them.
         schema: The IO manager's ``schema``.
 
     Raises:
-        UsageError: Something else than a list of these.
+        UsageError: ``assets`` is no list of definitions and specs.
     """
     return [_asset_table(spec, schema) for spec in asset_specs(assets)]
 
 
 def asset_specs(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetSpec]:
-    """The specs of assets; a definition of several assets has several.
+    """Return the specs of assets; a definition of several assets has several.
 
     Raises:
-        UsageError: Something else than a list of definitions and specs.
+        UsageError: ``assets`` is no list of definitions and specs.
     """
     return [spec for asset in listed_assets(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
 
 
 def listed_assets(assets: object) -> list[Any]:
-    """Definitions and specs as a list.
+    """Return definitions and specs as a list.
 
     Raises:
-        UsageError: Something else than a list of these, such as one of them.
+        UsageError: ``assets`` is no list of these, for instance a single one.
     """
-    # A spec is a tuple.
+    # AssetSpec is a named tuple, so a single spec is iterable too.
     found = list(assets) if isinstance(assets, Iterable) and not isinstance(assets, dg.AssetSpec) else [None]
     if not all(isinstance(one, (dg.AssetSpec, dg.AssetsDefinition)) for one in found):
         raise UsageError(f"assets must be a list of asset definitions and specs, not {assets!r}", parameter="assets")
@@ -90,13 +90,14 @@ def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
 
 
 def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
-    """Which assets have no table where they are looked for, but one of the same name in another schema; empty when there is none.
+    """Return a hint about assets whose table is missing while another schema has one of that name; empty when there are none.
 
     Args:
-        lake: The lake, which is asked for the names of its tables.
+        lake: The lake, whose table names are read.
         tables: Assets.
     """
     known: dict[str, list[str]] = {}
+    # Iterating over a lake yields table names, with one statement for all of them.
     for name in lake:
         known.setdefault(folded(split_name(name)[1]), []).append(name)
     faults = []
@@ -110,7 +111,7 @@ def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
-    """A text about a table, or about one of its columns."""
+    """A comment on a table, or on one of its columns."""
 
     text: str
     column: tuple[str, ...] | None = None
@@ -118,18 +119,18 @@ class Comment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTexts:
-    """Descriptions of a table and of its columns; what has none says nothing about the comment that the catalog may have.
+    """Descriptions of a table and of its columns. Without a description, the catalog's comment stays unchanged.
 
     Attributes:
-        table: Of the table.
-        columns: By name.
+        table: Description of the table, None for none.
+        columns: Descriptions of columns, by name.
     """
 
     table: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def differing_from(self, table: Table | None, frame: Schema) -> list[Comment]:
-        """The comments that the catalog does not have yet.
+        """Return the comments that the catalog does not have yet.
 
         Args:
             table: The table before the write, None for a new one.
@@ -138,6 +139,7 @@ class TableTexts:
         found = [Comment(text=self.table)] if self.table and (table is None or table.comment != self.table) else []
         present = {folded(name): text for name, text in table.column_comments.items()} if table is not None else {}
         for name, text in self.columns.items():
+            # The table's spelling wins; a column that only the frame has is added by this commit.
             column = (table.schema.find(name) if table is not None else None) or frame.find(name)
             if column is not None and present.get(folded(name)) != text:
                 found.append(Comment(text=text, column=(column.name,)))
@@ -145,7 +147,12 @@ class TableTexts:
 
 
 def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> TableTexts:
-    """The descriptions in an asset's definition: its own, and those of ``dagster/column_schema`` in its metadata."""
+    """Return the descriptions in an asset's definition: its own, and those of ``dagster/column_schema`` in its metadata.
+
+    Args:
+        context: The output.
+        metadata: Metadata of the output's definition.
+    """
     if not context.has_asset_key:
         return TableTexts()
     schema = metadata.get("dagster/column_schema")
@@ -156,7 +163,7 @@ def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Table
 
 
 def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:
-    """The definition of the asset that an output is of; None for an op's, and in a context made by hand."""
+    """Return the spec of an output's asset; None for an output of an op, and in a context made by hand."""
     try:
         return context.asset_spec if context.has_asset_key else None
     except dg.DagsterInvariantViolationError:
@@ -165,14 +172,14 @@ def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAddress:
-    """The path of a schema, as in ``sales.europe``, and the bare name of a table."""
+    """The path of a schema, such as ``sales.europe``, and the unquoted name of a table."""
 
     schema: str
     table: str
 
     @property
     def sql(self) -> str:
-        """The name as :meth:`ducklake_core.DuckLake.table` reads it.
+        """Return the name as :meth:`ducklake_core.DuckLake.table` reads it.
 
         >>> TableAddress(schema="main", table='we"ird.name').sql
         'main."we""ird.name"'
@@ -184,9 +191,11 @@ class TableAddress:
 
 
 def table_address(key_path: Sequence[str], metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:
-    """The table of an asset: ``table`` and ``schema`` metadata win; otherwise the last part of the asset key is the table,
-    and the schema is the manager's, or else the second last part of the key, or else ``main``. ``{key_prefix}`` in a schema stands for
-    all parts of the key before the last, each a schema in the one before.
+    """Return the table of an asset.
+
+    ``table`` and ``schema`` metadata win. Otherwise the last part of the asset key is the table, and the schema is the manager's, or else
+    the second last part of the key, or else ``main``. ``{key_prefix}`` in a schema stands for all parts of the key before the last, each
+    a schema inside the one before.
 
     >>> str(table_address(["sales", "orders"], {}, None)), str(table_address(["sales", "orders"], {"table": "o"}, "raw"))
     ('sales.orders', 'raw.o')
@@ -200,18 +209,18 @@ def table_address(key_path: Sequence[str], metadata: Mapping[str, Any], default_
 
 
 def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:
-    """The table of an output, also when it is asked for by the input that loads it.
+    """Return the table of an output, for the output itself or for the input that loads it.
 
     An output of an op has no asset key that could name a table, and ``result`` is the name of nearly all of them, so its metadata must
     name one. The outputs of one op that are mapped by a dynamic output differ by their key alone, which must be part of the name.
 
     Args:
         context: The output.
-        metadata: The definition's.
+        metadata: Metadata of the output's definition.
         default_schema: The IO manager's ``schema``.
 
     Raises:
-        UsageError: The output of an op without a table of its own.
+        UsageError: The output belongs to an op and names no table of its own.
     """
     if context.has_asset_key:
         return table_address(context.asset_key.path, metadata, default_schema)
@@ -238,7 +247,7 @@ def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], defau
 
 
 def reject_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any], subject: str) -> None:
-    """Reject a table or schema that only the run names: inputs find the table by the definition, and would load another one.
+    """Reject a table or schema that only run-time metadata names: inputs find the table by the definition, and would load another one.
 
     Raises:
         UsageError: Run-time metadata names another table or schema than the definition.
@@ -253,7 +262,7 @@ def reject_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any
 
 
 def _mapping_key(context: dg.OutputContext) -> str | None:
-    """The key of a dynamic output, or of a step that is mapped over one, which Dagster calls ``step[key]``."""
+    """Return the key of a dynamic output, or of a step that is mapped over one, which Dagster calls ``step[key]``."""
     if context.mapping_key:
         return context.mapping_key
     _, bracket, key = _step_of(context).partition("[")

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 _CRON: dict[TimeUnit, str] = {"hour": "0 * * * *", "day": "0 0 * * *", "month": "0 0 1 * *", "year": "0 0 1 1 *"}
 _FORMAT: dict[TimeUnit, str] = {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d", "year": "%Y-%m-%d"}
 TimeUnit: TypeAlias = Literal["hour", "day", "month", "year"]
-# Finest first.
+# Finest first: a layout by year(t) and month(t) makes monthly partitions.
 _UNITS: tuple[TimeUnit, ...] = ("hour", "day", "month", "year")
+# Per day.
 _MICROSECONDS = 86_400_000_000
 _NANOSECONDS = 1000 * _MICROSECONDS
 
@@ -37,8 +38,8 @@ _NANOSECONDS = 1000 * _MICROSECONDS
 class DuckLakeTranslator:
     """Turns a table or view of a lake into the parts of an asset's definition.
 
-    Each part has a method; a subclass overrides those that differ, or :meth:`get_asset_spec`, which puts them together. The keys of what
-    a view reads are asked for as well, so that they are the same on both sides of a dependency.
+    Each part has a method; a subclass overrides those that differ, or :meth:`get_asset_spec`, which combines them. The methods are also
+    called for the tables that a view reads, so that their keys are the same on both sides of a dependency.
 
     Example:
 
@@ -47,13 +48,13 @@ class DuckLakeTranslator:
                 return super().get_asset_key(table).with_prefix("lake")
 
     Args:
-        timezone: Time zone of partitions that :meth:`get_partitions_def` makes.
-        partitions: Whether tables whose layout follows a column of time become partitioned assets.
+        timezone: Time zone of partitions that :meth:`get_partitions_def` makes, UTC by default.
+        partitions: Whether tables whose layout follows a column of time become partitioned assets, False by default.
 
     Raises:
-        UsageError: A time zone that there is not.
+        UsageError: The time zone does not exist.
 
-    A subclass with a method whose name is nearly one of these is warned of.
+    A subclass with a method whose name resembles one of these causes a warning.
     """
 
     def __init_subclass__(cls, **how: Any) -> None:
@@ -78,34 +79,36 @@ class DuckLakeTranslator:
         self.partitions = partitions
 
     def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
-        """``schema/table``, with a part for each schema of a path; the metadata tells :class:`DuckLakeIOManager` the table."""
+        """Return ``schema/table``, with a part for each schema of a path; :class:`DuckLakeIOManager` finds the table by the metadata."""
         from ducklake_core import split_path
 
         return dg.AssetKey([*split_path(table.schema), table.name])
 
     def get_description(self, table: LakeTable) -> str | None:
-        """The comment."""
+        """Return the comment."""
         return table.comment
 
     def get_group_name(self, table: LakeTable) -> str | None:  # noqa: ARG002 - for those who override it
-        """The group; Dagster's default when None."""
+        """Return the group; Dagster's default when None."""
         return None
 
     def get_kinds(self, table: LakeTable) -> set[str]:
-        """``ducklake``, and ``view`` for a view."""
+        """Return ``ducklake``, and ``view`` for a view."""
         return {"ducklake", "view"} if table.kind == "view" else {"ducklake"}
 
     def get_tags(self, table: LakeTable) -> Mapping[str, str]:  # noqa: ARG002
-        """No tags."""
+        """Return no tags."""
         return {}
 
     def get_owners(self, table: LakeTable) -> list[str]:  # noqa: ARG002
-        """Nobody."""
+        """Return no owners."""
         return []
 
     def get_partitions_def(self, table: LakeTable) -> dg.PartitionsDefinition[str] | None:
-        """Time windows of the layout's unit from the earliest value on, the current window included; None unless ``partitions`` is on
-        and the layout follows a column of time that has values."""
+        """Return time windows of the layout's unit, from the earliest value to the current window.
+
+        None unless ``partitions`` is on and the layout follows a column of time that has values.
+        """
         column = table.time_column
         if not self.partitions or column is None:
             return None
@@ -118,7 +121,7 @@ class DuckLakeTranslator:
         )
 
     def get_metadata(self, table: LakeTable) -> dict[str, Any]:
-        """The table's name, folder, columns and partition keys, and a view's query."""
+        """Return the table's name, folder, columns and partition keys, and a view's query."""
         columns = [
             dg.TableColumn(
                 name=column.name,
@@ -146,11 +149,11 @@ class DuckLakeTranslator:
         return metadata
 
     def get_asset_spec(self, table: LakeTable, *, references: Mapping[str, LakeTable]) -> dg.AssetSpec:
-        """The whole definition.
+        """Return the whole definition.
 
         Args:
             table: A table or view.
-            references: What the lake's views name, by ``schema.name``.
+            references: Tables and views that the lake's views read, by ``schema.name``.
         """
         partitions_def = self.get_partitions_def(table)
         metadata = self.get_metadata(table)
@@ -215,7 +218,7 @@ class LakeTable:
     Attributes:
         kind: ``table`` or ``view``.
         comment: Its comment, None for none.
-        columns: Of a view, none when its query is not understood.
+        columns: The columns; empty for a view whose query cannot be analysed.
         partition_by: Partition keys as a user writes them.
         uri: Folder of its files, None for a view.
         time_column: The column of time that the layout follows, None where it follows none, or no value is known.
@@ -238,18 +241,18 @@ class LakeTable:
 
     @property
     def qualified_name(self) -> str:
-        """``schema.name``, parts with dots double-quoted."""
+        """Return ``schema.name``, parts with dots double-quoted."""
         from ducklake_core import join_name
 
         return join_name(self.schema, self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as JSON knows it; :meth:`from_dict` reads it."""
+        """Return the table as JSON values; :meth:`from_dict` reads them."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> LakeTable:
-        """The value that :meth:`to_dict` gave."""
+        """Return the table from the result of :meth:`to_dict`."""
         time_column = fields.get("time_column")
         return cls(
             **{
@@ -263,16 +266,16 @@ class LakeTable:
 
 
 def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude: str | Sequence[str] = ()) -> list[LakeTable]:
-    """The tables and views of a lake whose names fit, by name, all at one snapshot. No data file is opened.
+    """Return the tables and views of a lake that match, sorted by name, all at one snapshot. No data file is opened.
 
     Args:
         lake: The lake.
-        include: Names or patterns of ``schema.name``, such as ``raw.*``; a pattern without a dot is about the schema ``main``, but for
-            ``*``, which is everything. Case does not matter.
-        exclude: Likewise, what to leave out.
+        include: Names or patterns of ``schema.name``, such as ``raw.*``. A pattern without a dot applies to the schema ``main``; ``*``
+            alone matches everything, which is the default. Case does not matter.
+        exclude: Names or patterns to leave out, none by default.
 
     Raises:
-        UsageError: A name without ``*``, ``?`` or ``[`` that neither a table nor a view has.
+        UsageError: ``include`` has a name without ``*``, ``?`` or ``[`` that neither a table nor a view has.
     """
     wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
     state = lake.at(None)
@@ -287,7 +290,7 @@ def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude
 
 
 def _warn_of_idle(what: str, patterns: Sequence[str], names: Iterable[str]) -> None:
-    """Say which patterns fit nothing: a lake may get such tables later, so it is no error."""
+    """Warn of patterns that match nothing. It is no error, since a lake may get such tables later."""
     idle = [pattern for pattern in patterns if not any(_fits(name, (pattern,)) for name in names)]
     if idle:
         warnings.warn(f"{what}: no table or view of the lake fits {', '.join(idle)}", stacklevel=3)
@@ -349,7 +352,7 @@ def _view(view: View) -> LakeTable:
 
 
 def _time_column(table: Table) -> TimeColumn | None:
-    """The first column of time that the layout follows, with the finest of its units."""
+    """Return the first column of time that the layout follows, with the finest of its units."""
     keys = table.partition_spec.fields if table.partition_spec is not None else ()
     found = [(key.column, unit) for key in keys for unit in [_unit(table.schema, key)] if unit is not None]
     if not found:
@@ -362,7 +365,7 @@ def _time_column(table: Table) -> TimeColumn | None:
 
 
 def _unit(schema: Schema, key: PartitionField) -> TimeUnit | None:
-    """The unit of time of a partition key; a day itself is one too."""
+    """Return the unit of time of a partition key; a day itself is one too."""
     for unit in _UNITS:
         if key.transform == unit:
             return unit
@@ -370,7 +373,7 @@ def _unit(schema: Schema, key: PartitionField) -> TimeUnit | None:
 
 
 def _day(bound: object, type_name: str) -> str | None:
-    """The day of a bound, which is a number of days, or of micro- or nanoseconds; None of infinite and very early ones."""
+    """Return the day of a bound in days, microseconds or nanoseconds; None for infinite and very early bounds."""
     if not isinstance(bound, int):
         return None
     days = bound if type_name == "date" else bound // (_NANOSECONDS if type_name == "timestamp_ns" else _MICROSECONDS)
@@ -387,21 +390,21 @@ def load_table_specs(
     exclude: str | Sequence[str] = (),
     translator: DuckLakeTranslator | None = None,
 ) -> list[dg.AssetSpec]:
-    """An asset for each table and view of a lake, with columns, comments and partition keys; a view is a virtual asset of what it reads.
+    """Return an asset for each table and view of a lake, with columns, comments and partition keys.
 
-    The catalog is asked when this is called, which for definitions is each time that a code location loads; no data file is opened.
-    :class:`DuckLakeTablesComponent` keeps the answer in a file instead. The assets may be inputs, and :func:`build_commit_sensor` reports
-    what others write to them.
+    A view is a virtual asset that depends on the tables it reads. The function reads the catalog when it is called, which for definitions
+    is each time that a code location loads; it opens no data file. :class:`DuckLakeTablesComponent` keeps the result in a file instead. The
+    assets may be inputs, and :func:`build_commit_sensor` reports what other writers commit to them.
 
     Args:
         lake: The lake, or its resource.
-        include: Names or patterns of ``schema.name``, such as ``raw.*``; a pattern without a dot is about the schema ``main``, but for
-            ``*``, which is everything.
-        exclude: Likewise, what to leave out.
-        translator: Keys, groups, partitions and the rest of a definition.
+        include: Names or patterns of ``schema.name``, such as ``raw.*``. A pattern without a dot applies to the schema ``main``; ``*``
+            alone matches everything, which is the default.
+        exclude: Names or patterns to leave out, none by default.
+        translator: Decides keys, groups, partitions and the rest of a definition; a plain :class:`DuckLakeTranslator` by default.
 
     Raises:
-        UsageError: A name that neither a table nor a view has, or two tables that get the same asset key.
+        UsageError: A name that neither a table nor a view has, or two tables that would have the same asset key.
         CatalogUnavailableError: The catalog cannot be reached.
     """
     from ducklake_core.errors import UsageError
@@ -416,9 +419,16 @@ def load_table_specs(
 
 
 def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> list[dg.AssetSpec]:
-    """The assets of tables that were read before.
+    """Return the assets of tables that :func:`read_lake_tables` returned.
 
-    What a view reads is a dependency even when it is not among ``tables``, under the key that it would have.
+    A table that a view reads is a dependency even when it is not among ``tables``, under the key that it would have.
+
+    Args:
+        tables: Tables and views.
+        translator: Decides keys, groups, partitions and the rest of a definition.
+
+    Raises:
+        UsageError: Two tables would have the same asset key, or the translator returns an invalid part.
     """
     from ducklake_core.errors import UsageError
 
@@ -427,7 +437,7 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
         for name in table.references:
             known.setdefault(name, _named(name))
     with warnings.catch_warnings():
-        # Dagster says that virtual assets may change, which is for this library to follow.
+        # Dagster marks virtual assets as a preview; users of this library cannot act on the warning.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         specs = [_spec(translator, table, known) for table in tables]
     by_key: dict[dg.AssetKey, str] = {}
@@ -443,7 +453,7 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
 
 
 def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, LakeTable]) -> dg.AssetSpec:
-    """The asset that the translator makes of a table, of which the IO manager and the sensor would find that table again."""
+    """Return the asset that the translator makes of a table, and reject one that stands for another table."""
     from ducklake_core.errors import UsageError
 
     name, about = type(translator).__name__, table.qualified_name
@@ -459,6 +469,7 @@ def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, 
     spec = translator.get_asset_spec(table, references=known)
     if not isinstance(spec, dg.AssetSpec):
         raise UsageError(f"{name}.get_asset_spec must return an AssetSpec, and returned {spec!r} for {about}", method="get_asset_spec")
+    # The IO manager and the commit sensor find the table by the asset's metadata, so the way back must lead to the same table.
     found = table_address(spec.key.path, plain_metadata(spec.metadata), None)
     if folded(found.sql) != folded(about):
         raise UsageError(
@@ -470,7 +481,7 @@ def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, 
 
 
 def _named(name: str) -> LakeTable:
-    """A table that only a view speaks of."""
+    """Return a stand-in for a table that only a view names."""
     from ducklake_core import split_name
 
     schema, table = split_name(name)

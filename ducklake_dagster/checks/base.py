@@ -1,4 +1,4 @@
-"""The base class of checks: what a check reads of the catalog, which table it judges, and its verdict."""
+"""Define the base class of checks, the table that a check judges, and its verdict."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Verdict:
 
     Attributes:
         passed: Whether it passed.
-        description: Why, in words.
-        metadata: Numbers, plotted by Dagster.
+        description: The reason, in words.
+        metadata: Numbers, which Dagster plots.
     """
 
     passed: bool
@@ -42,14 +42,14 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a check looks at.
+    """The input of a check: one asset with its table.
 
     Attributes:
         table: The asset.
-        stored: Its rows.
-        keys: The partitions that it is about, None for the whole table.
-        session: Gives a Spark session; None where there is none.
-        judged: How the table was chosen; None where production alone is looked at.
+        stored: Its stored rows.
+        keys: Partition keys to check, None for the whole table.
+        session: Returns a Spark session; None where there is none.
+        judged: The choice of the table; None where only production is checked.
     """
 
     table: AssetTable
@@ -60,14 +60,14 @@ class Subject:
 
     @property
     def state(self) -> LakeState:
-        """Of the whole lake."""
+        """Return the state of the whole lake."""
         return self.stored.state
 
     def other_table(self, name: str) -> Table:
-        """Another table: in a branch the branch's, where it has one, otherwise that of production.
+        """Return another table: the branch's where the branch has it, otherwise that of production.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: The table does not exist.
         """
         if self.judged is None or self.judged.branch is None:
             return self.state.lake.table(name, at=self.state.snapshot_id)
@@ -77,7 +77,7 @@ class Subject:
         return own.table(address.sql) if own.has_table(address.sql) else production.table(name)
 
     def parts(self) -> list[Part]:
-        """The partitions, or the whole table."""
+        """Return the partitions to check, or the whole table."""
         return self.stored.parts(self.keys)
 
 
@@ -95,6 +95,9 @@ class LakeCheck(ABC):
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
     blocking: bool = False
 
+    # judges_changes: about rows of the partitions that changed, so the sensor repeats it only after a change.
+    # reads_rows: opens data files, so it needs a run; the sensor rejects it.
+    # checks_catalog: needs the findings of lake.check(), which are read only when a check needs them.
     judges_changes: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = False
     checks_catalog: ClassVar[bool] = False
@@ -104,32 +107,32 @@ class LakeCheck(ABC):
 
     @abstractmethod
     def text(self) -> str:
-        """What holds when it passes."""
+        """Return the sentence that is true when the check passes."""
 
     @abstractmethod
     def _verdict(self, subject: Subject) -> Verdict:
         """Judge one asset.
 
         Raises:
-            DuckLakeError: It cannot be judged.
+            DuckLakeError: The table cannot be judged.
         """
 
     def columns(self) -> Iterable[str]:
-        """Columns of which bounds and NULLs are needed."""
+        """Return the columns whose bounds and NULLs the check needs."""
         return ()
 
     def reject_nonsense(self) -> None:  # noqa: B027 - some kinds have nothing to reject
-        """Look at the settings.
+        """Reject invalid settings.
 
         Raises:
-            UsageError: One that cannot be.
+            UsageError: A setting is invalid.
         """
 
     def reject_negative(self, **bounds: float | None) -> None:
-        """Reject what is no number, bounds below 0, and a check without any.
+        """Reject bounds that are no numbers or below 0, and a check without any bound.
 
         Raises:
-            UsageError: Which one.
+            UsageError: There is such a bound, or none; the message names it.
         """
         for setting, bound in bounds.items():
             if bound is not None and not is_number(bound):
@@ -140,10 +143,10 @@ class LakeCheck(ABC):
             raise UsageError(f"{type(self).__name__} needs at least one of {', '.join(bounds)}")
 
     def reject_above_all(self, **fractions: float | None) -> None:
-        """Reject fractions above 1, which nothing is above.
+        """Reject fractions above 1, which no value can exceed.
 
         Raises:
-            UsageError: Which one.
+            UsageError: There is such a fraction; the message names it.
         """
         for setting, fraction in fractions.items():
             if fraction is not None and fraction > 1:
@@ -151,41 +154,41 @@ class LakeCheck(ABC):
 
 
 def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
-    """The verdict of a check on one asset.
+    """Return the verdict of a check on one asset.
 
     Raises:
-        DuckLakeError: It cannot be judged.
+        DuckLakeError: The table cannot be judged.
     """
-    return check._verdict(subject)  # noqa: SLF001 - what it takes is no part of the package's face
+    return check._verdict(subject)  # noqa: SLF001 - the type of its argument is no part of the public API
 
 
 def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:
-    """The verdict by what was found wrong, of which the first few are shown."""
+    """Return the verdict for a list of faults, of which the first few are shown."""
     more = f"; and {len(faults) - _MAX_SHOWN} more" if len(faults) > _MAX_SHOWN else ""
     return Verdict(passed=not faults, description="; ".join(faults[:_MAX_SHOWN]) + more or otherwise, metadata=metadata)
 
 
 def labelled(part: Part, fault: str) -> str:
-    """A fault with the partition that it is of."""
+    """Return a fault with the name of its partition."""
     return f"{part.label}: {fault}" if part.label else fault
 
 
 def of_parts(parts: Sequence[Part]) -> str:
-    """How many partitions, for a sentence."""
+    """Return the number of partitions as a part of a sentence."""
     keys = sum(len(part.keys or ()) for part in parts)
     return f" in {keys} partitions" if keys else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedTable:
-    """What a check of an asset looks at.
+    """The table that a check of an asset judges: the branch's or production's.
 
     Attributes:
         table: The asset, with the address of the table.
         lake: The lake that holds it.
         branch: The branch of the run, None in production.
-        lakes: The branch's lake and that of production, which may be one; that of production alone without a branch.
-        fault: Why nobody knows which table is the right one; empty when it is known.
+        lakes: The branch's lake and that of production, which may be the same; only production's without a branch.
+        fault: Reason why the right table is unknown; empty when it is known.
     """
 
     table: AssetTable
@@ -196,7 +199,7 @@ class JudgedTable:
 
 
 def io_manager_keys(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> Mapping[dg.AssetKey, str]:
-    """Resource keys of the IO managers that assets are stored with; what others write has none."""
+    """Return resource keys of the IO managers that store assets; assets that no run stores are left out."""
     return {
         key: asset.get_io_manager_key_for_asset_key(key)
         for asset in assets
@@ -206,13 +209,13 @@ def io_manager_keys(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> Map
 
 
 def judged_table(table: AssetTable, production: DuckLake, manager: object, keys: Sequence[str] | None) -> JudgedTable:
-    """The table that is judged.
+    """Return the table to judge, by the same rule by which inputs are read from a branch.
 
     Args:
         table: The asset.
         production: The lake of production.
-        manager: What the run stores the asset with, None for an asset that no run stores.
-        keys: Partitions that are judged, None for all of the table.
+        manager: IO manager that stores the asset, None for an asset that no run stores.
+        keys: Partition keys to judge, None for the whole table.
     """
     from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, writing_lake
 

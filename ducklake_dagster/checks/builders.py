@@ -35,21 +35,22 @@ def build_lake_checks(
     spark_key: str | None = None,
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """Checks of the tables of assets, all of them in one step.
+    """Build checks of the tables of assets, all of them in one step.
 
-    The catalog alone answers, in a number of statements that depends on neither assets nor checks, but for kinds that read rows
-    (:class:`UniqueKey`, :class:`Reference`, :class:`RowCondition`). In a run of partitions most kinds are about these partitions; where
+    The checks read only the catalog, with a number of statements that depends on neither assets nor checks, except for kinds that read
+    rows (:class:`UniqueKey`, :class:`Reference`, :class:`RowCondition`). In a run of partitions most kinds check these partitions; where
     the table's files hold rows of several partitions, the partition columns of those files are read.
 
     Args:
         assets: Assets that are DuckLake tables.
-        checks: What is checked of each of them, such as ``[Freshness(max_age="26 hours"), RowCountChange(max_drop=0.3, blocking=True)]``.
-        lake_key: Resource key of the :class:`DuckLakeResource`.
-        spark_key: Resource key of something with a ``spark_session``, whose executors then do the work of kinds that read rows.
+        checks: Checks of each of them, such as ``[Freshness(max_age="26 hours"), RowCountChange(max_drop=0.3, blocking=True)]``.
+        lake_key: Resource key of the :class:`DuckLakeResource`, ``lake`` by default.
+        spark_key: Resource key of something with a ``spark_session``, whose executors then do the work of kinds that read rows; None to
+            read them in the process of the step.
         schema: The IO manager's ``schema``.
 
     Raises:
-        UsageError: No assets, no checks, or two of one name.
+        UsageError: There are no assets or no checks, or two checks have one name.
     """
     reject_names(checks)
     assets = listed_assets(assets)
@@ -84,7 +85,7 @@ def _results(
     stored_by: Mapping[dg.AssetKey, object],
     session: Callable[[], Any] | None,
 ) -> Iterator[dg.AssetCheckResult]:
-    """Make those of the checks that the run selects, about the run's partitions, after the state of each lake was read once."""
+    """Run the selected checks on the run's partitions, after one read of each lake's state."""
     selected = context.selected_asset_check_keys
     wanted = {table.key: [one for one in checks if dg.AssetCheckKey(table.key, one.name) in selected] for table in tables}
     partitions = {table.key: run_partitions(context, table) for table in tables if wanted[table.key]}
@@ -115,7 +116,7 @@ def build_row_count_change_checks(
     lake_key: str = "lake",
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """:func:`build_lake_checks` with one :class:`RowCountChange`.
+    """Build one :class:`RowCountChange` for each asset with :func:`build_lake_checks`.
 
     Args:
         assets: Assets that are DuckLake tables.
@@ -145,7 +146,7 @@ def build_null_fraction_checks(
     lake_key: str = "lake",
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """:func:`build_lake_checks` with one :class:`NullFraction`.
+    """Build one :class:`NullFraction` for each asset with :func:`build_lake_checks`.
 
     Args:
         assets: Assets that are DuckLake tables; each must have all of the columns.
@@ -176,7 +177,7 @@ def read_lake(lake: "DuckLake", tables: Sequence[AssetTable], checks: Sequence[L
 def _judges(
     judged: Sequence[JudgedTable], checks: Sequence[LakeCheck], instance: dg.DagsterInstance, session: Callable[[], Any] | None
 ) -> dict[int, "Judge"]:
-    """A judge for each lake, which reads it once, by the lake's identity."""
+    """Return a judge for each lake, by ``id()`` of the lake; each lake is read once."""
     lakes = {id(one.lake): one.lake for one in judged}
     return {
         place: Judge(read_lake(lake, [one.table for one in judged if one.lake is lake], checks), instance, session)
@@ -188,9 +189,9 @@ class Judge:
     """Verdicts on assets by the state of a lake.
 
     Args:
-        state: What :func:`read_lake` gave.
-        instance: Holds dynamic partitions.
-        session: Gives a Spark session; None where there is none.
+        state: The result of :func:`read_lake`.
+        instance: Instance that stores dynamic partitions.
+        session: Returns a Spark session; None where there is none.
     """
 
     def __init__(self, state: LakeState, instance: dg.DagsterInstance, session: Callable[[], Any] | None = None) -> None:
@@ -200,7 +201,7 @@ class Judge:
         self._stored: dict[dg.AssetKey, StoredTable] = {}
 
     def stored(self, table: AssetTable) -> StoredTable | None:
-        """The rows of an asset; None when its table is not there."""
+        """Return the stored rows of an asset; None when its table does not exist."""
         statistics = self._state.statistics_of(table.address.sql)
         if statistics is None:
             return None
@@ -209,13 +210,13 @@ class Judge:
         return self._stored[table.key]
 
     def verdict(self, table: AssetTable, check: LakeCheck, keys: Sequence[str] | None, judged: JudgedTable | None = None) -> Verdict:
-        """Judge one asset, or some of its partitions: what cannot be judged has not passed, and does not stop the others.
+        """Judge one asset, or some of its partitions. A check that raises an error of the lake fails, and does not stop the others.
 
         Args:
             table: The asset.
             check: The check.
-            keys: Partitions, None for all of the table.
-            judged: How the table was chosen; None where production alone is looked at.
+            keys: Partition keys, None for the whole table.
+            judged: The choice of the table; None where only production is checked.
         """
         stored = self.stored(table)
         if judged is not None and judged.fault:
@@ -233,7 +234,7 @@ class Judge:
 
 
 def check_specs(tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> list[dg.AssetCheckSpec]:
-    """What Dagster knows of the checks before they are made."""
+    """Return the specs of all checks of all assets."""
     return [
         dg.AssetCheckSpec(name=check.name, asset=table.key, blocking=check.blocking, description=check.text())
         for table in tables
@@ -242,17 +243,17 @@ def check_specs(tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> li
 
 
 def step_name(name: str, tables: Sequence[AssetTable]) -> str:
-    """A name for the step of checks of these assets, which differs from that of others."""
+    """Return a name for the step that checks these assets, which differs from the names of other such steps."""
     assets = sorted(table.key.to_python_identifier() for table in tables)
     text = "__".join(["ducklake", name, *assets])
     if len(text) <= _LONGEST_NAME:
         return text
-    # What is cut must not make two steps one.
+    # Two long names may differ only in the part that is cut.
     return f"{text[: _LONGEST_NAME - 9]}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) -> Sequence[str] | None:
-    """The partitions of an asset that a run is about; None when it is about all of it."""
+    """Return the partition keys of an asset in a run; None when the run has none, or those of another asset."""
     definition, tags = table.partitions_def, context.run.tags
     if definition is None:
         return None
@@ -262,7 +263,7 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
         return [key] if key in known else None
     start, end = (tags.get(f"dagster/asset_partition_range_{side}") for side in ("start", "end"))
     if start is None or end is None or start not in known or end not in known:
-        # It is about all of the asset, or about the partitions of another one.
+        # The run has no partitions, or its keys belong to another asset of the run.
         return None
     if isinstance(definition, dg.MultiPartitionsDefinition):
         return definition.get_partition_keys_in_range(dg.PartitionKeyRange(start, end))
@@ -270,10 +271,10 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
 
 
 def reject_names(checks: Sequence[LakeCheck]) -> None:
-    """Reject no checks, what is none, and two of one name.
+    """Reject an empty list, values that are no checks, and two checks of one name.
 
     Raises:
-        UsageError: There are.
+        UsageError: The list is invalid.
     """
     if not _are_checks(checks):
         raise UsageError(f"checks must be a list such as [Freshness(max_age='26 hours')], not {checks!r}", parameter="checks")
@@ -290,13 +291,13 @@ def _are_checks(given: object) -> bool:
 
 
 def build_audit_checks(*, assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetChecksDefinition]:
-    """Blocking checks that show the audits of assets on their pages.
+    """Build blocking checks that show the audits of assets on their pages.
 
-    The audits themselves run before the commit, by what ``ducklake_metadata(audits={...})`` says; these checks tell what they found, and
-    read nothing. A write that is rejected reports its outcome to the same checks.
+    The audits themselves run before the commit, as declared by ``ducklake_metadata(audits={...})``. The checks report the stored results
+    and read no rows. A write that an audit rejects reports its results to the same checks.
 
     Args:
-        assets: Assets with audits; others are passed over.
+        assets: Assets with audits; assets without audits are ignored.
     """
     found = ((spec.key, audits_of(plain_metadata(spec.metadata), spec.key.to_user_string())) for spec in asset_specs(assets))
     return [_check(key, list(audits)) for key, audits in found if audits]

@@ -1,4 +1,4 @@
-"""Checks on rows, columns, partitions and freshness, from the statistics of the catalog."""
+"""Check rows, columns, partitions and freshness by the statistics of the catalog."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BoundValue: TypeAlias = int | float | Decimal | str | date | datetime
 """A bound of a column."""
 
+# Partitions that CompletePartitions counts in files when statistics do not show whether they have rows.
 _MAX_MIXED = 50
 
 
@@ -31,8 +32,9 @@ class RowCount(LakeCheck):
     """Rows of each of the run's partitions, or of the whole table.
 
     Attributes:
-        minimum: Fewest rows. Likewise ``maximum``.
-        whole_table: Whether it is about the whole table in a run of partitions too.
+        minimum: Minimum number of rows, None for none.
+        maximum: Maximum number of rows, None for none.
+        whole_table: Whether to check the whole table even in a run of partitions.
     """
 
     name: str = "row_count"
@@ -43,13 +45,13 @@ class RowCount(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject bounds below 0, or none, and bounds that no number is within."""
+        """Reject bounds below 0, a check without bounds, and bounds that no number satisfies."""
         self.reject_negative(minimum=self.minimum, maximum=self.maximum)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise UsageError(f"RowCount: no number of rows is from {self.minimum} to {self.maximum}", parameter="minimum")
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         what = "The table" if self.whole_table else "The table, or each of the run's partitions,"
         if self.minimum is None or self.maximum is None:
             return f"{what} has {f'at most {self.maximum}' if self.minimum is None else f'at least {self.minimum}'} rows."
@@ -76,7 +78,7 @@ class RowCountChange(LakeCheck):
     Attributes:
         max_drop: Largest fraction of rows that may disappear in one commit, 0.3 for 30 %; None for any.
         max_growth: Largest growth in one commit as a fraction of the rows before; None for any.
-        min_rows: Fewest rows that the whole table must have besides.
+        min_rows: Minimum number of rows of the whole table, None for none.
     """
 
     name: str = "row_count_change"
@@ -87,12 +89,12 @@ class RowCountChange(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject bounds below 0, or none."""
+        """Reject bounds below 0, and a check without bounds."""
         self.reject_negative(max_drop=self.max_drop, max_growth=self.max_growth, min_rows=self.min_rows)
         self.reject_above_all(max_drop=self.max_drop)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return "Rows of the table, or of each of the run's partitions, are about as many as before the last commit that changed rows."
 
     def _verdict(self, subject: Subject) -> Verdict:
@@ -126,8 +128,8 @@ class RowCountChange(LakeCheck):
 class NullFraction(LakeCheck):
     """NULLs of columns in each of the run's partitions, or in the whole table.
 
-    Rows that a delete hides in a file that stays still count, as in the catalog's own statistics. A column that no statistics tell about
-    fails the check, because nothing is known about it.
+    Deleted rows count as long as their file exists, as in the catalog's own statistics. A column without statistics fails the check,
+    because nothing is known about it.
 
     Attributes:
         limits: Largest fraction of NULLs by column name, 0.0 for none at all.
@@ -140,17 +142,17 @@ class NullFraction(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject fractions that are none, and no columns."""
+        """Reject values that are no fractions, and a check without columns."""
         limits = _mapping(self.limits)
         if not limits or not all(is_number(limit) and 0 <= limit <= 1 for limit in limits.values()):
             raise UsageError(f"NullFraction: limits must map column names to fractions from 0 to 1, not {self.limits!r}")
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"Fractions of NULLs of {', '.join(self.limits)} are within bounds, by the statistics of the table's files."
 
     def columns(self) -> Iterable[str]:
-        """The columns."""
+        """Return the columns."""
         return self.limits
 
     def _verdict(self, subject: Subject) -> Verdict:
@@ -176,7 +178,7 @@ class NullFraction(LakeCheck):
 class ColumnBounds(LakeCheck):
     """Values of columns lie between bounds, in the run's partitions or in the whole table; NULL is no value.
 
-    The bounds of files prove it without a look at them; the rows of those files whose bounds do not are counted.
+    The bounds of files prove it without opening them; rows are counted where bounds do not prove it.
 
     Attributes:
         bounds: Least and greatest value by column name, both included; None for no bound on that side.
@@ -188,22 +190,22 @@ class ColumnBounds(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject bounds that are none."""
+        """Reject values that are no pairs of bounds."""
         bounds = _mapping(self.bounds)
         if not bounds or any(not _is_pair(pair) for pair in bounds.values()):
             raise UsageError(f"ColumnBounds: bounds must map column names to (least, greatest), not {self.bounds!r}")
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         spans = (f"{column} in {_shown(low)} to {_shown(high)}" for column, (low, high) in self.bounds.items())
         return f"Values lie between bounds: {'; '.join(spans)}."
 
     def columns(self) -> Iterable[str]:
-        """The columns."""
+        """Return the columns."""
         return self.bounds
 
     def _verdict(self, subject: Subject) -> Verdict:
-        """Look at bounds of files, then at rows where these do not tell."""
+        """Compare the bounds of files, then count rows where these do not prove it."""
         faults: list[str] = []
         metadata: dict[str, Any] = {}
         for column, (low, high) in self.bounds.items():
@@ -215,12 +217,12 @@ class ColumnBounds(LakeCheck):
 
 
 def _mapping(value: object) -> Mapping[Any, Any]:
-    """The value, or nothing in place of one that is no mapping."""
+    """Return the value, or an empty mapping when it is no mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether it is a least and a greatest value, one of which may be missing, and none of which is NaN."""
+    """Return whether a value is a pair of least and greatest value, of which one may be None and neither is NaN."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         return False
     least, greatest = value
@@ -238,10 +240,10 @@ def _rows_key(parts: list[Part]) -> str:
 
 
 def _column(part: Part, name: str) -> tuple[int, Field]:
-    """The place of a column in the statistics, and the column.
+    """Return the position of a column in the statistics, and the column.
 
     Raises:
-        UsageError: There is none, or it has no statistics of its own.
+        UsageError: The column does not exist, or has no statistics of its own.
     """
     statistics = part.stored.statistics
     found = statistics.schema.find(name)
@@ -253,7 +255,7 @@ def _column(part: Part, name: str) -> tuple[int, Field]:
 
 
 def _null_fraction(part: Part, name: str) -> float | str:
-    """The fraction, or why there is none."""
+    """Return the fraction of NULLs, or the reason why it is unknown."""
     from ducklake_core import col
 
     try:
@@ -261,6 +263,7 @@ def _null_fraction(part: Part, name: str) -> float | str:
     except UsageError as error:
         return error.message
     if part.is_mixed:
+        # Statistics of a file count the NULLs of all partitions in it, so the rows are read.
         rows = part.count()
         return part.count(col(column.name).is_null()) / rows if rows else 0.0
     visible = part.visible()
@@ -271,7 +274,7 @@ def _null_fraction(part: Part, name: str) -> float | str:
 
 
 def _outside(part: Part, name: str, low: BoundValue | None, high: BoundValue | None) -> int:
-    """Values of a column outside of bounds."""
+    """Return the number of values of a column outside of bounds."""
     from ducklake_core import AnyOf, col
 
     place, column = _column(part, name)
@@ -281,6 +284,7 @@ def _outside(part: Part, name: str, low: BoundValue | None, high: BoundValue | N
             return 0
     except TypeError:
         raise UsageError(f"column {column.name!r} is {column.type} and cannot be compared with {low!r} to {high!r}", column=name) from None
+    # Two comparisons rather than NOT BETWEEN: bounds may be missing on one side, and NULL must count on neither.
     sides: list[Condition] = [col(column.name) < low] if low is not None else []
     sides += [col(column.name) > high] if high is not None else []
     return part.count(AnyOf(conditions=tuple(sides)))
@@ -296,21 +300,21 @@ def _proves(found: Any, least: Any, greatest: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness(LakeCheck):
-    """Somebody changed rows of the run's partitions, or of the table, not long ago.
+    """Rows of the run's partitions, or of the table, were changed recently.
 
     Attributes:
-        max_age: Longest time since, a timedelta or a text such as ``"26 hours"``.
+        max_age: Maximum time since the last change, as a timedelta or a string such as ``"26 hours"``.
     """
 
     name: str = "freshness"
     max_age: timedelta | str
 
     def reject_nonsense(self) -> None:
-        """Reject a text that is no time."""
+        """Reject a string that is no span of time."""
         self.reject_negative(max_age=age_of(self.max_age).total_seconds())
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"Somebody changed rows of the table in the last {shown_age(age_of(self.max_age))}."
 
     def _verdict(self, subject: Subject) -> Verdict:
@@ -320,9 +324,10 @@ class Freshness(LakeCheck):
         if not changes:
             oldest = state.snapshots[0].time
             known = f"no snapshot since {oldest.isoformat(timespec='seconds')} changed rows"
-            # Snapshots of before were expired: the rows are at least as old as the oldest one.
+            # Commits before the oldest snapshot were expired, so the last change is at least as old as that snapshot.
             passed = state.now - oldest <= most
             return Verdict(passed=passed, description=f"{known}, and earlier ones were expired or there were none")
+        # The partition that was changed longest ago decides.
         last = min(changes, key=lambda change: change.id)
         age = state.now - last.time
         facts = {
@@ -334,11 +339,11 @@ class Freshness(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class CompletePartitions(LakeCheck):
-    """Partitions of the definition have rows; always about the whole table. An unpartitioned asset passes.
+    """All partitions of the definition have rows, whatever the run's partitions are. An unpartitioned asset passes.
 
     Attributes:
-        max_missing: Most partitions without rows.
-        allowed: Partitions that may be without rows, such as holidays.
+        max_missing: Maximum number of partitions without rows, 0 by default.
+        allowed: Partitions that may have no rows, such as holidays.
     """
 
     name: str = "partitions"
@@ -350,11 +355,11 @@ class CompletePartitions(LakeCheck):
         self.reject_negative(max_missing=self.max_missing)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return "Every partition has rows." if not self.max_missing else f"At most {self.max_missing} partitions have no rows."
 
     def _verdict(self, subject: Subject) -> Verdict:
-        """Look for partitions that no file and no inlined row belongs to."""
+        """Find partitions that no file and no inlined row belongs to."""
         if subject.table.partitions_def is None:
             return Verdict(passed=True, description="the asset has no partitions")
         stored, allowed = subject.stored, set(self.allowed)
@@ -377,12 +382,12 @@ class CompletePartitions(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnContract(LakeCheck):
-    """The table has the columns that somebody relies on, with their types.
+    """The table has the declared columns, with their types.
 
     Attributes:
-        types: DuckLake types by column name, such as ``{"id": "int64"}``; for None those of ``dagster/column_schema`` in the
-            asset's metadata.
-        exactly: Whether other columns are rejected.
+        types: DuckLake types by column name, such as ``{"id": "int64"}``; None for those of ``dagster/column_schema`` in the asset's
+            metadata.
+        exactly: Whether other columns are rejected, False by default.
     """
 
     name: str = "columns"
@@ -391,7 +396,7 @@ class ColumnContract(LakeCheck):
     exactly: bool = False
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"The table has the declared columns{' and no others' if self.exactly else ''}."
 
     def _verdict(self, subject: Subject) -> Verdict:

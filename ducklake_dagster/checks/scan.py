@@ -1,4 +1,4 @@
-"""Checks that read rows of the partitions of a run, of a few partitions at a time, or of the whole table."""
+"""Check rows by reading them: those of a run's partitions, of a few partitions at a time, or of the whole table."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MAX_IN_TEXT = 100
 
 @dataclass(frozen=True, kw_only=True)
 class _ScanCheck(LakeCheck):
-    """Reads rows: in this process up to ``max_rows``, with Spark any number.
+    """A check that reads rows: up to ``max_rows`` in this process, any number with Spark.
 
     Attributes:
-        sample: Outside of runs of partitions look at so many partitions that have rows, others for every snapshot; all rows for None.
-        max_rows: Most rows that are read in this process. With more of them the check does not pass, and says what to do.
+        sample: Number of partitions with rows to read in a run without partitions, chosen again for every snapshot; None for all rows.
+        max_rows: Maximum number of rows to read in this process. With more rows the check fails, with advice.
     """
 
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
@@ -44,13 +44,13 @@ class _ScanCheck(LakeCheck):
     reads_rows: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject numbers that make no sense."""
+        """Reject invalid numbers."""
         self.reject_negative(max_rows=self.max_rows)
         if self.sample is not None and self.sample < 1:
             raise UsageError(f"{type(self).__name__}: sample is a number of partitions, 1 at least, not {self.sample}", parameter="sample")
 
     def _verdict(self, subject: Subject) -> Verdict:
-        """Count rows that should not be, and show some."""
+        """Count wrong rows, and show some of them."""
         keys = self._keys(subject)
         part = subject.stored.whole() if keys is None else subject.stored.together(keys)
         rows = part.row_count() if keys is None or not part.is_mixed else part.count()
@@ -74,21 +74,21 @@ class _ScanCheck(LakeCheck):
         if subject.table.partitions_def is None:
             raise UsageError("sample= is a number of partitions, and the asset has none", parameter="sample")
         present = sorted(subject.stored.keys_with_rows())
-        # The same for one snapshot, so that a failure can be looked into.
+        # The snapshot is the seed, so that a failure can be repeated as long as the table does not change.
         return sorted(random.Random(subject.state.snapshot_id).sample(present, min(self.sample, len(present))))  # noqa: S311 - no secret
 
     @abstractmethod
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
-        """How many rows are wrong, and a few of them."""
+        """Return the number of wrong rows, and a few of them."""
 
     @abstractmethod
     def fault(self) -> str:
-        """What is wrong with such rows, after their number."""
+        """Return what is wrong with such rows, as the rest of a sentence after their number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UniqueKey(_ScanCheck):
-    """No two rows have the same values in the key columns. Rows with NULL in one of them are left out, as in SQL.
+    """No two rows have the same values in the key columns. Rows with NULL in one of them are ignored, as in SQL.
 
     Attributes:
         key: Column or columns.
@@ -104,11 +104,11 @@ class UniqueKey(_ScanCheck):
             raise UsageError("UniqueKey: key names no column", parameter="key")
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"No two rows have the same {', '.join(name_list('key', self.key))}."
 
     def fault(self) -> str:
-        """What is wrong."""
+        """Return what is wrong with such rows."""
         return f"values of {', '.join(name_list('key', self.key))} occur more than once"
 
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
@@ -130,12 +130,12 @@ class UniqueKey(_ScanCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class Reference(_ScanCheck):
-    """Values of columns occur in columns of another table. Rows with NULL in one of them are left out, as in SQL.
+    """Values of columns occur in columns of another table. Rows with NULL in one of them are ignored, as in SQL.
 
     Attributes:
         key: Column or columns of the asset's table.
-        table: The other table, ``table`` or ``schema.table``, which is read as a whole, in these columns.
-        other_key: Its columns, in the order of ``key``; of the same names for None.
+        table: The other table, ``table`` or ``schema.table``. All of its rows are read, in these columns.
+        other_key: Columns of the other table, in the order of ``key``; None for the same names.
     """
 
     name: str = "reference"
@@ -144,7 +144,7 @@ class Reference(_ScanCheck):
     other_key: str | Sequence[str] | None = None
 
     def reject_nonsense(self) -> None:
-        """Reject keys that do not fit together."""
+        """Reject keys of different lengths."""
         super().reject_nonsense()
         reject_no_text("Reference: table", self.table)
         mine, others = self._keys_of_both()
@@ -154,16 +154,16 @@ class Reference(_ScanCheck):
             )
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         mine, others = self._keys_of_both()
         return f"Every {', '.join(mine)} is a {', '.join(others)} of {self.table}."
 
     def fault(self) -> str:
-        """What is wrong."""
+        """Return what is wrong with such rows."""
         return f"rows have a {', '.join(name_list('key', self.key))} that {self.table} lacks"
 
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
-        """Look for rows without a partner."""
+        """Find rows without a partner."""
         mine, others = self._keys_of_both()
         opened = subject.other_table(self.table)
         _reject_texts_beside_others(part.stored.opened, mine, opened, others)
@@ -175,6 +175,7 @@ class Reference(_ScanCheck):
             partner = _without_nulls(other.to_spark(session).toDF(*names)).distinct()
             matched = [frame[_ticked(name)] == partner[theirs] for name, theirs in zip(frame.columns, names, strict=True)]
             return _of_spark(frame.join(partner, matched, "left_anti"), frame.columns)
+        # The other table is read as a whole, even in a run of one partition.
         if (total := other.count()) > self.max_rows:
             raise UsageError(f"{self.table} has {total} rows, more than max_rows={self.max_rows}: give build_lake_checks a spark_key")
         rows, partner = _in_memory(scan).drop_null(), _in_memory(other).drop_null()
@@ -189,13 +190,13 @@ class Reference(_ScanCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class RowCondition(_ScanCheck):
-    """A condition holds for every row, or for all but a few; where it is NULL it counts as held, as in a SQL CHECK.
+    """A condition is true for every row, or for all but a few. A row for which it is NULL passes, as in a SQL CHECK.
 
     Files whose statistics prove it are not read.
 
     Attributes:
         holds: SQL in DuckDB's dialect, such as ``"delivered >= ordered"``.
-        max_rows_wrong: Most rows for which it may be false.
+        max_rows_wrong: Maximum number of rows for which it may be false, 0 by default.
     """
 
     name: str = "condition"
@@ -203,17 +204,17 @@ class RowCondition(_ScanCheck):
     max_rows_wrong: int = 0
 
     def reject_nonsense(self) -> None:
-        """Reject a negative number, and no condition."""
+        """Reject a negative number, and an empty condition."""
         super().reject_nonsense()
         self.reject_negative(max_rows_wrong=self.max_rows_wrong)
         reject_no_text("RowCondition: holds", self.holds)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"Every row satisfies: {self.holds}."
 
     def fault(self) -> str:
-        """What is wrong."""
+        """Return what is wrong with such rows."""
         return f"rows do not satisfy: {self.holds}"
 
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
@@ -240,10 +241,10 @@ def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -
 
 
 def _reject_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
-    """Reject a comparison of texts with other values, of which every engine makes something else.
+    """Reject a comparison of strings with other values: engines cast them in different directions.
 
     Raises:
-        UsageError: There is one.
+        UsageError: A varchar column is compared with a column of another type.
     """
     for mine, theirs in zip(columns, others, strict=True):
         found, beside = table.schema.find(mine), other.schema.find(theirs)
@@ -258,13 +259,13 @@ def _in_memory(scan: Scan) -> pa.Table:
 
 
 def _places(columns: Sequence[str]) -> list[str]:
-    """Names for columns while an engine counts, which no column of its own can have."""
+    """Return names for columns during the count, which do not clash with columns that the engine adds."""
     return [f"key_{place}" for place in range(len(columns))]
 
 
 @contextmanager
 def _explained(check: LakeCheck) -> Iterator[None]:
-    """Say which check an engine cannot make of these columns, instead of ending the step of all checks."""
+    """Name the check in errors of an engine about its columns, and keep them from ending the step of all checks."""
     import pyarrow as pa
 
     try:
@@ -272,13 +273,14 @@ def _explained(check: LakeCheck) -> Iterator[None]:
     except pa.ArrowException as error:
         raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
     except Exception as error:
+        # By name, since importing pyspark to catch its error would start no session but take seconds.
         if not any(kind.__name__ == "AnalysisException" and kind.__module__.startswith("pyspark.") for kind in type(error).__mro__):
             raise
         raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
 
 
 def _without_nulls(frame: DataFrame) -> DataFrame:
-    """Rows without NULL in a column; ``na.drop`` would leave out NaN too."""
+    """Return rows without NULL in a column; ``na.drop`` would leave out NaN too."""
     return frame.filter(" AND ".join(f"{_ticked(name)} IS NOT NULL" for name in frame.columns))
 
 

@@ -1,4 +1,4 @@
-"""A sensor that evaluates checks without runs and reports their results."""
+"""Build a sensor that evaluates checks without runs and reports their results."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 _CURSOR_VERSION = 1
-# Of more partitions than this that changed at once, the whole table is judged.
+# When more partitions than this changed at once, the whole table is judged.
 _MAX_PARTITIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cursor:
-    """What was reported.
+    """The state of the last evaluation.
 
     Attributes:
-        snapshot: The newest snapshot that was looked at.
+        snapshot: The newest snapshot that was evaluated.
         passed: Verdicts by asset and check.
     """
 
@@ -40,7 +40,7 @@ class _Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor:
-        """An empty one for none, or for one of another version of this library."""
+        """Return the cursor; an empty one when there is none, or one of another version of this library."""
         try:
             fields = json.loads(text or "null")
             if fields["v"] != _CURSOR_VERSION:
@@ -59,23 +59,23 @@ def build_check_sensor(
     schema: str | None = None,
     minimum_interval_seconds: int = 300,
 ) -> dg.SensorDefinition:
-    """Build a sensor that makes checks of :func:`build_lake_checks` without a run, whoever changed the tables.
+    """Build a sensor that evaluates checks of :func:`build_lake_checks` without a run, whichever client changed the tables.
 
-    A check is reported when rows of its table changed since the last evaluation, and when its verdict changed otherwise, as that of
-    :class:`Freshness` does with time. Rows of partitioned assets are judged by the partitions that changed. Give the same ``checks`` to
-    :func:`build_lake_checks`, so that Dagster knows them. The number of catalog statements depends on neither assets nor checks, but
-    where files hold rows of several partitions. Ships stopped.
+    The sensor reports a check when rows of its table changed since the last evaluation, and when its verdict changed otherwise, as that of
+    :class:`Freshness` does with time. For partitioned assets it judges the partitions that changed. Pass the same ``checks`` to
+    :func:`build_lake_checks`, so that Dagster knows them. The number of catalog statements depends on neither assets nor checks, except
+    where files hold rows of several partitions. The sensor is stopped by default.
 
     Args:
         assets: Assets that are DuckLake tables.
-        checks: What is checked of each of them; kinds that read rows are rejected.
+        checks: Checks of each of them; kinds that read rows are rejected.
         name: Name of the sensor.
         lake_key: Resource key of the :class:`DuckLakeResource`.
         schema: The IO manager's ``schema``.
-        minimum_interval_seconds: Seconds between evaluations.
+        minimum_interval_seconds: Seconds between evaluations, 300 by default.
 
     Raises:
-        UsageError: No assets, no checks, two of one name, or one that reads rows.
+        UsageError: There are no assets or no checks, two checks have one name, or a check reads rows.
     """
     tables = asset_tables(assets, schema)
     reject_names(checks)
@@ -119,13 +119,13 @@ def _evaluate(
 def _evaluations(
     judge: Judge, table: AssetTable, checks: Sequence[LakeCheck], since: int, passed: dict[str, bool]
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """What is to be reported of a table; verdicts are noted in ``passed``."""
+    """Yield the evaluations to report for a table; store the verdicts in ``passed``."""
     changed, keys = _is_changed(judge, table, since), _changed_partitions(judge, table, since)
     for check in checks:
         own = f"{table.key.to_user_string()}:{check.name}"
         known = passed.get(own)
         if check.judges_changes and known is not None and not changed:
-            # What failed has not passed because nothing happened to these rows since.
+            # Without a change the verdict stands: judging no rows would pass, and hide the failure.
             continue
         found = judge.verdict(table, check, keys if check.judges_changes else None)
         if changed or known != found.passed:

@@ -1,4 +1,4 @@
-"""Checks on how a lake is stored: files, deletes, inlined rows, snapshots, and the catalog itself."""
+"""Check the storage of a lake: files, deletes, inlined rows, snapshots, and the catalog itself."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Gauges:
 
 @dataclass(frozen=True, kw_only=True)
 class _StorageCheck(LakeCheck):
-    """About the whole table, or the lake, whatever the run's partitions are."""
+    """A check of the whole table, or of the lake, whatever the run's partitions are."""
 
     def _verdict(self, subject: Subject) -> Verdict:
-        """Look at the gauges."""
+        """Judge the gauges of the table."""
         health = subject.state.table(subject.table.address.sql)
         if health is None:
             return Verdict(passed=False, description=f"there is no table {subject.table.address}")
@@ -56,7 +56,7 @@ class FileSize(_StorageCheck):
         self.reject_negative(min_average_bytes=self.min_average_bytes)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"Data files have {self.min_average_bytes} bytes or more on average."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
@@ -73,9 +73,9 @@ class SmallFiles(LakeCheck):
     """Few of the files of the run's partitions, or of the table, are small.
 
     Attributes:
-        max_ratio: Largest part of the files that may be small, 0.5 for half of them.
-        below_bytes: Size below which a file is small.
-        min_files: With fewer small files than this it passes.
+        max_ratio: Maximum fraction of files that may be small; half of them by default.
+        below_bytes: Size in bytes below which a file is small, 16 MiB by default.
+        min_files: With fewer small files than this the check passes, 8 by default.
     """
 
     name: str = "small_files"
@@ -89,12 +89,13 @@ class SmallFiles(LakeCheck):
         self.reject_above_all(max_ratio=self.max_ratio)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"At most {self.max_ratio:.0%} of the files are smaller than {self.below_bytes} bytes, or fewer than {self.min_files} are."
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Count files of the newest snapshot."""
         parts = subject.parts()
+        # By file: one with rows of several partitions belongs to several parts.
         rows = {one.data_file_id: one for part in parts for one in (*part.rows, *part.mixed) if one.is_visible_at(subject.stored.now)}
         sizes = [one.file_size_bytes for number, one in rows.items() if number is not None]
         small = sum(size < self.below_bytes for size in sizes)
@@ -109,19 +110,19 @@ class DeleteRatio(_StorageCheck):
     """Few of the rows in files are deleted.
 
     Attributes:
-        maximum: Largest part of the rows in files that deletes hide.
+        maximum: Maximum fraction of the rows in files that are deleted.
     """
 
     name: str = "delete_ratio"
     maximum: float
 
     def reject_nonsense(self) -> None:
-        """Reject what is no fraction."""
+        """Reject a value that is no fraction."""
         self.reject_negative(maximum=self.maximum)
         self.reject_above_all(maximum=self.maximum)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"At most {self.maximum:.1%} of the rows in files are deleted."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
@@ -133,10 +134,10 @@ class DeleteRatio(_StorageCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class InlinedRows(_StorageCheck):
-    """Few rows of the table are in the catalog itself.
+    """Few rows of the table are inlined in the catalog.
 
     Attributes:
-        maximum: Most rows.
+        maximum: Maximum number of inlined rows.
     """
 
     name: str = "inlined_rows"
@@ -147,7 +148,7 @@ class InlinedRows(_StorageCheck):
         self.reject_negative(maximum=self.maximum)
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"At most {self.maximum} rows of the table are in the catalog."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
@@ -161,8 +162,8 @@ class SnapshotBacklog(_StorageCheck):
     """The lake does not keep too many or too old snapshots.
 
     Attributes:
-        maximum: Most snapshots.
-        max_age: Greatest age of the oldest one, a timedelta or a text such as ``"30 days"``.
+        maximum: Maximum number of snapshots, None for none.
+        max_age: Maximum age of the oldest snapshot, as a timedelta or a string such as ``"30 days"``; None for none.
     """
 
     name: str = "snapshots"
@@ -170,26 +171,26 @@ class SnapshotBacklog(_StorageCheck):
     max_age: timedelta | str | None = None
 
     def reject_nonsense(self) -> None:
-        """Reject negative numbers, or none."""
+        """Reject negative numbers, and a check without limits."""
         self.reject_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"The lake keeps {_limits(self.maximum, self.max_age, 'snapshots')}."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
-        """Look at number and age."""
+        """Compare number and age."""
         health = gauges.state.health
         return _backlog("snapshots are kept", health.snapshot_count, health.at - health.oldest_snapshot, self.maximum, self.max_age)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledFiles(_StorageCheck):
-    """Files that nothing needs any more do not wait for their deletion for too long.
+    """Files that are scheduled for deletion do not wait for too long.
 
     Attributes:
-        maximum: Most files.
-        max_age: Longest time that one waits, a timedelta or a text such as ``"7 days"``.
+        maximum: Maximum number of files, None for none.
+        max_age: Maximum time that a file waits, as a timedelta or a string such as ``"7 days"``; None for none.
     """
 
     name: str = "scheduled_files"
@@ -197,15 +198,15 @@ class ScheduledFiles(_StorageCheck):
     max_age: timedelta | str | None = None
 
     def reject_nonsense(self) -> None:
-        """Reject negative numbers, or none."""
+        """Reject negative numbers, and a check without limits."""
         self.reject_negative(maximum=self.maximum, max_age=_seconds(self.max_age))
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return f"The lake has {_limits(self.maximum, self.max_age, 'files scheduled for deletion')}."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
-        """Look at number and age."""
+        """Compare number and age."""
         health = gauges.state.health
         age = health.at - health.oldest_scheduled if health.oldest_scheduled is not None else timedelta(0)
         return _backlog("files are scheduled for deletion", health.scheduled_file_count, age, self.maximum, self.max_age)
@@ -220,11 +221,11 @@ class SoundCatalog(_StorageCheck):
     checks_catalog: ClassVar[bool] = True
 
     def text(self) -> str:
-        """What holds."""
+        """Return the sentence that is true when the check passes."""
         return "The rows of the catalog fit together."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
-        """Take the findings of the table, and those of no table."""
+        """Report the findings about the table, and those about no table in particular."""
         table, findings = gauges.table, gauges.state.findings or ()
         # Findings spell a table without quotes.
         names = (folded(table.table), folded(f"{table.schema}.{table.name}"))

@@ -1,1 +1,5 @@
-"""YAML components: a lake with its tables (``lake``) and its maintenance (``maintenance``) in a ``defs.yaml``."""
+"""Define components, which build from a ``defs.yaml`` what the Python API builds from arguments.
+
+In: attributes in YAML, which may name environment variables. Out: definitions. ``lake`` has the components of a lake, with its resource and
+IO manager, and of its tables as assets; ``maintenance`` has the component of its maintenance.
+"""

@@ -1,4 +1,4 @@
-"""Components: a lake as a resource, and its tables as assets."""
+"""Define the components of a lake: its resource with an IO manager, and its tables as assets."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of components.
 import json
@@ -24,6 +24,8 @@ from ducklake_dagster.sensors import build_commit_sensor
 
 _CATALOG: TypeAdapter[Any] = TypeAdapter(Annotated[Catalog, Field(discriminator="kind")])
 _STORAGE: TypeAdapter[Any] = TypeAdapter(Annotated[Storage, Field(discriminator="kind")])
+# Dagster renders an unset variable without an error. These find the variables in a string, and whether an expression itself has a value
+# for an unset one, as in {{ env.SCHEMA or 'main' }}; quoted parts are removed before, since they may contain anything.
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VARIABLE = re.compile(r"\benv\.([A-Za-z_]\w*)")
 _ONLY_VARIABLE = re.compile(r"\s*\{\{-?\s*env\.([A-Za-z_]\w*)\s*-?\}\}\s*")
@@ -47,7 +49,7 @@ CATALOGS: dict[str, dict[str, Any]] = {
         "password": "{{ env.MYSQL_PASSWORD }}",
     },
 }
-"""Catalogs by kind, with a password by the environment."""
+"""Attributes of a new component by kind of catalog, with passwords from the environment."""
 _STORAGES = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 
 _STATE_VERSION = 1
@@ -69,13 +71,17 @@ def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
 
 
 def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
-    """A value of the YAML. A variable that is not set when definitions are loaded, of which Dagster makes nothing at all, is asked for
-    when a run begins, as in Python: whoever builds an image need not know the password, and no run goes on without it.
+    """Return a value of the YAML, with unset environment variables as ``dg.EnvVar``, which is read when a run begins.
 
-    An expression that says what else there is, such as ``env.NAME or 'main'``, is evaluated at once.
+    The build of an image then does not need the password, and no run continues without it. An expression with a value for an unset
+    variable, such as ``env.NAME or 'main'``, is evaluated at once.
+
+    Args:
+        context: Context of the component.
+        value: Value in the YAML: a string, a list, a mapping or a number.
 
     Raises:
-        UsageError: A part of a text is a variable that is not set.
+        UsageError: A variable that is only a part of a string is not set.
     """
     if isinstance(value, Mapping):
         return {key: resolved_now_or_later(context, one) for key, one in value.items()}
@@ -107,7 +113,7 @@ def _checked(adapter: TypeAdapter[Any], kinds: Any, what: str, value: object) ->
 
 
 def _with_numbers(kinds: Any, value: Any) -> Any:
-    """The mapping with variables of the environment that will be numbers, such as a port, said to be that."""
+    """Return the mapping with environment variables of numeric fields, such as a port, marked as numbers."""
     if not isinstance(value, Mapping):
         return value
     fields: Mapping[str, Any] = next(
@@ -125,24 +131,24 @@ def _text(fault: Mapping[str, Any]) -> str:
 
 
 def reject_no_key(what: str, key: object) -> None:
-    """Reject what cannot be the key of a resource.
+    """Reject a value that cannot be the key of a resource.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The value is no identifier.
     """
     if not isinstance(key, str) or not key.isidentifier():
         raise UsageError(f"{what} must be a name of letters, digits and _, not {key!r}", parameter=what)
 
 
 def _kept(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    # Pydantic would make a plain text of it: the variable's name.
+    # EnvVar is a string: pydantic would replace it by a plain one, the variable's name.
     return value if isinstance(value, dg.EnvVar) else check(value)
 
 
 ResolvedName: TypeAlias = Annotated[
     str | None, WrapValidator(_kept), dg.Resolver(_resolve_text, model_field_type=str | None, inject_before_resolve=False)
 ]
-"""A name, or the variable of the environment that it will be in."""
+"""A name, or the environment variable that will hold it."""
 ResolvedCatalog: TypeAlias = Annotated[
     Catalog,
     dg.Resolver(
@@ -177,11 +183,11 @@ class LakeScaffolder(dg.Scaffolder[LakeScaffoldParams]):
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakeScaffoldParams]":
-        """The choices."""
+        """Return the type of the choices."""
         return LakeScaffoldParams
 
     def scaffold(self, request: "dg.ScaffoldRequest[LakeScaffoldParams]") -> None:
-        """Write the file."""
+        """Write the component's file."""
         params = request.params
         scheme = params.data_path.partition("://")[0] if "://" in params.data_path else ""
         attributes = {
@@ -207,11 +213,11 @@ class TablesScaffolder(dg.Scaffolder[LakePathParams]):
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakePathParams]":
-        """The choices."""
+        """Return the type of the choices."""
         return LakePathParams
 
     def scaffold(self, request: "dg.ScaffoldRequest[LakePathParams]") -> None:
-        """Write the file."""
+        """Write the component's file."""
         scaffold_component(request, {"lake": request.params.lake, "include": ["*"], "commit_sensor": {}})
 
 
@@ -220,11 +226,11 @@ class MaintenanceScaffolder(dg.Scaffolder[LakePathParams]):
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakePathParams]":
-        """The choices."""
+        """Return the type of the choices."""
         return LakePathParams
 
     def scaffold(self, request: "dg.ScaffoldRequest[LakePathParams]") -> None:
-        """Write the file."""
+        """Write the component's file."""
         attributes = {"lake": request.params.lake, "cron_schedule": "H 3 * * *", "expire_older_than": "7 days", "keep_last": 20}
         scaffold_component(request, attributes)
 
@@ -264,11 +270,11 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Tags by which tools group components."""
+        """Return tags by which tools group components."""
         return dg.ComponentTypeSpec(description="A DuckLake: resource and IO manager.", tags=["ducklake", "lakehouse"])
 
     def resource(self) -> DuckLakeResource:
-        """The lake's resource."""
+        """Return the lake's resource."""
         return DuckLakeResource(
             catalog=self.catalog,
             storage=self.storage,
@@ -280,7 +286,7 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
         )
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - a component's signature
-        """The resources; nothing is connected to."""
+        """Build the resources, without a connection to the lake."""
         reject_no_key("resource_key", self.resource_key)
         resources: dict[str, Any] = {self.resource_key: self.resource()}
         settings = self.io_manager
@@ -324,24 +330,25 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Tags by which tools group components."""
+        """Return tags by which tools group components."""
         return dg.ComponentTypeSpec(description="Tables and views of a DuckLake as assets.", tags=["ducklake", "lakehouse"])
 
     @classmethod
     def load(cls, attributes: object, context: dg.ComponentLoadContext) -> "DuckLakeTablesComponent":
-        """The component, together with its lake's."""
+        """Return the component, together with the component of its lake."""
+        # Only load() has a context in which other components can be found; the state is written later, without one.
         loaded = super().load(attributes, context)  # type: ignore[arg-type]
         loaded._lake = lake_component(context, loaded.lake)  # noqa: SLF001 - its own
         return loaded
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
-        """Where the tables are kept: a file for each lake and selection."""
+        """Return the configuration of the state file: one file for each lake and selection."""
         chosen = ",".join(self.include) + ("-" + ",".join(self.exclude) if self.exclude else "")
         return DefsStateConfig.from_args(self.defs_state, default_key=f"DuckLakeTablesComponent[{self.lake}:{chosen}]")
 
     def write_state_to_path(self, state_path: Path) -> None:
-        """Read the catalog and keep what it says.
+        """Read the tables from the catalog and store them in the state file.
 
         Raises:
             CatalogUnavailableError: The catalog cannot be reached.
@@ -353,7 +360,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         state_path.write_text(json.dumps({"version": _STATE_VERSION, "tables": [table.to_dict() for table in tables]}, indent=1))
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
-        """The assets that the state knows; none before it was refreshed for the first time."""
+        """Build the assets in the state; none before it was refreshed for the first time."""
         stored: dict[str, Any] = json.loads(state_path.read_text()) if state_path is not None else {"version": _STATE_VERSION, "tables": []}
         if stored.get("version") != _STATE_VERSION:
             raise UsageError("the state of the tables was written by another version: run `dg utils refresh-defs-state`")
@@ -372,7 +379,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
 
 
 class _Translated(DuckLakeTranslator):
-    """Keys and attributes as the component's YAML has them, on both sides of a dependency."""
+    """Applies the component's YAML to keys and attributes, on both sides of a dependency."""
 
     def __init__(self, component: DuckLakeTablesComponent, *, timezone: str, partitions: bool) -> None:
         super().__init__(timezone=timezone, partitions=partitions)
@@ -388,12 +395,16 @@ class _Translated(DuckLakeTranslator):
 
 
 def lake_component(context: dg.ComponentLoadContext, path: str) -> DuckLakeComponent:
-    """The lake that another component names by its folder.
+    """Return the component of the lake that another component names by its folder.
+
+    Args:
+        context: Context of the other component.
+        path: Folder below ``defs``.
 
     Raises:
-        UsageError: There is no such folder, or another component in it.
+        UsageError: The folder does not exist, or contains another component.
     """
-    # Dagster's own error speaks of a location that nobody has written.
+    # Dagster's own error names a location that does not occur in the YAML.
     if not (context.defs_module_path / path).exists():
         raise UsageError(f"there is no folder {path} below {context.defs_module_path}: name that of a DuckLakeComponent", parameter="lake")
     found = context.load_component(path)

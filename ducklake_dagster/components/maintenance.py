@@ -1,4 +1,4 @@
-"""The maintenance of a lake in YAML: job, schedule, and a sensor that asks for it where it is worth it."""
+"""Define the component of a lake's maintenance: a job, a schedule, and a sensor that requests runs when they are needed."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of components.
 from collections.abc import Mapping, Sequence
@@ -64,11 +64,11 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Tags by which tools group components."""
+        """Return tags by which tools group components."""
         return dg.ComponentTypeSpec(description="Maintenance of a DuckLake.", tags=["ducklake", "lakehouse"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Job, schedule and sensor."""
+        """Build job, schedule and sensor."""
         defs = build_maintenance_defs(
             name=self.name,
             lake_key=lake_component(context, self.lake).resource_key,

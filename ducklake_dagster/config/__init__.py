@@ -1,4 +1,4 @@
-"""Configuration of a lake in a code location.
+"""Configure a lake in a code location, and open it.
 
 In: fields of :class:`~ducklake_dagster.config.resources.DuckLakeResource`, as Python, YAML or run configuration. Out: an open
 :class:`~ducklake_core.DuckLake`. ``catalogs`` describes the database, ``resources`` the resource with its storage, ``values`` reads

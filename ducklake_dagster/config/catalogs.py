@@ -1,4 +1,4 @@
-"""Catalogs of lakes: a database of one of four kinds, as configuration or as an address."""
+"""Describe the catalog of a lake: a database of one of four kinds, as configuration or as an address."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SqliteCatalog(SecretiveConfig):
         return SqliteCatalog(path=os.path.join(directory, self.path))
 
     def url(self) -> str:
-        """SQLAlchemy URL."""
+        """Return the SQLAlchemy URL."""
         return f"sqlite:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
@@ -38,7 +38,7 @@ class SqliteCatalog(SecretiveConfig):
         return _is_missing(self.path)
 
     def prepare(self) -> None:
-        """Make room for a new catalog."""
+        """Create what a new catalog needs: for a file, its directory."""
         _make_directory_of(self.path)
 
 
@@ -58,7 +58,7 @@ class DuckDBCatalog(SecretiveConfig):
         return DuckDBCatalog(path=os.path.join(directory, self.path), metadata_schema=self.metadata_schema)
 
     def url(self) -> str:
-        """SQLAlchemy URL."""
+        """Return the SQLAlchemy URL."""
         return f"duckdb:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
@@ -66,7 +66,7 @@ class DuckDBCatalog(SecretiveConfig):
         return _is_missing(self.path)
 
     def prepare(self) -> None:
-        """Make room for a new catalog."""
+        """Create what a new catalog needs: for a file, its directory."""
         _make_directory_of(self.path)
 
 
@@ -74,7 +74,7 @@ def _is_missing(path: str) -> bool:
     try:
         return not Path(path).exists()
     except OSError:
-        # Nobody may look there, or nothing can be called like that: opening it tells.
+        # No permission, or no valid file name: opening the catalog reports it.
         return False
 
 
@@ -107,10 +107,11 @@ class PostgresCatalog(SecretiveConfig):
         return self
 
     def url(self) -> str:
-        """SQLAlchemy URL, password included: never log it."""
+        """Return the SQLAlchemy URL, which includes the password: never log it."""
         user = quote(self.user or "", safe="")
         login = f"{user}:{quote(reveal(self.password), safe='')}@" if self.password else f"{user}@" if user else ""
         options = {name: reveal(value) for name, value in self.options.items()}
+        # As parameters: the host may be the directory of a socket, which cannot stand before the path of a URL.
         parameters = {"host": self.host, "port": str(self.port), **options}
         return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
 
@@ -119,7 +120,7 @@ class PostgresCatalog(SecretiveConfig):
         return False
 
     def prepare(self) -> None:
-        """The database itself must exist."""
+        """Do nothing: the database itself must exist."""
 
 
 class MySQLCatalog(SecretiveConfig):
@@ -139,11 +140,12 @@ class MySQLCatalog(SecretiveConfig):
         return self
 
     def url(self) -> str:
-        """SQLAlchemy URL, password included: never log it."""
+        """Return the SQLAlchemy URL, which includes the password: never log it."""
         user = quote(self.user or "", safe="")
         login = f"{user}:{quote(reveal(self.password), safe='')}@" if self.password else f"{user}@" if user else ""
         options = {name: reveal(value) for name, value in self.options.items()}
         parameters = f"?{urlencode(options, quote_via=quote)}" if options else ""
+        # An IPv6 address needs brackets, and its colons must not be quoted.
         host = f"[{self.host}]" if ":" in self.host else quote(self.host, safe="")
         return f"mysql+pymysql://{login}{host}:{self.port}/{quote(self.database, safe='')}{parameters}"
 
@@ -152,7 +154,7 @@ class MySQLCatalog(SecretiveConfig):
         return False
 
     def prepare(self) -> None:
-        """The database itself must exist."""
+        """Do nothing: the database itself must exist."""
 
 
 class AddressCatalog(SecretiveConfig):
@@ -165,7 +167,7 @@ class AddressCatalog(SecretiveConfig):
 
     @property
     def metadata_schema(self) -> str | None:
-        """Schema that holds the catalog tables, as the address says."""
+        """Return the schema that holds the catalog tables, from the address."""
         return self._meant.metadata_schema
 
     @property
@@ -181,7 +183,7 @@ class AddressCatalog(SecretiveConfig):
         return self._meant.located(directory)
 
     def url(self) -> str:
-        """SQLAlchemy URL, password included: never log it."""
+        """Return the SQLAlchemy URL, which includes the password: never log it."""
         return self._meant.url()
 
     def is_missing(self) -> bool:
@@ -189,7 +191,7 @@ class AddressCatalog(SecretiveConfig):
         return self._meant.is_missing()
 
     def prepare(self) -> None:
-        """Make room for a new catalog."""
+        """Create what a new catalog needs: for a file, its directory."""
         self._meant.prepare()
 
 
@@ -198,7 +200,7 @@ Catalog: TypeAlias = PlainCatalog | AddressCatalog
 
 
 def catalog_of(address: str) -> PlainCatalog:
-    """The configuration that an address stands for.
+    """Return the configuration that an address stands for.
 
     >>> catalog_of("duckdb:////lakes/a.ducklake?metadata_schema=sales").path
     '/lakes/a.ducklake'
@@ -208,12 +210,12 @@ def catalog_of(address: str) -> PlainCatalog:
     'mysql+pymysql://me@db:3306/lake?ssl_mode=required'
 
     Raises:
-        UsageError: An address of another form; its text, which may hold a password, is not repeated.
+        UsageError: The address has another form. The message does not repeat it, as it may contain a password.
     """
     scheme, _, rest = address.partition("://")
     kind = scheme.lower().partition("+")[0]
     try:
-        # What is no UTF-8 would become other letters, and so the name of another catalog.
+        # Bytes that are no UTF-8 would be replaced by other letters, and so name another catalog.
         unquote(address, errors="strict")
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))

@@ -14,22 +14,22 @@ from ducklake_core.errors import CommitOutcomeUnknownError, CorruptFileError, Du
 
 Kind: TypeAlias = Literal["table", "asset"]
 SITE = "DUCKLAKE_DOCUMENTATION"
-"""Variable of the environment with the address of the documentation, such as a site that ``make docs`` has built."""
+"""Environment variable with the address of the documentation, such as a site that ``make docs`` has built."""
 
 
 @contextmanager
 def shown_failures(about: str, kind: Kind = "table") -> Iterator[None]:
     """Turn every error of the block into a failure of Dagster, whose description is the first line that the page of the run shows.
 
-    A retry policy repeats the step unless the error would come again. Failures and requests to retry that the block raises itself leave
-    it as they are.
+    A retry policy repeats the step unless the error is permanent. Failures and requests to retry that the block itself raises pass
+    unchanged.
 
     Args:
-        about: The table that the block is about, or the asset where the table is not known yet; an error that names neither says it.
-        kind: Which of them it is.
+        about: The table of the block, or the asset where the table is not known yet; it is added to errors that do not name it.
+        kind: Whether ``about`` is a table or an asset; a table by default.
 
     Raises:
-        dg.Failure: Its cause is the error; its metadata contains table or asset, snapshot and error code.
+        dg.Failure: The block raised an error, which is the cause; the metadata contains table or asset, snapshot and error code.
     """
     try:
         yield
@@ -45,7 +45,7 @@ def shown_failures(about: str, kind: Kind = "table") -> Iterator[None]:
 
 
 def may_pass(error: DuckLakeError) -> bool:
-    """Return whether trying again may help: the store may be back, and a commit without an answer is found by its id."""
+    """Return whether a retry may succeed: the store may be back, and a commit whose outcome is unknown is found by its id."""
     if error.retriable or isinstance(error, CommitOutcomeUnknownError):
         return True
     return isinstance(error, StorageError) and not isinstance(error, CorruptFileError) and not error.details.get("permanent")
@@ -54,6 +54,7 @@ def may_pass(error: DuckLakeError) -> bool:
 def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
     if error.details.get("table"):
         about, kind = str(error.details["table"]), "table"
+    # A whole name, so that an error about main.orders_2026 does not count as one that names main.orders.
     named = re.search(rf"(?<![\w.]){re.escape(about)}(?!\w|\.\w)", error.message)
     metadata: dict[str, dg.MetadataValue] = {
         kind: dg.MetadataValue.text(about),
@@ -71,7 +72,7 @@ def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
 
 
 def documentation(page: str) -> dg.MetadataValue:
-    """A page of the documentation: a link where the environment says where the site is, otherwise the page's path in the sources.
+    """Return a page of the documentation: a link where the environment names the site, otherwise the page's path in the sources.
 
     Args:
         page: Path of the page below ``docs/``.

@@ -1,4 +1,4 @@
-"""The resource of one lake: where its catalog and its files are, and how to reach them."""
+"""Define the resource of one lake: the location of its catalog and of its files, and the way to reach them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from ducklake_core import DuckLake
 
 
+# Each open lake keeps connections to its catalog.
 _MAX_OPEN_LAKES = 32
 _LOCK = threading.Lock()
 _OPEN: OrderedDict[str, DuckLake] = OrderedDict()
 
+# Options of Dagster's commands that name the working directory of a code location.
 _OPTIONS = ("-d", "--working-directory")
 
 
@@ -50,14 +52,14 @@ class _Storage(SecretiveConfig):
 
     @abstractmethod
     def protocols(self) -> tuple[str, ...]:
-        """fsspec protocols that the options are for."""
+        """Return the fsspec protocols of the options."""
 
     def named_options(self) -> dict[str, Any]:
-        """Options that fields stand for, without those that are not set."""
+        """Return the options that fields stand for, without those that are not set."""
         return {}
 
     def fsspec_options(self) -> dict[str, Any]:
-        """All options of the file system."""
+        """Return all options of the file system."""
         return _merged(self.named_options(), {name: _plain(value) for name, value in self.options.items()})
 
 
@@ -67,7 +69,7 @@ class LocalStorage(_Storage):
     kind: Literal["local"] = "local"
 
     def protocols(self) -> tuple[str, ...]:
-        """fsspec protocols that the options are for."""
+        """Return the fsspec protocols of the options."""
         return ()
 
 
@@ -86,11 +88,11 @@ class S3Storage(_Storage):
     region: str | None = None
 
     def protocols(self) -> tuple[str, ...]:
-        """fsspec protocols that the options are for."""
+        """Return the fsspec protocols of the options."""
         return ("s3",)
 
     def named_options(self) -> dict[str, Any]:
-        """Options of s3fs."""
+        """Return options of s3fs."""
         named = {
             "key": self.access_key_id,
             "secret": self.secret_access_key,
@@ -113,11 +115,11 @@ class GCSStorage(_Storage):
     )
 
     def protocols(self) -> tuple[str, ...]:
-        """fsspec protocols that the options are for."""
+        """Return the fsspec protocols of the options."""
         return ("gs", "gcs")
 
     def named_options(self) -> dict[str, Any]:
-        """Options of gcsfs."""
+        """Return options of gcsfs."""
         return {key: reveal(value) for key, value in (("project", self.project), ("token", self.token)) if value}
 
 
@@ -132,11 +134,11 @@ class AzureStorage(_Storage):
     account_host: str | None = Field(default=None, description="Host of the account, where it does not end in blob.core.windows.net.")
 
     def protocols(self) -> tuple[str, ...]:
-        """fsspec protocols that the options are for."""
+        """Return the fsspec protocols of the options."""
         return ("abfs", "abfss", "az")
 
     def named_options(self) -> dict[str, Any]:
-        """Options of adlfs."""
+        """Return options of adlfs."""
         names = ("account_name", "account_key", "connection_string", "sas_token", "account_host")
         return {name: reveal(value) for name in names if (value := getattr(self, name))}
 
@@ -185,7 +187,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     _others: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
+        # Type checkers go by the fields. Dagster validates values before pydantic does and repeats them in its errors, secrets included, so
+        # everything that may be a secret is replaced before the call of super().
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             _reject_no_places(data)
@@ -216,10 +219,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return self.catalog.located(self.directory())
 
     def connect(self) -> DuckLake:
-        """The lake; opened on first use, then kept.
+        """Return the lake, which is opened on first use and then kept.
 
         Raises:
-            NotALakeError: The database holds no lake, and ``create_if_missing`` is off.
+            NotALakeError: The database holds no lake, and ``create_if_missing`` is False.
             CatalogUnavailableError: The database cannot be reached.
         """
         if self._lake is None:
@@ -228,7 +231,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return lake
 
     def connect_to_existing(self) -> DuckLake:
-        """The lake, as :meth:`connect` gives it, but never created, whatever ``create_if_missing`` says.
+        """Return the lake as :meth:`connect` does, but never create it, even with ``create_if_missing``.
 
         Raises:
             NotALakeError: The database holds no lake.
@@ -240,11 +243,11 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return lake
 
     def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
-        """Return whether :meth:`keep_as_different_from` was told so of the lakes that both have open."""
+        """Return whether :meth:`keep_as_different_from` was called for the lakes that both resources have open."""
         return None not in (self._lake, other._lake) and self._others == (self._lake, other._lake)
 
     def keep_as_different_from(self, other: DuckLakeResource) -> None:
-        """Keep that the lakes that both have open are two: asking costs a run more than a small commit does."""
+        """Remember that the lakes that both resources have open differ: the comparison costs more than a small commit does."""
         self._others = (self._lake, other._lake)
 
     def shown_catalog(self) -> str:
@@ -255,14 +258,14 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return f"{found.kind}://{found.host}:{found.port}/{found.database}"
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
-        """fsspec options by protocol."""
+        """Return fsspec options by protocol."""
         options = self.storage.fsspec_options()
         if options and not self.storage.protocols():
             raise UsageError(f"storage of kind {self.storage.kind} has no options: leave {', '.join(options)} out", options=sorted(options))
         return dict.fromkeys(self.storage.protocols(), options) if options else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Dagster's own state of a resource cannot be pickled; the settings say everything.
+        # Dagster's own state of a resource cannot be pickled; the settings are enough to build it again.
         return _rebuild, (type(self), {name: getattr(self, name) for name in type(self).model_fields})
 
     def _open(self) -> DuckLake:
@@ -278,7 +281,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
         self._reject_second_lake()
         self.located_catalog().prepare()
-        # Another process of the same deployment may be faster.
+        # Two processes of a deployment may find no lake at once: the second one opens what the first one created.
         with suppress(AlreadyExistsError):
             DuckLake.create(
                 self.located_catalog().url(),
@@ -292,10 +295,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return self._connect()
 
     def _reject_second_lake(self) -> None:
-        """Reject the creation of a lake next to one that the same relative path means in this process's own directory.
+        """Reject the creation of a lake when the same relative path names an existing one in this process's own directory.
 
         Raises:
-            UsageError: A file is there.
+            UsageError: The file exists there.
         """
         here, wanted = self.catalog.located(str(Path.cwd())), self.located_catalog()
         if here.url() != wanted.url() and isinstance(here, (SqliteCatalog, DuckDBCatalog)) and not here.is_missing():
@@ -307,6 +310,12 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
 
     def _connect(self) -> DuckLake:
+        # Processes of a deployment run in different directories, so a relative path is read as one of the code location's directory.
+        # Three data paths must agree:
+        #
+        #   given on the resource    absolute or none: the catalog compares it with the stored one
+        #   stored in the catalog    the same string as a relative given path, or the absolute path that it means
+        #   used by this process     the stored path; when it is relative and this process runs elsewhere, its absolute form
         given = self._data_path()
         if given is None or self.override_data_path or not is_relative(given):
             lake = self._opened(self._located_data_path(), override=self.override_data_path)
@@ -343,13 +352,13 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def _reject_no_places(data: Mapping[str, Any]) -> None:
-    """Reject what is no catalog and no storage, of which Dagster says little.
+    """Reject values that are no catalog and no storage, for which Dagster's own errors are hard to read.
 
     Raises:
-        UsageError: It is one of these.
+        UsageError: A value is neither.
     """
     catalog, storage = data.get("catalog"), data.get("storage")
-    # Dagster itself gives mappings, and a resource that is set up at launch has neither.
+    # Dagster itself passes mappings, and a resource that is configured at launch has no fields yet.
     if "catalog" in data and not isinstance(catalog, (str, dg.EnvVar, Mapping, *get_args(Catalog))):
         raise UsageError(
             f"catalog must be SqliteCatalog, DuckDBCatalog, PostgresCatalog, MySQLCatalog or an address, not {catalog!r}",
@@ -366,10 +375,10 @@ _PLACES: Mapping[str, Sequence[type[SecretiveConfig]]] = {"catalog": get_args(Ca
 
 
 def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[SecretiveConfig]]) -> Any:
-    """The catalog or storage that a mapping with its ``kind`` stands for; what Dagster gives, a mapping by kind, is left to it.
+    """Return the catalog or storage that a mapping with its ``kind`` stands for; a mapping by kind, which Dagster passes, is unchanged.
 
     Raises:
-        UsageError: No kind, one that there is not, or a field that it does not have; what it says repeats no value.
+        UsageError: The kind is missing or unknown, or a field does not exist. The message repeats no value, as it may be a secret.
     """
     by_kind = {kind.model_fields["kind"].default: kind for kind in kinds}
     if len(given) == 1 and next(iter(given)) in by_kind:
@@ -384,10 +393,10 @@ def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[Secretive
 
 
 def _reject_other_place(storage: Storage) -> None:
-    """Reject a data path that is of another kind of storage; one from the environment is known when a run begins.
+    """Reject a data path of another kind of storage; a path from the environment is checked when a run begins.
 
     Raises:
-        UsageError: It is.
+        UsageError: The data path belongs to another kind of storage.
     """
     path = storage.data_path
     if path is None or isinstance(path, dg.EnvVar):
@@ -402,9 +411,9 @@ def _reject_other_place(storage: Storage) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of an option with its secrets, and with the values of environment variables, which Dagster reads in fields alone."""
+    """Return the value of an option with its secrets and with environment variables, which Dagster resolves only in fields."""
     if isinstance(value, Mapping):
-        # What Dagster makes of an EnvVar in a mapping.
+        # Dagster turns an EnvVar inside a mapping into {"env": name}.
         named = value.get("env") if len(value) == 1 else None
         return _plain(dg.EnvVar(named)) if isinstance(named, str) else {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -421,7 +430,7 @@ def _value_of(variable: dg.EnvVar) -> str:
 
 
 def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options over fields; where both are mappings, such as ``client_kwargs``, what they hold.
+    """Return options merged over fields; where both are mappings, such as ``client_kwargs``, their entries are merged.
 
     >>> _merged({"key": "a", "client_kwargs": {"region_name": "eu"}}, {"client_kwargs": {"verify": False}})
     {'key': 'a', 'client_kwargs': {'region_name': 'eu', 'verify': False}}
@@ -434,7 +443,7 @@ def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_advice(error: DuckLakeError) -> str:
-    """What is the matter, without what a caller of Python could do about it."""
+    """Return the message of an error without its advice, which is for callers of the Python API."""
     return error.message.partition("; ")[0]
 
 
@@ -443,7 +452,7 @@ def _rebuild(cls: type[DuckLakeResource], settings: dict[str, Any]) -> DuckLakeR
 
 
 def _renew_lock() -> None:
-    """A thread of the parent may have held it when this child was forked."""
+    """Replace the lock in a forked child: a thread of the parent may have held it, and would never release it here."""
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()
 
@@ -460,14 +469,14 @@ def open_lake(
     storage_options: Mapping[str, Mapping[str, Any]],
     allowed_paths: Sequence[str],
 ) -> DuckLake:
-    """A lake as :meth:`DuckLake.connect` opens it, over the connections of an earlier call with the same arguments.
+    """Return a lake as :meth:`DuckLake.connect` does, with the connections of an earlier call with the same arguments.
 
-    Its settings are read from the catalog each time, so a lake that was made again at the same place is not taken for the former one.
-    The lakes used last keep their connections; those of others are closed.
+    Its settings are read from the catalog each time, so a lake that was re-created in the same database is not mistaken for the former one.
+    The most recently used lakes keep their connections; those of others are closed. Arguments are those of :meth:`DuckLake.connect`.
     """
     from ducklake_core import DuckLake
 
-    # Relative paths mean another lake in another working directory.
+    # A relative path names another lake in another working directory.
     arguments = [_working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
     key = json.dumps(arguments, sort_keys=True, default=repr)
     with _LOCK:
@@ -481,7 +490,7 @@ def open_lake(
         allowed_paths=allowed_paths,
     )
     with _LOCK:
-        # Two threads may have opened it at once: the connections of one of them are kept.
+        # Opening takes long, so the lock is not held meanwhile: two threads may have opened the lake, and the last one is kept.
         _OPEN[key] = lake
         _OPEN.move_to_end(key)
         unused = [_OPEN.popitem(last=False)[1] for _ in range(len(_OPEN) - _MAX_OPEN_LAKES)]
@@ -494,7 +503,7 @@ def _working_directory() -> str:
     try:
         return str(Path.cwd())
     except OSError:
-        # It was deleted: then no relative path means anything.
+        # The directory was deleted, so no relative path has a meaning.
         return ""
 
 
@@ -502,15 +511,15 @@ def _reopened(lake: DuckLake | None, data_path: str | None, override_data_path: 
     try:
         return None if lake is None else lake.reopen(data_path=data_path, override_data_path=override_data_path)
     except CatalogVersionError:
-        # It was migrated since, and is another one now.
+        # The catalog was migrated since, so the open lake has the wrong version: connect again.
         return None
 
 
 def code_location_directory(run: Any = None) -> str:
     """Return the working directory of the code location, and that of this process where there is no code location.
 
-    A run carries the directory of its code location. A code server, in which sensors and schedules run, has it on its command line. Both
-    are wherever the deployment says, and the process itself may run elsewhere.
+    A run contains the directory of its code location. A code server, in which sensors and schedules run, has it on its command line. The
+    deployment chooses both, and the process itself may run in another directory.
 
     Args:
         run: Run of Dagster, None outside of runs.
@@ -522,7 +531,7 @@ def code_location_directory(run: Any = None) -> str:
 
 
 def is_relative(path: str) -> bool:
-    """Return whether a path of a file or directory means another one in another working directory.
+    """Return whether a path of a file or directory depends on the working directory.
 
     >>> is_relative("files/"), is_relative("/lake/files/"), is_relative("s3://lake/files/")
     (True, False, False)
@@ -579,7 +588,7 @@ def _is_same(outer: dg.ResourceDefinition, inner: DuckLakeResource) -> bool:
 
 
 def _changes(outer: dg.ResourceDefinition, settings: Any) -> bool:
-    """Return whether settings of a run differ from those of the definition: the launchpad may repeat them all."""
+    """Return whether settings of a run differ from those of the definition, which the launchpad may repeat unchanged."""
     return bool(_resolved(outer, settings) != _defined(outer))
 
 

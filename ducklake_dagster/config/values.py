@@ -1,4 +1,4 @@
-"""Values of settings: numbers, spans of time, and secrets that Dagster shows as placeholders."""
+"""Check values of settings, and replace secrets by placeholders that Dagster may show."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}
 """Marks a field whose value is a secret."""
+# Dagster stores and shows configuration, so a secret never enters it:
+#
+#   in definitions and events    "******** (password 1)"              hide() makes it, the same one for the same secret
+#   when a lake is opened        the secret itself                    reveal() looks it up in this process
+#   in another process           the secret itself, by __reduce__     its table of placeholders is another one
+#
+# Equal secrets have equal placeholders, so that Dagster and open_lake() still see whether two configurations are equal.
 _PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
 # The part of an address that names a user and a password, or a parameter that is one.
 _LOGIN = re.compile(r"//[^/?#]*:[^?#]*@|\b\w*(password|passwd|secret|token)\s*=", re.IGNORECASE)
@@ -34,10 +41,10 @@ _PLACEHOLDERS: dict[tuple[str, str], str] = {}
 
 
 def reject_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
-    """Reject fields that a configuration does not have, which Dagster passes over.
+    """Reject fields that a configuration does not have, which Dagster ignores.
 
     Raises:
-        UsageError: There is one.
+        UsageError: There is such a field.
     """
     shown = {field.alias or name for name, field in kind.model_fields.items()}
     unknown = sorted(set(given) - shown - set(kind.model_fields))
@@ -48,34 +55,34 @@ def reject_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Return whether it is a number that others can be compared with, which NaN is not."""
+    """Return whether a value is a number that can be compared, which NaN is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
 
 
 def is_count(value: object) -> bool:
-    """Return whether it is a whole number from 1 on."""
+    """Return whether a value is a whole number of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def reject_no_text(what: str, value: object) -> None:
-    """Reject what is no text, or has nothing in it.
+    """Reject a value that is no string, or an empty one.
 
     Raises:
-        UsageError: It is one of these.
+        UsageError: The value is no string, or empty.
     """
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{what} must be a text, not {value!r}", parameter=what)
 
 
 def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
-    """A timedelta, or a text such as ``"26 hours"``.
+    """Return a span of time from a timedelta, or from a string such as ``"26 hours"``.
 
     Args:
-        value: One of them.
-        name: The setting, for the message.
+        value: The timedelta or string.
+        name: Name of the setting, for the message.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: The value is neither.
     """
     if isinstance(value, timedelta):
         return value
@@ -88,7 +95,7 @@ def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
 
 
 def shown_age(age: timedelta) -> str:
-    """An age for people.
+    """Return an age in words.
 
     >>> shown_age(timedelta(hours=26, minutes=3)), shown_age(timedelta(seconds=90))
     ('1.1 days', '1.5 minutes')
@@ -101,7 +108,7 @@ def shown_age(age: timedelta) -> str:
 
 
 def _renew_lock() -> None:
-    """A thread of the parent may have held it when this child was forked."""
+    """Replace the lock in a forked child: a thread of the parent may have held it, and would never release it here."""
     global _LOCK  # noqa: PLW0603
     _LOCK = threading.Lock()
 
@@ -110,7 +117,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def hide(name: str, value: str) -> str:
-    """The placeholder of a secret; the same for the same secret. A placeholder, and a ``dg.EnvVar``, is returned as it is."""
+    """Return the placeholder of a secret, the same for the same secret. Placeholders and ``dg.EnvVar`` are returned unchanged."""
     if isinstance(value, dg.EnvVar) or not value or _is_mask(value):
         return value
     with _LOCK:
@@ -122,10 +129,10 @@ def hide(name: str, value: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """The secret that a placeholder stands for; any other text is returned as it is.
+    """Return the secret that a placeholder stands for; any other string is returned unchanged.
 
     Raises:
-        UsageError: A placeholder of another process, or the mask that Dagster itself shows.
+        UsageError: The placeholder belongs to another process, or is the mask that Dagster itself shows.
     """
     found = _VALUES.get(text)
     if found is not None:
@@ -143,7 +150,7 @@ def _is_mask(text: str) -> bool:
 
 
 def hide_in_text(name: str, value: str) -> str:
-    """The text, or its placeholder when it is an address with a password."""
+    """Return the string, or its placeholder when it is an address with a password."""
     return hide(name, value) if _LOGIN.search(value) else value
 
 
@@ -151,7 +158,7 @@ class SecretiveConfig(dg.Config):
     """Configuration that holds placeholders in place of secrets, whatever it is made from, and rejects fields that it does not have."""
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster passes over fields that are not there.
+        # Type checkers go by the fields. Dagster ignores fields that do not exist.
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             super().__init__(**data)
@@ -185,7 +192,7 @@ def _is_secret_option(key: object, value: object) -> bool:
 
 
 def revealed(value: Any) -> Any:
-    """A value of configuration with the secrets in place of their placeholders."""
+    """Return a value of configuration with secrets instead of their placeholders."""
     if isinstance(value, dg.EnvVar):
         return value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Audits, the conditions that rows must meet before a commit, and branches, where rows are checked before production sees them."""
+"""Run audits, the conditions that rows must meet before a commit, and map tables of production to those of a branch."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ AUDITS = "audits"
 RESULTS = "ducklake/audits"
 Audit: TypeAlias = "str | Callable[[Scan], bool]"
 
+# Between schema and branch: tables of schema sales in branch pr_1 are in the schema sales__pr_1.
 SEPARATOR = "__"
 
 
@@ -42,25 +43,25 @@ class AuditResult:
 
     @property
     def text(self) -> str:
-        """The outcome in words."""
+        """Return the outcome in words."""
         if self.failing_rows is None or self.passed:
             return f"{self.name}: {'passed' if self.passed else 'failed'}"
         return f"{self.name}: {self.failing_rows:,} rows failed"
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Metadata of a check's evaluation."""
+        """Return metadata for the evaluation of a check."""
         return {} if self.failing_rows is None else {"ducklake/failing_rows": self.failing_rows}
 
 
 def stored_audits(audits: Mapping[str, Audit]) -> dict[str, Any]:
-    """Audits as metadata can hold them: a function by the place that it is imported from.
+    """Return audits as metadata can hold them: a function by the module and name that it is imported from.
 
     >>> stored_audits({"positive": "n > 0", "sane": len})
     {'positive': 'n > 0', 'sane': {'function': 'builtins:len'}}
 
     Raises:
-        UsageError: No mapping of names to conditions or functions, or a function that cannot be imported.
+        UsageError: The argument is no mapping of names to conditions or functions, or a function cannot be imported.
     """
     if not isinstance(audits, Mapping):
         raise _wrong("ducklake_metadata", audits)
@@ -70,7 +71,7 @@ def stored_audits(audits: Mapping[str, Audit]) -> dict[str, Any]:
 
 
 def audits_of(metadata: Mapping[str, Any], subject: str) -> Mapping[str, Audit]:
-    """The audits in an asset's metadata, by name.
+    """Return the audits in an asset's metadata, by name.
 
     Raises:
         UsageError: They are no mapping of names to conditions or functions.
@@ -104,7 +105,7 @@ def _place(function: Callable[..., Any]) -> str:
     try:
         known = _function(place, "ducklake_metadata")
     except UsageError:
-        # A module that is being imported does not have its names yet.
+        # The asset's module is still being imported, so it does not have its names yet. A lambda or local function never has one.
         known = function if "<" not in place else None
     if known is not function:
         raise UsageError(f"the audit {function!r} must be a function of a module, by whose name every process can import it")
@@ -124,21 +125,21 @@ def _function(place: str, subject: str) -> Callable[[Scan], bool]:
 
 
 def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside: Condition | None, session: Any) -> list[AuditResult]:
-    """Look at the rows that a transaction has staged, together with those that stay.
+    """Run audits on the rows that a transaction has staged, together with those that it keeps.
 
     Args:
         tx: An open transaction that has written.
         table: The table.
-        audits: What must be so.
-        inside: Rows that are looked at: those of the run's partitions; all of the table when None.
-        session: Spark session that counts, None to count in this process.
+        audits: Conditions or functions by name.
+        inside: Condition for the rows to audit, those of the run's partitions; None for the whole table.
+        session: Spark session that counts; None to count in this process.
 
     Raises:
-        UnsupportedFeatureError: A condition that only a SQL engine understands, without a session.
+        UnsupportedFeatureError: A condition needs a SQL engine, and there is no session.
     """
     from ducklake_core import AllOf
 
-    # What is looked at here is what is committed.
+    # Turns a concurrent commit to the table into a conflict, so that the rows audited here are the rows that are committed.
     tx.guard(table)
     staged = tx.table(table)
     results: list[AuditResult] = []
@@ -146,6 +147,7 @@ def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside:
         if not isinstance(audit, str):
             results.append(AuditResult(name=name, passed=_verdict(name, audit(staged.scan(where=inside)))))
             continue
+        # Under three-valued logic a condition that is NULL is not met, so such a row fails.
         failing = f"(NOT ({audit})) OR (({audit}) IS NULL)"
         with _named(name, audit, failing):
             scan = staged.scan(where=failing if inside is None else AllOf(conditions=(inside, failing)))
@@ -155,9 +157,9 @@ def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside:
 
 
 def _verdict(name: str, found: object) -> bool:
-    """What a function said; a text such as "no" must not pass for yes, nor nothing at all for no."""
+    """Return the result of a function as a bool. A string such as "no" must not count as True, nor None as False."""
     plain = found
-    # Of numpy and pyarrow too; tables and columns have methods of these names that fail.
+    # Accept scalars of numpy and pyarrow. Tables and columns have methods of the same names, which raise.
     with suppress(Exception):
         plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
     if not isinstance(plain, bool):
@@ -167,7 +169,7 @@ def _verdict(name: str, found: object) -> bool:
 
 @contextmanager
 def _named(name: str, audit: str, failing: str) -> Iterator[None]:
-    """Have what is wrong with a condition speak of the audit as the user wrote it."""
+    """Name the audit in errors about a condition, and show the condition as the user wrote it."""
     try:
         yield
     except (UsageError, NotFoundError, UnsupportedFeatureError) as error:
@@ -176,13 +178,13 @@ def _named(name: str, audit: str, failing: str) -> Iterator[None]:
 
 
 def passed_audits(snapshot: Snapshot) -> list[AuditResult]:
-    """The audits of a commit that an earlier attempt made, which is there because all of them passed."""
+    """Return the audits of a commit that an earlier attempt made. All of them passed, or there would be no commit."""
     names = dagster_facts(snapshot).get(AUDITS)
     return [AuditResult(name=name, passed=True) for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def audit_metadata(results: Sequence[AuditResult]) -> dg.MetadataValue:
-    """What an event says about audits, and a check reads."""
+    """Return metadata that stores audit results in an event, where checks read them."""
     return dg.MetadataValue.json({one.name: {"passed": one.passed, "failing_rows": one.failing_rows} for one in results})
 
 
@@ -190,7 +192,7 @@ def reject_failed(context: dg.OutputContext, results: Sequence[AuditResult], tab
     """End the step when an audit failed; each outcome becomes an evaluation of the asset's check of that name.
 
     Raises:
-        dg.Failure: One failed. Nothing is committed.
+        dg.Failure: An audit failed. Nothing is committed.
     """
     failed = [result for result in results if not result.passed]
     if not failed:
@@ -206,7 +208,7 @@ def reject_failed(context: dg.OutputContext, results: Sequence[AuditResult], tab
 
 
 def _report(context: dg.OutputContext, results: Sequence[AuditResult]) -> None:
-    """No step of the run will evaluate the checks any more, as the asset was not materialised."""
+    """Report results as evaluations of the checks: no step does, since the asset is not materialised."""
     try:
         instance = context.step_context.instance
     except dg.DagsterInvariantViolationError:
@@ -226,7 +228,7 @@ def _report(context: dg.OutputContext, results: Sequence[AuditResult]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """Where the tables of a branch are.
+    """A branch, and the location of its tables.
 
     Attributes:
         name: Name of the branch.
@@ -238,7 +240,7 @@ class Branch:
     own_lake: bool = False
 
     def address(self, production: TableAddress) -> TableAddress:
-        """The branch's table for one of production."""
+        """Return the branch's table for a table of production."""
         from ducklake_core import dotted, split_path
 
         *around, own = split_path(production.schema)
@@ -246,17 +248,23 @@ class Branch:
 
 
 def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | None, subject: str) -> bool:
-    """Return whether an input is read from the branch: its table is there, and was written for the partitions at hand.
+    """Return whether an input is read from the branch: its table exists there, with all of the run's partitions.
 
     Args:
         lake: The lake of the branch.
         address: The branch's table.
-        keys: Partition keys at hand, None for an asset without partitions.
+        keys: Partition keys of the run, None for an asset without partitions.
         subject: The input, for messages.
 
     Raises:
-        UsageError: Some of the partitions were written in the branch and others were not, or nobody knows which were.
+        UsageError: The branch has only some of the partitions, or its older commits were expired, so it is unknown which it has.
     """
+    # table exists   partitions written in the branch   read from
+    #     no         -                                   production
+    #     yes        all, or the asset has none          branch
+    #     yes        none                                production
+    #     yes        some                                error: rows of the branch and of production would mix
+    #     yes        unknown, commits were expired       error
     try:
         table = lake.table(address.sql)
     except NotFoundError:
@@ -280,7 +288,8 @@ def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | No
 
 
 def _written_keys(table: Table) -> tuple[AbstractSet[str], bool]:
-    """Partitions that commits of assets wrote since the table was made, and whether all of these commits are still known."""
+    """Return partitions that commits of assets wrote since the table was created, and whether all of these commits still exist."""
+    # Rows do not tell: a partition that was written without rows is in the branch too. Commits to a branch name all of their keys.
     keys: set[str] = set()
     complete = False
     for snapshot in reversed(table.snapshots()):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
-# A commit of Pipes does not know those before it; these are looked through.
+# A commit of Pipes has no record of the writers before it: so many commits are read back to find one that has.
 _MAX_OF_PIPES = 100
-# Of more writers than this it is only said that there are others.
+# A table of more writers records this many of them, and no bounds of their rows: an overwrite is then rejected whatever it replaces.
 _MAX_WRITERS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOutput:
-    """A commit, and what is to be said about it beside its numbers."""
+    """A commit, and notes about it for the metadata of the event."""
 
     result: WriteResult
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -35,18 +35,18 @@ class WrittenOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCommit:
-    """What goes into the commit.
+    """The content of one commit: rows, layout, comments and provenance.
 
     Attributes:
         address: The table.
         frame: Rows; ``columns`` are its columns.
-        table: The table as it was before, None when the commit makes it.
+        table: The table as it was before, None when the commit creates it.
         predicate: The run's slice, None for all of the table.
-        comments: That differ from those of the table.
+        comments: Comments that differ from those of the table.
         writer: The asset, or the op's output.
-        rows: Where its rows are.
-        writers: What it says about the assets that may have rows in the table.
-        texts: What the commit says about itself, that among it.
+        rows: Bounds of the rows that the commit writes.
+        writers: The record of assets that may have rows in the table after this commit.
+        texts: Author, message, extra_info (which contains ``writers``) and commit id.
     """
 
     address: TableAddress
@@ -64,7 +64,7 @@ class OutputCommit:
 
     @property
     def name(self) -> str:
-        """The table, as SQL."""
+        """Return the table's name as SQL."""
         return self.address.sql
 
     def run(self, lake: DuckLake, look: Callable[[Transaction], None] | None = None) -> WrittenOutput:
@@ -72,7 +72,7 @@ class OutputCommit:
 
         Args:
             lake: The lake.
-            look: Gets the transaction with everything staged; what it raises ends the write without a commit.
+            look: Called with the transaction when everything is staged; an error that it raises ends the write without a commit.
 
         Raises:
             SchemaError: Frame and table do not fit.
@@ -84,7 +84,7 @@ class OutputCommit:
         )
 
     def written(self, result: WriteResult) -> WrittenOutput:
-        """The outcome of a commit of this attempt."""
+        """Return the outcome of a commit of this attempt."""
         notes = self._notes()
         if self.table is not None and self.settings.replaces_rows and not self.settings.shared:
             others = replaced_meanwhile(self.table, self.address, self.writer, self.rows, result.snapshot_id)
@@ -92,16 +92,17 @@ class OutputCommit:
         return WrittenOutput(result=result, notes=notes)
 
     def repeated(self, lake: DuckLake, snapshot: Snapshot) -> WrittenOutput:
-        """The outcome of a commit that an earlier attempt made."""
+        """Return the outcome of a commit that an earlier attempt made."""
         return WrittenOutput(result=self._unwritten(snapshot), notes=self._notes_of_repeated(lake, snapshot))
 
     def _notes_of_repeated(self, lake: DuckLake, snapshot: Snapshot) -> dict[str, Any]:
-        # What an earlier attempt changed is no difference any more.
+        # Compare with the table before that commit: compared with today's, the changes that it made are no differences any more.
         before = replace(self, table=self._table_before(lake, snapshot))
         return before._notes()  # noqa: SLF001 - another of this class
 
     def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
         changes = [*self._layout_changes(), *self._replaced()]
+        # A plain write commits by itself. Audits, and changes of layout, columns or comments, must be in the same snapshot as the rows.
         is_one_write = self.creates_nothing or (self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table))
         if is_one_write and look is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
@@ -116,7 +117,7 @@ class OutputCommit:
         return tx.result.writes[0] if tx.repeated is None else self._repeated(lake, tx.repeated)
 
     def _notes(self) -> dict[str, Any]:
-        """How the commit changes the table beside its rows, in words."""
+        """Return how the commit changes the table apart from its rows, in words."""
         notes: dict[str, Any] = {}
         if layout := list(self._layout_changes()):
             notes["ducklake/layout_change"] = "; ".join(layout)
@@ -125,14 +126,14 @@ class OutputCommit:
         return notes
 
     def _table_before(self, lake: DuckLake, snapshot: Snapshot) -> Table | None:
-        """The table that a commit found; None when it made the table, or when nobody knows any more."""
+        """Return the table before a commit; None when the commit created it, or the snapshot before it was expired."""
         try:
             return lake.table(self.name, at=snapshot.id - 1)
         except NotFoundError:
             return None
 
     def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
-        """The result of a commit that an earlier attempt made."""
+        """Return the result of a commit that an earlier attempt made."""
         if self.settings.merge is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
         return self._unwritten(snapshot)
@@ -179,8 +180,10 @@ class OutputCommit:
         evolution = self.settings.schema_evolution
         return {
             "mode": mode,
+            # The slice is the condition of the overwrite: it deletes these rows, and rejects rows of the frame outside of it.
             "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
             "concurrent_appends": self.settings.concurrent_appends if mode == "overwrite" else None,
+            # The check of writers does not know rows that were committed after this snapshot, so concurrent_appends decides about them.
             "read_at": self.table.snapshot_id if mode == "overwrite" and self.table is not None else None,
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
@@ -205,7 +208,7 @@ class OutputCommit:
             tx.set_sorted_by(self.name, self.settings.sort_by)
 
     def _layout_changes(self) -> Iterator[str]:
-        """How the layout of the table differs from the asset's, in words; nothing where the asset says nothing."""
+        """Yield the differences between the asset's layout and the table's, in words; none where the asset declares no layout."""
         if self.table is None:
             return
         stays = "files that are there stay as they are"
@@ -216,7 +219,7 @@ class OutputCommit:
             yield f"sorted by {', '.join(self.settings.sort_by)}, was by {', '.join(order) or 'nothing'}; {stays}"
 
     def _replaced(self) -> list[str]:
-        """Columns that are replaced, in words."""
+        """Return the columns that are replaced, in words."""
         if self.table is None or self.settings.schema_evolution != "replace":
             return []
         changes = []
@@ -229,9 +232,11 @@ class OutputCommit:
         return changes
 
     def _replace_columns(self, tx: Transaction, table: Table) -> None:
-        """Give the table the frame's columns. All of its rows are replaced, so that none has values in the old ones."""
+        """Replace the table's columns by the frame's. The commit replaces all rows, so none has values in the old columns."""
         if not self._replaced():
             return
+        # The keys may name columns that are dropped below: reset them first and set them again afterwards. Where the asset declares
+        # other keys, stage() sets those instead.
         before, order = table.info().partition_by, _sort_texts(table)
         if before:
             tx.reset_partitioned_by(self.name)
@@ -255,6 +260,8 @@ class OutputCommit:
             tx.set_sorted_by(self.name, order)
 
     def _exchange(self, tx: Transaction, old: str, new: Any) -> None:
+        # A new column of the same name, with an id of its own: the old id would make readers take values of the old type from files.
+        # The old column moves aside first, since two columns cannot have one name.
         aside = f"{old}_replaced"
         while self.columns.find(aside) is not None or (self.table is not None and self.table.schema.find(aside) is not None):
             aside += "_"
@@ -266,6 +273,7 @@ class OutputCommit:
         left_out = self._flags(self.table)
         values = {column.name: f's."{_doubled(column.name)}"' for column in self.columns if column.name not in left_out}
         builder = tx.merge(self.name, self.frame, on=list(merge.keys))
+        # The complement under three-valued logic: a row for which delete_when is NULL is not deleted, so it is inserted.
         kept = None if merge.delete_when is None else f"NOT ({merge.delete_when}) OR ({merge.delete_when}) IS NULL"
         if merge.when_matched == "delete":
             builder.when_matched_delete()
@@ -280,7 +288,7 @@ class OutputCommit:
         builder.execute()
 
     def _flags(self, table: Table | None) -> frozenset[str]:
-        """Columns of the frame that only say what is to be deleted: the condition names them, and the table does not have them."""
+        """Return columns of the frame that only mark rows to delete: the condition names them, and the table does not have them."""
         condition = self.settings.merge.delete_when if self.settings.merge is not None else None
         if condition is None:
             return frozenset()
@@ -315,12 +323,12 @@ class OutputCommit:
                 try:
                     tx.set_column_type(self.name, (stored.name,), column.type)
                 except SchemaError:
-                    # The table's type holds the frame's values, or the merge rejects those that it does not.
+                    # No widening: the table's type is the wider one, or the merge itself rejects values that do not fit.
                     continue
 
 
 def _named_columns(condition: str) -> Iterator[str]:
-    r"""Names in a condition that may be columns, folded: not what stands in texts, and no functions.
+    r"""Yield names in a condition that may be columns, folded: no string literals, and no functions.
 
     >>> list(_named_columns("lower(s.op) = 'it''s gone' OR s.\"op code\" IN ('D')"))
     ['s', 'op', 'or', 's', 'op code', 'in']
@@ -331,7 +339,7 @@ def _named_columns(condition: str) -> Iterator[str]:
 
 
 def _sort_texts(table: Table) -> tuple[str, ...]:
-    """Sort keys as users write them."""
+    """Return sort keys as users write them."""
     return tuple(f"{key.expression} {key.direction} {key.null_order.replace('_', ' ')}" for key in table.sort_keys)
 
 
@@ -341,7 +349,7 @@ def _differ(wanted: Sequence[str], present: Sequence[str]) -> bool:
 
 
 def _bare(key: str) -> str:
-    """A partition or sort key without what makes no difference; keys that still differ may be the same, which the catalog finds out.
+    """Return a partition or sort key in a normal form. Keys that still differ may be equal, which the catalog finds out.
 
     >>> _bare('"Day" DESC'), _bare("day desc NULLS LAST"), _bare("lower(a) ASC NULLS LAST"), _bare("year( day )")
     ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
@@ -359,13 +367,26 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
+# Which assets may have rows in a table is known without reading rows. Every commit of an asset stores the answer for its own snapshot, in
+# extra_info:
+#
+#   snapshot  writer               record
+#      7      asset a, days 1-3    {at: 6, wrote: days 1-3, slices: {a: days 1-3}}
+#      8      asset b, day 4       {at: 7, wrote: day 4,    slices: {a: days 1-3, b: day 4}}
+#      9      DuckDB               none: its rows belong to no asset, and any asset may replace them
+#     10      a process of Pipes   no slices: the records before it are read until one has them
+#
+# So the newest record is enough, with the commits between its ``at`` and itself: these were made while its writer worked, which has not
+# seen them. Bounds may cover rows that do not exist, and never the reverse, so an overwrite may be rejected unnecessarily.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWriters:
-    """Assets (and outputs of ops) that may have rows in a table, as far as snapshots that were not expired say.
+    """Assets (and outputs of ops) that may have rows in a table, as far as unexpired snapshots record them.
 
     Attributes:
-        slices: Where the rows of each may be.
-        snapshot: The snapshot that the table was looked at, None when there was none.
+        slices: Bounds of the rows of each.
+        snapshot: The snapshot of the table that was read, None when there is no table.
         newest: The newest commit of any of them, None when none is known.
     """
 
@@ -382,7 +403,7 @@ class TableWriters:
             replaced: The rows.
 
         Raises:
-            UsageError: There may be such rows.
+            UsageError: Another asset may have rows there.
         """
         others = sorted(name for name, written in self.slices.items() if name != writer and written.meets(replaced))
         if not others or self.newest is None:
@@ -398,12 +419,12 @@ class TableWriters:
         )
 
     def after(self, writer: str, written: SliceBounds, *, overwrites: bool) -> dict[str, Any]:
-        """What the commit of an asset is to say about the table.
+        """Return the record that the commit of an asset stores about the table.
 
         Args:
             writer: The asset.
-            written: Where its rows are.
-            overwrites: Whether all rows that were there go.
+            written: Bounds of the rows that it writes.
+            overwrites: Whether the commit replaces all rows within these bounds.
         """
         kept = ((name, found.without(written) if overwrites else found) for name, found in self.slices.items())
         slices = {name: found for name, found in kept if found is not None}
@@ -415,11 +436,11 @@ class TableWriters:
 
 
 def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
-    """The assets that may have rows in a table: one statement, or two where commits were made while the newest one was, or where Pipes
-    made it; three where both are so.
+    """Return the assets that may have rows in a table.
 
-    Commits that no output of Dagster made, such as those of DuckDB, are nobody's. Of a commit by an earlier version of this library,
-    which said nothing about those before it, only its own asset is known.
+    Runs one catalog statement; one more when other commits were made at the same time as the newest one, and one more when the newest
+    commit came from Pipes. Commits of other programs, such as DuckDB, belong to no asset. A commit of an early version of this library has
+    no record of the commits before it, so only its own asset is known.
 
     Args:
         table: The table, None when it does not exist yet.
@@ -445,10 +466,10 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
 
 
 def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replaced: SliceBounds, commit: int) -> list[str]:
-    """Commits of other assets that an overwrite replaced because they came after it had looked, and before it was committed.
+    """Return commits of other assets that an overwrite replaced, made after it had read the writers and before it was committed.
 
     Args:
-        table: The table, as it was when its writers were asked for.
+        table: The table, as it was when its writers were read.
         address: Its name.
         writer: The asset that has overwritten rows.
         replaced: The rows.
@@ -462,26 +483,26 @@ def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replace
 
 
 def makes_table(commit: Snapshot, table: Table) -> bool:
-    """Return whether a commit made a table, under the name that it has now."""
+    """Return whether a commit created a table under the name that it has now."""
     name = (folded(table.state.schema_name), folded(table.state.name))
     return any((folded(made.schema), folded(made.name)) == name for made in commit.change_set.created_table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What a commit says about the writers of a table: where it wrote itself, and all rows of itself and those up to ``snapshot``."""
+    """The record of a commit: bounds of its own rows, and of the rows of every writer up to ``snapshot`` and of itself."""
 
     snapshot: int | None
     wrote: SliceBounds
     slices: Mapping[str, SliceBounds]
 
     def misses_commits_before(self, commit: Snapshot, table: Table) -> bool:
-        """Return whether there may be commits that it does not know of."""
+        """Return whether there may be commits before this one that the record does not contain."""
         return not makes_table(commit, table) if self.snapshot is None else commit.id > self.snapshot + 1
 
 
 def _record(commit: Snapshot, table: str) -> _Record | None:
-    """None where a commit says nothing, or what nobody understands: anybody may commit any text."""
+    """Return the record of a commit, None when it has none or an invalid one: any client may store any string there."""
     facts = dagster_facts(commit)
     found = facts.get(WRITERS)
     if isinstance(facts.get("assets"), dict) and isinstance(found, dict):
@@ -502,6 +523,6 @@ def _is_of_pipes(commit: Snapshot) -> bool:
 
 
 def _written(commit: Snapshot, table: str) -> tuple[str, SliceBounds] | None:
-    """The asset of a commit, and where the rows are that it wrote; None for nobody's."""
+    """Return the asset of a commit and the bounds of its rows; None for a commit of no asset."""
     writer, record = writer_of(commit, table), _record(commit, table)
     return None if writer is None else (writer, record.wrote if record is not None else ANYWHERE)

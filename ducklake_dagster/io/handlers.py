@@ -1,4 +1,4 @@
-"""Handlers of the frames that assets return and take, chosen by type without importing what is not loaded."""
+"""Convert the frames that assets return and take. Handlers are chosen by type without importing packages that are not loaded."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class FrameHandler(Protocol):
         """Return whether frames of this type are loaded here."""
 
     def opened(self, frame: Any) -> Any:
-        """The frame in the form that the other methods take."""
+        """Return the frame in the form that the other methods take."""
 
     def session_of(self, frame: Any) -> Any:
-        """The Spark session that computes the frame, None for one of this process."""
+        """Return the Spark session that computes the frame, None for one of this process."""
 
     def is_replayable(self, frame: Any) -> bool:
         """Return whether the frame can be written a second time."""
 
     def column_names(self, frame: Any) -> list[str]:
-        """Names of the frame's columns."""
+        """Return names of the frame's columns."""
 
     def is_typed(self, frame: Any) -> bool:
         """Return whether the frame has columns, and each of them has a type of its own."""
@@ -56,20 +56,21 @@ class FrameHandler(Protocol):
         """Return whether there are no rows, and a frame that still has them all."""
 
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
-        """The frame's rows that belong to the slice."""
+        """Return the frame's rows that belong to the slice."""
 
     def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
-        """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
+        """Return the same frame, which fails at the latest while it is written if a row lies outside the slice."""
 
     def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
-        """Rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
+        """Return rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
 
     def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
-        """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
+        """Return a frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
 
 
 def is_a(frame_type: type, package: str, *names: str) -> bool:
     """Return whether a type is a class of a package that need not be installed, or a subclass of it."""
+    # By name: isinstance would import the package, and a frame of it exists only where it is imported already.
     return any(cls.__name__ in names and cls.__module__.partition(".")[0] == package for cls in frame_type.__mro__)
 
 
@@ -89,17 +90,17 @@ class ArrowHandler:
         return is_a(frame_type, "pyarrow", "Table")
 
     def opened(self, frame: Any) -> Any:
-        """A pyarrow Table, or a RecordBatchReader that is read once.
+        """Return a pyarrow Table, or a RecordBatchReader, which is read once.
 
         Raises:
-            UsageError: It has no rows in columns, or labels of rows that would get lost.
+            UsageError: The frame has no columns of rows, or row labels that would be lost.
         """
         from ducklake_core import arrow_data
 
         return arrow_data(frame)
 
     def session_of(self, _frame: Any) -> None:
-        """None: everything happens in this process."""
+        """Return None: everything happens in this process."""
 
     def is_replayable(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
         """Return whether it is in memory; a stream is read once."""
@@ -108,7 +109,7 @@ class ArrowHandler:
         return isinstance(frame, pa.Table)
 
     def column_names(self, frame: pa.Table | pa.RecordBatchReader) -> list[str]:
-        """Names of the frame's columns."""
+        """Return names of the frame's columns."""
         return list(frame.schema.names)
 
     def is_typed(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
@@ -124,17 +125,18 @@ class ArrowHandler:
         return isinstance(frame, pa.Table) and not frame.num_rows
 
     def checked_empty(self, frame: pa.Table | pa.RecordBatchReader) -> tuple[bool, pa.Table | pa.RecordBatchReader]:
-        """Return whether there are no rows, and a frame that still has them all; of a stream the first rows are read."""
+        """Return whether there are no rows, and a frame that still has all of them. Reads the first rows of a stream."""
         import pyarrow as pa
 
         if isinstance(frame, pa.Table):
             return not frame.num_rows, frame
         first = next((batch for batch in frame if batch.num_rows), None)
+        # A stream is read once, so the batch that was read goes back in front of the others.
         batches = iter(()) if first is None else chain([first], frame)
         return first is None, pa.RecordBatchReader.from_batches(frame.schema, batches)
 
     def keep_inside(self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate) -> pa.Table | pa.RecordBatchReader:
-        """Rows for which the predicate is true; of a stream batch by batch while it is written.
+        """Return rows for which the predicate is true; of a stream batch by batch while it is written.
 
         Raises:
             SchemaError: A partition column holds values that cannot be compared with the partitions.
@@ -148,7 +150,7 @@ class ArrowHandler:
     def reject_outside(
         self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate, subject: str
     ) -> pa.Table | pa.RecordBatchReader:
-        """The same rows; a stream is looked at while it is written.
+        """Return the same rows; a stream is checked while it is written.
 
         Raises:
             UsageError: A row lies outside the slice.
@@ -161,11 +163,11 @@ class ArrowHandler:
         return frame
 
     def load(self, rows: Rows, _session: Callable[[], Any]) -> Any:
-        """All rows, in memory."""
+        """Return all rows, in memory."""
         return rows.to_arrow()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> Any:
-        """A table without rows."""
+        """Return a table without rows."""
         return rows
 
 
@@ -181,16 +183,16 @@ class StreamHandler(ArrowHandler):
     gives = takes
 
     def load(self, rows: Rows, _session: Callable[[], Any]) -> pa.RecordBatchReader:
-        """The rows as they are read."""
+        """Return the rows as a stream."""
         return rows.to_reader()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pa.RecordBatchReader:
-        """A stream that ends at once."""
+        """Return a stream that ends at once."""
         return rows.to_reader()
 
 
 class PandasHandler(ArrowHandler):
-    """pandas.DataFrame."""
+    """Takes and loads pandas.DataFrame."""
 
     name = "pandas"
 
@@ -201,16 +203,16 @@ class PandasHandler(ArrowHandler):
     gives = takes
 
     def load(self, rows: Rows, _session: Callable[[], Any]) -> pd.DataFrame:
-        """All rows, in memory, with the types that pandas chooses."""
+        """Return all rows, in memory, with the types that pandas chooses."""
         return rows.to_pandas()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pd.DataFrame:
-        """A frame without rows."""
+        """Return a frame without rows."""
         return rows.to_pandas()
 
 
 class PolarsHandler(ArrowHandler):
-    """polars.DataFrame, and LazyFrame, which is collected when it is written and made of rows in memory when it is loaded."""
+    """Takes and loads polars.DataFrame."""
 
     name = "polars"
 
@@ -221,18 +223,18 @@ class PolarsHandler(ArrowHandler):
     gives = takes
 
     def load(self, rows: Rows, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
-        """All rows, in memory."""
+        """Return all rows, in memory."""
         return rows.to_polars()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
-        """A frame without rows."""
+        """Return a frame without rows."""
         import polars as pl
 
         return pl.DataFrame(rows)
 
 
 class LazyPolarsHandler(PolarsHandler):
-    """polars.LazyFrame: collected when it is written, made of rows in memory when it is loaded."""
+    """Takes and loads polars.LazyFrame: collected when it is written, made from rows in memory when it is loaded."""
 
     name = "polars_lazy"
 
@@ -243,20 +245,20 @@ class LazyPolarsHandler(PolarsHandler):
     gives = takes
 
     def opened(self, frame: pl.LazyFrame) -> Any:
-        """Its rows as a pyarrow Table."""
+        """Return its rows as a pyarrow Table."""
         return super().opened(frame.collect())
 
     def load(self, rows: Rows, session: Callable[[], Any]) -> pl.LazyFrame:
-        """All rows, in memory."""
+        """Return all rows, in memory."""
         return super().load(rows, session).lazy()
 
     def empty(self, rows: pa.Table, session: Callable[[], Any]) -> pl.LazyFrame:
-        """A frame without rows."""
+        """Return a frame without rows."""
         return super().empty(rows, session).lazy()
 
 
 def outside_text(subject: str, which: str) -> str:
-    """Why rows outside the run's partitions are rejected."""
+    """Return the message for rows outside the run's partitions."""
     return (
         f"asset {subject} returned {which} outside the partitions of this run: filter them, or set out_of_slice to 'filter' "
         "to have them left out"
@@ -301,7 +303,7 @@ def _checked_batches(stream: pa.RecordBatchReader, predicate: SlicePredicate, su
 
 
 class SparkHandler:
-    """pyspark.sql.DataFrame; takes pandas-on-Spark too."""
+    """Takes and loads pyspark.sql.DataFrame; takes pandas-on-Spark frames too."""
 
     name = "spark"
 
@@ -314,19 +316,19 @@ class SparkHandler:
         return _is_of(frame_type, "pyspark.sql")
 
     def opened(self, frame: Any) -> Any:
-        """The frame itself."""
+        """Return the frame itself."""
         return frame
 
     def session_of(self, frame: Any) -> Any:
-        """The frame's session."""
+        """Return the frame's session."""
         return _spark_frame(frame).sparkSession
 
     def is_replayable(self, _frame: Any) -> bool:
-        """True: it is computed again."""
+        """Return True: Spark computes the frame again."""
         return True
 
     def column_names(self, frame: Any) -> list[str]:
-        """Names of the frame's columns."""
+        """Return names of the frame's columns."""
         return list(_spark_frame(frame).columns)
 
     def is_typed(self, frame: Any) -> bool:
@@ -337,29 +339,30 @@ class SparkHandler:
         return bool(fields) and not any(isinstance(field.dataType, NullType) for field in fields)
 
     def is_surely_empty(self, _frame: Any) -> bool:
-        """False: the frame would have to be computed."""
+        """Return False: Spark would have to compute the frame."""
         return False
 
     def checked_empty(self, frame: Any) -> tuple[bool, Any]:
-        """Return whether there are no rows, for which the frame is computed until there is one; and the frame."""
+        """Return whether there are no rows, and the frame. Spark computes the frame until it has one row."""
         return _spark_frame(frame).isEmpty(), frame
 
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:
-        """Rows for which the predicate is true."""
+        """Return rows for which the predicate is true."""
         inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
         return inside
 
     def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
-        """The frame with the check inside its plan, so that the rows are computed once only."""
+        """Return the frame with the check inside its plan, so that Spark computes the rows only once."""
+        # CASE also sends NULL to the ELSE branch: a row without a partition value lies outside of every partition.
         message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
         return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
 
     def load(self, rows: Rows, session: Callable[[], Any]) -> DataFrame:
-        """A lazy frame, bound to one snapshot."""
+        """Return a lazy frame, bound to one snapshot."""
         return rows.to_spark(session())
 
     def empty(self, rows: pa.Table, session: Callable[[], Any]) -> DataFrame:
-        """A frame without rows."""
+        """Return a frame without rows."""
         from pyspark.sql.types import StructType
 
         frame: DataFrame = session().createDataFrame(rows if rows.num_columns else [], *([] if rows.num_columns else [StructType([])]))
@@ -375,17 +378,17 @@ def _spark_frame(frame: Any) -> DataFrame:
     return found
 
 
-# Spark's frames, and those of pandas and polars, give Arrow streams too: the last one takes whatever else does.
+# In this order: frames of Spark, pandas and polars export Arrow streams too, and the last handler takes everything that does.
 HANDLERS: tuple[FrameHandler, ...] = (
     SparkHandler(), PandasHandler(), PolarsHandler(), LazyPolarsHandler(), StreamHandler(), ArrowHandler(),
 )  # fmt: skip
 
 
 def handler_for_frame(frame: object, subject: str) -> FrameHandler:
-    """The handler of a frame that an asset returned.
+    """Return the handler of a frame that an asset returned.
 
     Raises:
-        UsageError: None, or something that is no frame.
+        UsageError: The asset returned None, or something that is no frame.
     """
     for handler in HANDLERS:
         if handler.takes(type(frame)):
@@ -399,10 +402,10 @@ def handler_for_frame(frame: object, subject: str) -> FrameHandler:
 
 
 def handler_for_type(annotation: object, default: str, subject: str) -> FrameHandler:
-    """The handler of an input's annotated type; without a telling annotation the one named ``default``.
+    """Return the handler of an input's annotated type; the one named ``default`` when the annotation names no type of frame.
 
     Raises:
-        UsageError: A type that DuckLake data cannot be loaded as.
+        UsageError: Rows cannot be loaded as the annotated type.
     """
     choices = [kind for kind in get_args(annotation) if kind is not NoneType] if get_origin(annotation) is not None else [annotation]
     if choices and all(kind in (Any, None, NoneType, object) for kind in choices):

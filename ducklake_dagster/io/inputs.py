@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInput:
-    """One input, planned.
+    """The plan of one input.
 
     Attributes:
         subject: Asset key, for messages.
         context: The input.
         address: The table that is read.
-        table_slice: Rows of the upstream partitions at hand, and the columns asked for.
-        declared: Columns that the upstream asset's definition says the table has, for when there is no table yet.
-        settings: What the input's metadata asks for.
+        table_slice: Rows of the run's upstream partitions, and the columns to load.
+        declared: Columns that the upstream asset's definition declares, for a table that does not exist yet.
+        settings: Settings in the input's metadata.
         branch: The branch that the table belongs to, None for production's.
     """
 
@@ -58,22 +58,22 @@ class TableInput:
     branch: str | None = None
 
     def in_branch(self, branch: str, address: TableAddress) -> TableInput:
-        """The same input from the table of a branch."""
+        """Return the same input from the table of a branch."""
         table_slice = replace(self.table_slice, schema=address.schema, table=address.table)
         return replace(self, branch=branch, address=address, table_slice=table_slice)
 
     def load(self, lake: DuckLake, session: Callable[[], Any], *, pin: bool, reader_branch: str | None = None) -> Any:
-        """The rows, or what changed in them.
+        """Return the rows, or their changes.
 
         Args:
             lake: The lake.
-            session: Gives the Spark session where one is needed.
+            session: Returns the Spark session; called only for a Spark frame.
             pin: Whether all inputs of the run read one snapshot, where the input names no other.
             reader_branch: The branch that outputs go to, None for production.
 
         Raises:
             NotFoundError: The table, a column or the snapshot does not exist.
-            UsageError: Something is asked of a view that only a table can give.
+            UsageError: The input is a view, with settings that only a table supports.
         """
         at = self._moment(lake, pin=pin)
         try:
@@ -92,14 +92,15 @@ class TableInput:
         what = "changes" if self.settings.changes else "rows"
         self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
         if pin or self.settings.changes:
-            # A run that resumes another one may read an older snapshot than the last materialisation, which has its changes already.
+            # A run that resumes another one reads the older pin of that run, whose changes the last materialisation may have already:
+            # the point that is noted never goes back.
             newest = max(table.snapshot_id, since.snapshot if since is not None else 0)
             point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
             note_read(self.context, point, reader_branch)
         return self.handler.load(rows, session)
 
     def _absent(self, error: NotFoundError) -> NotFoundError:
-        """What was not found, with what can be done about it where it is the newest table."""
+        """Return the error, with advice where the newest state of the table was read."""
         if self.settings.names_a_moment or "table" not in error.details:
             return error
         advice = (
@@ -114,11 +115,11 @@ class TableInput:
             return materialized_snapshot(self.context, settings.run_id, self.branch)
         if settings.names_a_moment:
             return settings.as_of if settings.snapshot is None else settings.snapshot
-        # What changed is told from snapshots that were read, which must be the same when the step is tried again.
+        # Changes are those between two snapshots that were read. A retry of the step must read the same two.
         return pinned_snapshot(self.context, lake, self.branch) if pin or settings.changes else None
 
     def _since(self, table: Table, lake: DuckLake, reader_branch: str | None) -> ReadPoint | None:
-        """What was read last, if that is asked for."""
+        """Return what was read last, None unless the input reads changes since then."""
         since = last_read(self.context, reader_branch) if self.settings.changes == "last_materialization" else None
         if since is not None and since.lake != lake_identity(lake):
             raise UsageError(
@@ -148,7 +149,7 @@ class TableInput:
         return view
 
     def _no_rows(self) -> pa.Table:
-        """The columns that the definition declares, as far as it does."""
+        """Return the columns that the definition declares, as far as it does."""
         from ducklake_core import Field, Schema, data_type_of
 
         declared = self.declared.columns if self.declared is not None else []
@@ -170,10 +171,15 @@ class TableInput:
 
 
 def plan_input(context: dg.InputContext, default_frame: str, default_schema: str | None) -> TableInput:
-    """Plan the load.
+    """Plan the load of an input, without a connection to the lake.
+
+    Args:
+        context: The input.
+        default_frame: Name of the handler for an input without a type annotation.
+        default_schema: The IO manager's ``schema``.
 
     Raises:
-        UsageError: An annotation or metadata that cannot be, or partitions without a column to match them with.
+        UsageError: The annotation or the metadata is invalid, or partitions have no column to match them with.
     """
     upstream = context.upstream_output
     stored = plain_metadata((upstream.definition_metadata if upstream else None) or {})
@@ -188,6 +194,7 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     if context.has_asset_partitions:
         expression = stored.get("partition_expr")
         boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
+    # The writer names the table by the metadata of the output's definition, so the reader uses the same metadata, not its own.
     if upstream is None or context.has_asset_key:
         address = table_address(path, stored, default_schema)
     else:

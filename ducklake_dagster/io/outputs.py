@@ -32,25 +32,26 @@ if TYPE_CHECKING:
     from ducklake_core import DuckLake, Schema, Table, Transaction
 
 
+# Attempts in all, when other writers change the table while its rows are audited.
 _AUDIT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutput:
-    """One output, planned.
+    """The plan of one output.
 
     Attributes:
         subject: Asset key, for messages.
-        frame: What the asset returned, as its handler takes it.
+        frame: The frame that the asset returned, as its handler takes it.
         address: The table that it goes to.
-        settings: How it is written.
+        settings: Settings of the write.
         partition_keys: Keys of the run, sorted; empty for an asset without partitions.
-        table_slice: Their rows.
+        table_slice: Rows of these partitions.
         dimensions: Partition dimensions of the asset, each with all of its keys.
         asset: The asset as sensors and checks see it, None for the output of an op.
-        provenance: What the commit says about itself.
-        texts: What the definition says about the table and its columns, which become comments.
-        audits: What must be so before the rows are committed.
+        provenance: Commit id, message and facts about the run.
+        texts: Descriptions of the table and its columns, which become comments.
+        audits: Conditions that rows must meet before they are committed.
         branch: The branch that is written to, None for production.
         declared: Columns that the definition declares for the table, None when it declares none.
         creates_nothing: Whether there are no rows, and no columns to create the table with.
@@ -74,15 +75,19 @@ class TableOutput:
 
     @property
     def columns(self) -> Schema:
-        """The frame's columns; its rows are not read."""
+        """Return the frame's columns, without reading its rows."""
         from ducklake_core import Schema, columns_of
 
         return Schema(columns=()) if self.creates_nothing else columns_of(self.frame)
 
     def settled(self, table: Table | None) -> TableOutput:
-        """Give a frame without rows the columns of the table, or those that the definition declares for one that does not exist yet.
+        """Return the plan with other columns for a frame without rows: those of the table, or those that the definition declares.
 
-        Its own columns mean nothing without rows. A frame that is not in memory is only looked into where its columns do not do.
+        Columns of a frame without rows mean nothing: pandas gives them the type object, and an empty list has none. A frame that is not in
+        memory is read only when its columns do not fit.
+
+        Args:
+            table: The table before the write, None when it does not exist yet.
         """
         has_columns = self._has_columns(table)
         if not self.handler.is_surely_empty(self.frame):
@@ -107,14 +112,14 @@ class TableOutput:
         return bool(names) and wanted <= names
 
     def table(self, lake: DuckLake) -> Table | None:
-        """The table as it is before the write; None when the write will make it."""
+        """Return the table before the write; None when the write will create it."""
         try:
             return lake.table(self.address.sql)
         except NotFoundError:
             return None
 
     def missing_columns(self, table: Table | None) -> tuple[str, ...]:
-        """Columns of the table that the frame lacks, and whose rows therefore get NULL or the default.
+        """Return columns of the table that the frame lacks, so that its rows get NULL or the default there.
 
         Raises:
             SchemaError: Some of them have no default, and the settings do not allow NULL.
@@ -134,7 +139,7 @@ class TableOutput:
         return tuple(column.name for column in missing)
 
     def predicate(self, table: Table | None) -> SlicePredicate | None:
-        """The slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
+        """Return the slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
 
         Raises:
             UsageError: The frame lacks a partition column, its type cannot be matched with the partitions, or two partition keys mean
@@ -153,6 +158,7 @@ class TableOutput:
                     table=str(self.address),
                     column=name,
                 )
+            # The condition is about stored values, so the table's type decides; the frame must only have the column.
             return mine.name, str((stored or mine).type)
 
         for dimension, keys in self.dimensions:
@@ -163,13 +169,13 @@ class TableOutput:
     def write(
         self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None, publish: Callable[[Sequence[AuditResult]], None]
     ) -> WrittenOutput:
-        """Write it, in exactly one commit, which also gives the table the keys and comments that the definition names.
+        """Write it in exactly one commit, which also sets the keys and comments that the definition declares.
 
         Args:
             lake: The lake.
-            table: What :meth:`table` gave.
+            table: The result of :meth:`table`.
             predicate: The slice.
-            publish: Takes the results of the audits, and raises what ends the write without a commit.
+            publish: Takes the results of the audits, and raises to end the write without a commit.
 
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
@@ -182,7 +188,7 @@ class TableOutput:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Say of a row outside of the slice what can be done about it."""
+        """Add advice to the error about a row outside of the slice."""
         try:
             yield
         except UsageError as error:
@@ -192,20 +198,21 @@ class TableOutput:
             raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
 
     def rows(self, predicate: SlicePredicate | None) -> Any:
-        """The frame, with what the settings say about rows outside of the slice."""
+        """Return the frame, filtered or checked for rows outside of the slice as the settings demand."""
         if predicate and self.settings.out_of_slice == "filter":
             return self.handler.keep_inside(self.frame, predicate)
+        # An overwrite checks rows against its own condition while it writes them. Other modes have no condition, so the frame is checked.
         if predicate and self.settings.write_mode != "overwrite":
             return self.handler.reject_outside(self.frame, predicate, self.subject)
         return self.frame
 
     def audit(self, tx: Transaction, predicate: SlicePredicate | None) -> list[AuditResult]:
-        """Look at the rows that an open transaction would leave behind."""
+        """Return the results of the audits on the rows that an open transaction would leave behind."""
         inside = predicate.to_condition() if predicate else None
         return run_audits(tx, self.address.sql, self.audits, inside, self.handler.session_of(self.frame))
 
     def commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
-        """What goes into the commit.
+        """Return the content of the commit.
 
         Raises:
             UsageError: Rows of another asset would be replaced.
@@ -242,10 +249,12 @@ class TableOutput:
         predicate: SlicePredicate | None,
         publish: Callable[[Sequence[AuditResult]], None],
     ) -> WrittenOutput:
-        """Write in a transaction, look at what it would leave behind, and commit only then.
-
-        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins again.
-        """
+        """Write in a transaction, audit the rows that it would leave behind, and commit only then."""
+        # stage -> audit the staged table -> publish the results -> commit
+        #
+        # run_audits guards the table, so a commit of another writer in between is a conflict: it would change the rows that were audited.
+        # Everything then begins again on the new state of the table. Two conflicts are not repeated: the overwrite would replace rows that
+        # its writer has not seen (concurrent_appends="fail" asks for this error), and the frame is a stream, which is read only once.
         results: list[AuditResult] = []
 
         def look(tx: Transaction) -> None:
@@ -272,10 +281,18 @@ class TableOutput:
 def plan_output(
     context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool, branch: Branch | None
 ) -> TableOutput:
-    """Plan the output; with ``comments`` the table gets the descriptions of the definition, with ``branch`` it is the branch's.
+    """Plan an output, without a connection to the lake.
+
+    Args:
+        context: The output.
+        frame: The frame that the asset returned.
+        defaults: Settings of the IO manager.
+        default_schema: The IO manager's ``schema``.
+        comments: Whether descriptions of the definition become comments of the table.
+        branch: The branch that is written to, None for production.
 
     Raises:
-        UsageError: No frame, a setting that cannot be, or partitions without a column to match them with.
+        UsageError: The asset returned no frame, a setting is invalid, or partitions have no column to match them with.
     """
     subject = output_subject(context)
     handler = handler_for_frame(frame, subject)
@@ -331,7 +348,7 @@ def _with_keys(
 
 
 def _reject_no_partitions(context: dg.OutputContext, subject: str) -> None:
-    """Reject to replace all of a partitioned asset's table because the run did not say which partitions it is about.
+    """Reject an overwrite of a partitioned asset by a run that names no partitions: it would replace all of them.
 
     Raises:
         UsageError: The asset is partitioned.
@@ -346,7 +363,7 @@ def _reject_no_partitions(context: dg.OutputContext, subject: str) -> None:
 
 
 def declared_columns(declared: object) -> Schema | None:
-    """Columns that a definition declares with DuckLake types, None when there are none or one has another type."""
+    """Return columns that a definition declares with DuckLake types, None when there are none or one has another type."""
     from ducklake_core import Field, Schema, data_type_of
 
     if not isinstance(declared, dg.TableSchema) or not declared.columns:
@@ -365,7 +382,7 @@ def _asset(context: dg.OutputContext, address: TableAddress, definition: Mapping
 
 
 def schema_lookup(schema: Schema) -> Callable[[str], tuple[str, str] | None]:
-    """Exact name and type name of a table's column, by a name in any case."""
+    """Return a function that finds the exact name and type name of a column by a name in any case."""
 
     def column_type(name: str) -> tuple[str, str] | None:
         column = schema.find(name)
@@ -375,5 +392,5 @@ def schema_lookup(schema: Schema) -> Callable[[str], tuple[str, str] | None]:
 
 
 def without_keys(metadata: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata without the keys that the user set: Dagster lets an IO manager's value win over the user's, and the user's must."""
+    """Return metadata without the keys that the user set: Dagster prefers an IO manager's value to the user's, and the user's must win."""
     return {key: value for key, value in metadata.items() if key not in taken}

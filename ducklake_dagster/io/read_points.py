@@ -20,11 +20,22 @@ if TYPE_CHECKING:
     from ducklake_core import ChangeFeed, Condition, DuckLake, Scan, Table
 
 
+# The snapshot that an input reads; the first row that applies (see TableInput._moment):
+#
+#   ducklake/run_id               the snapshot that this run's materialisation became    from the event log
+#   ducklake/snapshot or as_of    as given
+#   pin_reads, ducklake/changes   the pin: the newest snapshot when the run first read    from the event log
+#   otherwise                     the newest snapshot
+#
+# ducklake/changes also has a lower end, the ReadPoint in the metadata of the asset's last materialisation. Pins and read points live in
+# Dagster's event log because the steps of a run are separate processes, and because a retry must read what the failed attempt read.
+
 PINNED = "ducklake/pinned_snapshot"
 SNAPSHOT = "ducklake/snapshot_id"
 BRANCH = "ducklake/branch"
 _LAKE = "ducklake/lake"
 _READ = "ducklake/read/"
+# Materialisations that are read back to find one that was made in the same branch.
 _MAX_EVENTS = 200
 
 _FEED = ("snapshot_id", "rowid", "change_type")
@@ -32,12 +43,12 @@ _FEED = ("snapshot_id", "rowid", "change_type")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPoint:
-    """What a materialisation has read of a table.
+    """The point up to which a materialisation has read a table.
 
     Attributes:
-        table_id: The table, which may have been replaced by another one of its name since.
+        table_id: Id of the table; another table may have its name by now.
         snapshot: The last snapshot that was read.
-        lake: Identity of the lake; ids of one mean nothing in another one, such as that of a branch.
+        lake: Identity of the lake: ids of one lake mean nothing in another, such as that of a branch.
     """
 
     table_id: int
@@ -46,12 +57,12 @@ class ReadPoint:
 
 
 def lake_identity(lake: DuckLake) -> str:
-    """What tells a catalog from all others: the uuid of its first schema, main, which is made with it and never given again."""
+    """Return the identity of a catalog: the uuid of its first schema, main, which is created with it and never used again."""
     return min(lake.schemas(), key=lambda schema: schema.id).uuid
 
 
 def step_of(context: dg.InputContext) -> Any:
-    """The step that loads an input; None outside of a run."""
+    """Return the step that loads an input; None outside of a run."""
     try:
         return context.step_context
     except dg.DagsterInvariantViolationError:
@@ -59,7 +70,7 @@ def step_of(context: dg.InputContext) -> Any:
 
 
 def pinned_snapshot(context: dg.InputContext, lake: DuckLake, branch: str | None = None) -> int | None:
-    """The snapshot that all inputs of the run read: the newest one when the first of them was loaded.
+    """Return the snapshot that all inputs of the run read: the newest one when the first of them was loaded.
 
     It is an event in the log of the run, the first one of its kind, so that steps in several processes agree on it, and so do runs that
     resume the run after a failure. An asset that the run itself has materialised is read as its commit left it.
@@ -87,18 +98,19 @@ def pinned_snapshot(context: dg.InputContext, lake: DuckLake, branch: str | None
             dagster_run=run,
             engine_event_data=EngineEventData(metadata={PINNED: newest, _LAKE: identity}),
         )
-        # Another process may have been first.
+        # Two processes may have found no pin and reported one each: both read the log again, and its first entry wins.
         found = logged_pin(step.instance, run.run_id, identity)
     assert found is not None
     if not context.has_asset_key:
         return found
+    # A table that the run has written is read as its commit left it, also by a run that resumes this one.
     runs = _resumed_runs(step)
     own = [number for one in runs for number in _snapshots_of(step.instance, one.run_id, context.asset_key, branch)]
     return max([found, *own])
 
 
 def materialized_snapshot(context: dg.InputContext, run_id: str, branch: str | None = None) -> int:
-    """The snapshot that a run's materialisation of the upstream asset became; the last one, if it became several.
+    """Return the snapshot that a run's materialisation of the upstream asset became; the last one, if it became several.
 
     Args:
         context: The input.
@@ -124,14 +136,14 @@ def materialized_snapshot(context: dg.InputContext, run_id: str, branch: str | N
 
 
 def last_read(context: dg.InputContext, reader_branch: str | None = None) -> ReadPoint | None:
-    """What the last materialisation of the asset that takes this input has read of it; None when there is none that says so.
+    """Return how far the last materialisation of the asset that takes this input has read it; None when no event records it.
 
     Args:
         context: The input.
-        reader_branch: The branch that the asset is materialised in, None for production: each has read for itself.
+        reader_branch: The branch that the asset is materialised in, None for production. Each branch has a read point of its own.
 
     Raises:
-        UsageError: Several assets or partitions at once, which may have read different things.
+        UsageError: The step makes several assets or partitions at once, which may have read to different points.
     """
     step = step_of(context)
     if step is None:
@@ -151,7 +163,7 @@ def last_read(context: dg.InputContext, reader_branch: str | None = None) -> Rea
 
 
 def note_read(context: dg.InputContext, point: ReadPoint, reader_branch: str | None = None) -> None:
-    """Have the materialisation that this step ends with say what it has read; a step that fails says nothing."""
+    """Record the read point in the materialisation that this step ends with; a step that fails records nothing."""
     step = step_of(context)
     if step is None or step.assets_def is None or not context.has_asset_key:
         return
@@ -162,7 +174,7 @@ def note_read(context: dg.InputContext, point: ReadPoint, reader_branch: str | N
 
 
 def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | None]:
-    """The asset that takes the input, and its partition."""
+    """Return the asset that takes the input, and its partition."""
     subject = context.asset_key.to_user_string()
     keys = step.assets_def.keys if step.assets_def is not None else set()
     if len(keys) != 1:
@@ -180,14 +192,14 @@ def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | Non
 
 
 def _first_run(step: Any) -> dg.DagsterRun:
-    """The run whose materialisation the step completes, which may have been lost after it had read, or even committed."""
+    """Return the run whose materialisation the step completes. It may have been lost after it had read, or even committed."""
     run_id = materialising_run(step.instance, step.dagster_run, step.step.key)
     found: dg.DagsterRun = step.instance.get_run_by_id(run_id) or step.dagster_run
     return found
 
 
 def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
-    """The run, and those before it up to the first one."""
+    """Yield the run, and those that it resumes up to the first one."""
     first = _first_run(step).run_id
     run: dg.DagsterRun | None = step.dagster_run
     while run is not None:
@@ -196,12 +208,12 @@ def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
 
 
 def logged_pin(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
-    """The snapshot that the log of a run says its inputs read.
+    """Return the snapshot that the inputs of a run read according to its log, None when it has no pin.
 
     Args:
         instance: Holds the log.
         run_id: The run.
-        identity: What :func:`lake_identity` gives for the lake.
+        identity: The lake, by :func:`lake_identity`.
     """
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         event = entry.dagster_event
@@ -232,7 +244,7 @@ def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, b
 
 @dataclass(frozen=True, slots=True)
 class AllRowsAsInserts:
-    """Every row of a table as an insert, with the columns of a change feed: what a reader sees that has seen nothing yet.
+    """Every row of a table as an insert, with the columns of a change feed, for a reader that has read nothing yet.
 
     Attributes:
         scan: Reads ``snapshot_id`` (of the row's last change), ``rowid``, then the table's columns.
@@ -241,11 +253,12 @@ class AllRowsAsInserts:
     scan: Scan
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
+        """Return the rows as a stream."""
         import pyarrow as pa
 
         rows = self.scan.to_reader()
         kind = pa.field(_FEED[2], pa.string())
+        # Third, as in a change feed: after snapshot_id and rowid, before the table's own columns.
         schema = rows.schema.insert(2, kind)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -256,21 +269,21 @@ class AllRowsAsInserts:
         return pa.RecordBatchReader.from_batches(schema, batches())
 
     def to_arrow(self) -> pa.Table:
-        """The rows, in memory."""
+        """Return the rows, in memory."""
         return self.to_reader().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows, in memory."""
+        """Return the rows, in memory."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """The rows, in memory."""
+        """Return the rows, in memory."""
         import polars as pl
 
         return pl.DataFrame(self.to_arrow())
 
     def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a lazy frame."""
+        """Return the rows as a lazy frame."""
         from pyspark.sql import functions as F  # noqa: N812
 
         frame = self.scan.to_spark(session)
@@ -281,18 +294,18 @@ class AllRowsAsInserts:
 def changed_rows(
     table: Table, since: ReadPoint | None, columns: tuple[str, ...] | None, where: Condition | str | None, subject: str
 ) -> ChangeFeed | AllRowsAsInserts:
-    """What changed after a snapshot up to the table's own; everything when nothing was read yet.
+    """Return the changes after a snapshot up to the table's own; all rows when nothing was read yet.
 
     Args:
-        table: At the snapshot to read.
-        since: What was read last.
+        table: The table at the snapshot to read.
+        since: The point that was read last, None for none.
         columns: The table's columns to load, None for all.
         where: Condition on rows.
         subject: The input, for messages.
 
     Raises:
-        UsageError: The table is another one than that which was read.
-        NotFoundError: Snapshots after the one that was read last were expired, so that changes would be missing.
+        UsageError: The table was dropped and created again since it was read.
+        NotFoundError: Snapshots after the one that was read last were expired, so changes would be missing.
     """
     names = list(columns) if columns is not None else [column.name for column in table.schema]
     if since is None:
@@ -301,10 +314,11 @@ def changed_rows(
     if since.table_id != table.state.id:
         raise UsageError(f"input {subject}: {table.name} was dropped and made again since it was read last; {again}", table=table.name)
     if since.snapshot >= table.snapshot_id:
-        # Nobody has committed anything since, and the feed has no snapshot to begin with.
+        # Nothing was committed since, so there is no snapshot that a feed could begin with.
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], "FALSE"))
     feed = table.changes(since.snapshot + 1, columns=[*_FEED, *columns] if columns is not None else None, where=where)
     try:
+        # The feed is lazy, and a Spark frame would fail after this step: plan it here, where the error can name the remedy.
         feed.plan()
     except NotFoundError as error:
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""Maintenance as jobs, schedules and sensors."""
+"""Build jobs, schedules and sensors for the maintenance of a lake."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ POOL = "ducklake_maintenance"
 _JOB_TEXT = """{steps}, in this order.
 
 What goes wrong with a table or a step does not stop the others; the last step fails and says what it was."""
+# In an order in which each step works on the result of those before it: inlined rows become files before small files are merged, and files
+# are cleaned up after the snapshots that needed them expired.
 _ALL_STEPS: tuple[MaintenanceVerb, ...] = get_args(MaintenanceVerb)
 _FILE_STEPS = ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files")
 _DAY = timedelta(days=1)
@@ -37,20 +39,21 @@ _CRON = "a cron schedule such as '0 3 * * *' (minute, hour, day of the month, mo
 _STATE = "ducklake/table_state"
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LONGEST_PAUSE = timedelta(days=1)
-# The planner, which knows whether small files can be merged, is asked about so many tables in one evaluation.
+# Whether small files can be merged is known only to the planner, which reads their list: it runs for so many tables in one evaluation.
 _MAX_PLANNED = 5
 _ANY_SIZE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceLimits:
-    """How much one run of maintenance does at most; None for no limit.
+    """Limits of one run of maintenance; None for no limit, which is the default.
 
     Attributes:
-        max_input_bytes: Bytes of files that merging reads, and that rewriting reads. Likewise ``max_files``.
-        max_rows: Inlined rows after which flushing begins no further table.
-        max_deleted_files: Files that cleaning up deletes, and that the sweep of orphans deletes; the next run goes on.
-        max_seconds: Seconds after which every step but expiry begins nothing further, each for itself.
+        max_input_bytes: Maximum size in bytes of the files that each of merging and rewriting reads.
+        max_files: Maximum number of files that each of merging and rewriting reads.
+        max_rows: Number of inlined rows after which flushing begins no further table.
+        max_deleted_files: Maximum number of files that each of the two deletion steps deletes; the next run deletes the others.
+        max_seconds: Seconds after which a step begins nothing further. Each step but expiry has this limit for itself.
     """
 
     max_input_bytes: int | None = None
@@ -78,7 +81,7 @@ class _Plan:
     def settings(
         self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None
     ) -> dict[MaintenanceVerb, dict[str, Any]]:
-        """Settings of each step, of which only some may be enabled, or be about other tables."""
+        """Return settings of each step, with only some of them enabled, or for other tables."""
         on, names = self.steps if enabled is None else enabled, self.tables if tables is None else tables
         deletions = {"max_files": self.limits.max_deleted_files, "max_seconds": self.limits.max_seconds}
         of_files = {"max_input_bytes": self.limits.max_input_bytes, "max_files": self.limits.max_files}
@@ -101,7 +104,7 @@ class _Plan:
         }
 
     def config(self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None) -> dg.RunConfig:
-        """Run config of a job with these steps."""
+        """Return run config of a job with these steps."""
         ops: dict[str, Any] = {}
         for step, how in self.settings(enabled=enabled, tables=tables).items():
             try:
@@ -137,40 +140,42 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about on
     assets: Assets = (),
     schema: str | None = None,
 ) -> dg.Definitions:
-    """A job that does all maintenance of a lake, a schedule for it, and with ``triggers`` a sensor that asks for it where it is worth it.
+    """Build a job that does all maintenance of a lake, a schedule for it, and with ``triggers`` a sensor that requests runs when needed.
 
-    The job flushes inlined rows, expires snapshots, merges and rewrites files, and deletes files that nothing needs, in this order. Every
-    setting is run config, with the values given here as defaults. What goes wrong with a table or a step does not stop the others: the
-    last step, ``outcome``, fails then and says what it was. Snapshots that a run may use which is not over, that a run tagged
-    ``ducklake/keep`` committed, or that have a hold (``lake.holds``) do not expire, and files that such a run may need are not deleted.
-    Commits carry the run. Merge it with a project's definitions: ``dg.Definitions.merge(build_maintenance_defs(), ...)``.
+    The job flushes inlined rows, expires snapshots, merges and rewrites files, and deletes unneeded files, in this order. Every setting is
+    run config, with the values given here as defaults. An error in a table or a step does not stop the others: the last step, ``outcome``,
+    then fails and reports it. Snapshots do not expire while an unfinished run may use them, when a run tagged ``ducklake/keep`` committed
+    them, or when they have a hold (``lake.holds``); files that an unfinished run may need are not deleted. Commits record the run. Merge
+    the result with a project's definitions: ``dg.Definitions.merge(build_maintenance_defs(), ...)``.
 
     Args:
-        name: Name of the job; schedule and sensor are called the same with ``_schedule`` and ``_sensor``.
-        lake_key: Resource key of the :class:`DuckLakeResource`.
-        tables: Tables to flush, merge and rewrite, such as ``["sales.*", "main.order_?"]``; all when empty. Expiry and deletion are about
+        name: Name of the job, also of its schedule and sensor, with ``_schedule`` and ``_sensor`` appended.
+        lake_key: Resource key of the :class:`DuckLakeResource`, ``lake`` by default.
+        tables: Tables to flush, merge and rewrite, such as ``["sales.*", "main.order_?"]``; all when empty. Expiry and deletion apply to
             the whole lake.
-        steps: Verbs of the lake, in the order in which they are to run.
-        cron_schedule: When; ``H`` as its minute stands for a minute that depends on ``name`` and ``lake_key`` alone, so that the schedules
-            of several lakes do not all begin at once.
+        steps: Operations of the lake, in the order in which they run; all of them by default.
+        cron_schedule: Cron schedule. ``H`` as its minute stands for a minute that depends only on ``name`` and ``lake_key``, so that the
+            schedules of several lakes do not all begin at once.
         execution_timezone: Time zone of the schedule, UTC when None.
-        expire_older_than: Age from which snapshots are expired: a timedelta, or a text such as ``"7 days"``.
-        keep_last: Newest snapshots that are kept whatever their age.
-        cleanup_older_than: Time since a file became unneeded from which it is deleted, likewise. Readers of an expired snapshot need it.
-        orphans_older_than: Time since a file that the catalog does not know was changed, likewise; longer than any write takes.
-        delete_threshold: Part of a file's rows that must be deleted for it to be rewritten; the lake's option when None.
-        limits: How much one run does at most.
-        triggers: From when on the sensor asks for a run; no sensor when None.
+        expire_older_than: Age from which snapshots are expired, as a timedelta or a string; ``"7 days"`` by default.
+        keep_last: Number of newest snapshots that are kept whatever their age, 1 by default.
+        cleanup_older_than: Time after which a file that became unneeded is deleted, as a timedelta or a string; ``"2 days"`` by default.
+            Readers of an expired snapshot still need it.
+        orphans_older_than: Time since the last change of a file that the catalog does not contain, from which it is deleted, as a
+            timedelta or a string; ``"7 days"`` by default. It must be longer than any write takes.
+        delete_threshold: Fraction of a file's rows that must be deleted for it to be rewritten; the lake's option when None.
+        limits: Limits of one run; none by default.
+        triggers: Conditions under which the sensor requests a run; no sensor when None.
         spark_key: Resource key of something with a ``spark_session``.
-        spark_above_bytes: Bytes to merge from which Spark does the work, if there is a ``spark_key``.
-        dry_run: Only report.
-        pool: Dagster pool of the steps; limits live in the instance.
-        run_tags: Tags of the runs, for run queues for instance.
+        spark_above_bytes: Size in bytes to merge from which Spark does the work, if there is a ``spark_key``.
+        dry_run: Whether to only report, False by default.
+        pool: Dagster pool of the steps; its limit is configured in the instance.
+        run_tags: Tags of the runs, for instance for run queues.
         assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
         schema: The IO manager's ``schema``, by which tables of assets are named.
 
     Raises:
-        UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
+        UsageError: A step is unknown or occurs twice, an age is invalid, or a limit of Spark has no ``spark_key``.
     """
     reject_no_text("name", name)
     _reject_others("limits", limits, MaintenanceLimits)
@@ -205,9 +210,9 @@ def build_maintenance_job(
     assets: Assets = (),
     schema: str | None = None,
 ) -> dg.JobDefinition:
-    """A job that merges small files, then expires snapshots, then deletes files that no snapshot needs, in this order.
+    """Build a job that merges small files, then expires snapshots, then deletes files that no snapshot needs.
 
-    :func:`build_maintenance_defs` has all steps; arguments are as there.
+    :func:`build_maintenance_defs` has all steps, and describes the arguments.
     """
     steps: Sequence[MaintenanceVerb] = ("merge_adjacent_files", "expire_snapshots", "cleanup_old_files")
     ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than}
@@ -218,15 +223,15 @@ def build_maintenance_job(
 def build_maintenance_schedule(
     job: dg.JobDefinition, *, cron_schedule: str = "0 3 * * *", execution_timezone: str | None = None
 ) -> dg.ScheduleDefinition:
-    """A schedule for a maintenance job. Ships stopped.
+    """Build a schedule for a maintenance job. It is stopped by default.
 
     Args:
         job: The job.
-        cron_schedule: When; ``H`` as its minute stands for a minute that depends on the name of the job alone.
+        cron_schedule: Cron schedule; ``H`` as its minute stands for a minute that depends only on the name of the job.
         execution_timezone: Time zone of the schedule, UTC when None.
 
     Raises:
-        UsageError: A text that is no cron schedule, or no time zone.
+        UsageError: The string is no cron schedule, or the time zone does not exist.
     """
     return _schedule(job, cron_schedule, execution_timezone, minute_of=job.name)
 
@@ -242,16 +247,16 @@ def build_compaction_sensor(
     assets: Assets = (),
     schema: str | None = None,
 ) -> dg.SensorDefinition:
-    """A sensor that merges the files of a table once enough of them can be merged. Ships stopped.
+    """Build a sensor that merges the files of a table once enough of them can be merged. It is stopped by default.
 
-    :func:`build_maintenance_defs` with ``triggers`` looks after deletes, inlined rows and snapshots too.
+    :func:`build_maintenance_defs` with ``triggers`` also watches deletes, inlined rows and snapshots.
 
     Args:
-        name: Name of the sensor; its job is called the same with ``_job``.
-        lake_key: Resource key of the :class:`DuckLakeResource`.
-        min_files: Files that can be merged from which a run is worth it.
-        tables: Tables to look after, with wildcards; all when empty.
-        minimum_interval_seconds: Seconds between evaluations.
+        name: Name of the sensor, also of its job, with ``_job`` appended.
+        lake_key: Resource key of the :class:`DuckLakeResource`, ``lake`` by default.
+        min_files: Minimum number of files of a table that can be merged, 8 by default.
+        tables: Tables to watch, with wildcards; all when empty.
+        minimum_interval_seconds: Seconds between evaluations, 300 by default.
         pool: Dagster pool of the job's step.
         assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
         schema: The IO manager's ``schema``, by which tables of assets are named.
@@ -262,13 +267,13 @@ def build_compaction_sensor(
 
 
 def fixed_minute(cron_schedule: str, name: str) -> str:
-    """A cron schedule with a minute in place of ``H``, always the same one for a name.
+    """Return a cron schedule with a minute in place of ``H``, always the same minute for a name.
 
     >>> fixed_minute("H 3 * * *", "sales"), fixed_minute("5 3 * * *", "sales")
     ('24 3 * * *', '5 3 * * *')
 
     Raises:
-        UsageError: It is no text.
+        UsageError: The schedule is no string.
     """
     if not isinstance(cron_schedule, str):
         raise _no_schedule("cron_schedule", cron_schedule, _CRON)
@@ -292,7 +297,7 @@ def _schedule(job: dg.JobDefinition, cron_schedule: str, execution_timezone: str
 
 
 def _sensor(name: str, job: dg.JobDefinition, triggers: Triggers, plan: _Plan, lake_key: str) -> dg.SensorDefinition:
-    """A sensor that asks for those steps of a plan that are worth it."""
+    """Build a sensor that requests those steps of a plan that are needed."""
     return statistics_sensor(
         name,
         job,
@@ -322,6 +327,7 @@ def _job(
 
     @dg.job(name=name, config=plan.config(), description=_JOB_TEXT.format(steps=text.capitalize()), run_tags=dict(run_tags or {}))
     def maintenance() -> None:
+        # A chain without data: the order must hold, and a step must run although one before it had nothing to do.
         first, *others = ops
         done = first()
         for op in others:
@@ -332,13 +338,13 @@ def _job(
 
 
 def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: Mapping[str, timedelta | str], **others: Any) -> _Plan:
-    """A plan of what a user gave, rejected where it cannot be."""
+    """Return a plan with the user's settings, and reject invalid ones."""
     spans: dict[str, Any] = {name: age_of(value, name) for name, value in ages.items()}
     return _Plan(steps=_checked_steps(steps), tables=name_list("tables", tables), **spans, **others)
 
 
 def _spark_limit(spark_key: str | None, spark_above_bytes: int | None) -> int | None:
-    """Bytes to merge from which Spark does the work; None for never."""
+    """Return the bytes to merge from which Spark does the work; None for never."""
     if spark_above_bytes is not None and spark_key is None:
         raise UsageError("spark_above_bytes needs a spark_key, the resource key of something with a spark_session", parameter="spark_key")
     return 0 if spark_above_bytes is None and spark_key is not None else spark_above_bytes
@@ -370,16 +376,16 @@ def _no_schedule(name: str, value: object, wanted: str) -> UsageError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggers:
-    """From when on a run of maintenance is worth it; None for never.
+    """Values from which on the sensor requests a run of maintenance; None for never.
 
     Attributes:
-        small_files: Files of a table that can be merged.
-        delete_ratio: Part of the rows in files that deletes hide, with a delete file at least.
-        inlined_rows: Rows of a table that the catalog itself holds.
-        snapshots: Snapshots of the lake.
-        scheduled_files: Files that wait for their deletion.
-        small_file_bytes: Size below which a file is small; any file that can be merged for None.
-        minimum_interval_seconds: Seconds between evaluations.
+        small_files: Number of files of a table that can be merged.
+        delete_ratio: Fraction of deleted rows in the files of a table.
+        inlined_rows: Number of rows of a table that are inlined in the catalog.
+        snapshots: Number of snapshots of the lake.
+        scheduled_files: Number of files that are scheduled for deletion.
+        small_file_bytes: Size in bytes below which a file is small; None for any file that can be merged.
+        minimum_interval_seconds: Seconds between evaluations, 300 by default.
     """
 
     small_files: int | None = None
@@ -406,11 +412,12 @@ class Triggers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is worth doing about one table, or about the lake.
+    """The maintenance that one table, or the lake, needs.
 
     Attributes:
         name: Prefix of the run key.
-        state: Digest of what the run is to mend: it is asked for once for each.
+        state: Digest of the state that the run is to improve: a run is requested once for each state.
+        steps: The steps to run.
         tables: The table, or none for the lake.
     """
 
@@ -422,7 +429,7 @@ class _Request:
 
 @dataclass(slots=True, kw_only=True)
 class _Cursor:
-    """Tables whose small files cannot be merged, by id, each with the state in which the planner said so."""
+    """Tables whose small files cannot be merged, by id, each with the state for which the planner found it out."""
 
     settled: dict[str, str] = field(default_factory=dict)
 
@@ -431,7 +438,7 @@ class _Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor:
-        """An empty one for none, or for one that cannot be read."""
+        """Return the cursor; an empty one when there is none, or it cannot be read."""
         try:
             fields = json.loads(text or "null")
             return cls(settled={str(key): str(value) for key, value in fields["settled"].items()}) if fields["v"] == 1 else cls()
@@ -449,16 +456,16 @@ def statistics_sensor(
     lake_key: str,
     tables: Sequence[str],
 ) -> dg.SensorDefinition:
-    """Build the sensor. A table asks once for each state of its files, and again, after a pause that doubles, when that run failed.
+    """Build the sensor. It requests one run for each state of a table's files, and another after a pause when that run failed.
 
     Args:
         name: Name of the sensor.
-        job: The job that it asks for.
-        triggers: When.
-        run_config: Gives the run config for some steps and tables.
+        job: The job that it requests.
+        triggers: Values from which on a run is requested.
+        run_config: Returns the run config for some steps and tables.
         steps: Steps of the job.
         lake_key: Resource key of the lake.
-        tables: Patterns of tables to look after; all when empty.
+        tables: Patterns of tables to watch; all when empty.
     """
     from ducklake_core import TablePattern
 
@@ -493,7 +500,7 @@ def _runs(
     pause: timedelta,
     run_config: Callable[[Collection[MaintenanceVerb], Sequence[str]], dg.RunConfig],
 ) -> Iterator[dg.RunRequest]:
-    """Runs of what was not asked for yet, or failed long enough ago."""
+    """Yield runs of requests that had no run yet, or whose last run failed long enough ago."""
     for request in requests:
         state_key = f"{request.name}:{request.state}"
         run_key = next_run_key(instance, state_key, pause)
@@ -505,7 +512,7 @@ def _runs(
 def _of_tables(lake: DuckLake, tables: Sequence[TableHealth], triggers: Triggers, cursor: _Cursor) -> Iterator[_Request]:
     planned = 0
     cursor.settled = {key: state for key, state in cursor.settled.items() if key in {str(one.table_id) for one in tables}}
-    # Those with most small files first, so that tables that cannot be planned this time are those that can wait.
+    # Tables with the most small files first: those beyond _MAX_PLANNED wait for the next evaluation.
     for one in sorted(tables, key=lambda table: (-table.small_file_count, table.table_id)):
         state, steps = _state(one), set(_steps_of(one, triggers))
         if triggers.small_files is not None and one.small_file_count >= triggers.small_files:
@@ -516,6 +523,7 @@ def _of_tables(lake: DuckLake, tables: Sequence[TableHealth], triggers: Triggers
                 if mergeable >= triggers.small_files:
                     steps.add("merge_adjacent_files")
                 else:
+                    # Small files of different partitions or schemas cannot be merged: do not plan again until the table changes.
                     cursor.settled[str(one.table_id)] = state
         if steps:
             yield _Request(name=f"compact:{one.table_id}", state=state, steps=frozenset(steps), tables=(one.table,))
@@ -530,7 +538,7 @@ def _steps_of(table: TableHealth, triggers: Triggers) -> Iterator[MaintenanceVer
 
 def _of_lake(health: LakeHealth, triggers: Triggers) -> Iterator[_Request]:
     if triggers.snapshots is not None and health.snapshot_count >= triggers.snapshots:
-        # Once a day for as long as the oldest one cannot go.
+        # The date is part of the state: a snapshot that may not expire yet causes one run a day, not one in every evaluation.
         state = f"{health.oldest_snapshot.isoformat()}:{health.at:%Y-%m-%d}"
         yield _Request(name="expire", state=state, steps=frozenset({"expire_snapshots", "cleanup_old_files"}))
     elif triggers.scheduled_files is not None and health.scheduled_file_count >= triggers.scheduled_files:
@@ -539,7 +547,7 @@ def _of_lake(health: LakeHealth, triggers: Triggers) -> Iterator[_Request]:
 
 
 def _state(table: TableHealth) -> str:
-    """A digest of all that maintenance of a table goes by."""
+    """Return a digest of all numbers on which maintenance of a table depends."""
     numbers = (
         table.file_count, table.file_size_bytes, table.small_file_count, table.record_count, table.delete_file_count,
         table.deleted_row_count, table.inlined_row_count, table.inlined_delete_count,
@@ -548,16 +556,19 @@ def _state(table: TableHealth) -> str:
 
 
 def next_run_key(instance: dg.DagsterInstance, state_key: str, interval: timedelta) -> str | None:
-    """The key of the run for a state: Dagster never launches a key twice, so that every failed run needs another one.
-
-    None while the last run has not failed, or failed a short while ago.
-    """
+    """Return the run key for a state; None while the last run for it has not failed, or failed a short while ago."""
+    # Dagster never launches a run key twice, which keeps a state from being requested twice. A failed run needs a key of its own:
+    #
+    #   compact:7:ab12       first run
+    #   compact:7:ab12:1     after one failed run, two intervals later
+    #   compact:7:ab12:2     after two failed runs, four intervals later; then eight, and so on, up to a day
     records = instance.get_run_records(dg.RunsFilter(tags={_STATE: state_key}))
     failed = [record for record in records if record.dagster_run.status in _FAILED]
     if not records:
         return state_key
     if len(failed) < len(records):
         return None
+    # The exponent is bounded because timedelta overflows.
     pause = min(interval * 2 ** min(len(failed), 20), _LONGEST_PAUSE)
     if datetime.now(UTC) < max(record.update_timestamp for record in failed) + pause:
         return None

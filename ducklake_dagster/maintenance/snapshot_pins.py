@@ -1,4 +1,4 @@
-"""Keep snapshots that runs still need: those of unfinished runs and of runs that are to be kept."""
+"""Keep snapshots that runs still need: those that unfinished runs may read, and those of runs that are tagged to be kept."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 KEEP = "ducklake/keep"
-"""Tag of a run of which all snapshots are kept, with the value ``true``."""
+"""Tag of a run, with the value ``true``, that keeps all of its snapshots."""
 _UNFINISHED = (dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
 _WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
-# Clocks of Dagster's storage and of the catalog may differ.
+# Clocks of Dagster's storage and of the catalog may differ by this much.
 _MARGIN = timedelta(minutes=5)
+# Attempts to expire, when another process keeps expiring the same snapshots.
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What runs need.
+    """Snapshots and files that runs need.
 
     Attributes:
-        since: When the oldest run began that is not over; None when there is none. It may use every snapshot that was the newest one
-            then or later, and every file that was not to be deleted by then.
-        run_id: Of that run.
-        kept_runs: Runs of which all snapshots are kept.
-        reads: Snapshots that inputs of runs read which are not over, each with the run. They may be older than the run, if it resumes
-            another one.
-        resumed: Runs that such a run resumes, whose commits it reads as they were, each with the run.
+        since: Start of the oldest unfinished run, None when there is none. The run may use every snapshot that was the newest one then or
+            later, and every file that was not scheduled for deletion then.
+        run_id: Id of that run.
+        kept_runs: Ids of runs whose snapshots are all kept.
+        reads: Snapshots that inputs of unfinished runs read, each with the run. They may be older than the run, if it resumes another.
+        resumed: Runs that an unfinished run resumes, and whose commits it reads, each with the unfinished run.
     """
 
     since: datetime | None = None
@@ -47,18 +47,25 @@ class Pins:
     resumed: Mapping[str, str] = field(default_factory=dict)
 
     def pinned(self, snapshots: Sequence[Snapshot]) -> dict[int, str]:
-        """Snapshots that must stay, with the reason.
+        """Return snapshots that must stay, with the reason.
 
         Args:
-            snapshots: Of the lake, ascending.
+            snapshots: Snapshots of the lake, ascending.
         """
+        # An unfinished run keeps what it may have read before it pins anything, which is only known by time:
+        #
+        #   snapshots     4     5     6     7     8
+        #   run began              |
+        #   kept                5     6     7     8        5 was the newest at the start
+        #
+        # In addition: pins in the event log, commits of the runs that it resumes, and commits of runs tagged ducklake/keep.
         found = {one.id: f"committed by run {run}, which is tagged {KEEP}" for one in snapshots if (run := _run_of(one)) in self.kept_runs}
         for one in snapshots:
             reader = self.reads.get(one.id) or self.resumed.get(_run_of(one) or "")
             if reader is not None:
                 found[one.id] = f"run {reader}, which is not over, reads it"
         if self.since is not None:
-            # Ids ascend with every commit, times need not: a clock may have been set back since. Times still to come tell nothing.
+            # Ids ascend with every commit, but times need not: a clock may have been set back. A time in the future proves nothing.
             now = datetime.now(UTC)
             later = next((one.id for one in snapshots if self.since < one.time <= now), None)
             older = [one for one in snapshots if one.time <= self.since and (later is None or one.id < later)]
@@ -67,18 +74,18 @@ class Pins:
         return found
 
     def latest(self, bound: datetime) -> datetime:
-        """The same point in time, or the one from which a run may need what became unneeded since."""
+        """Return the bound, or the start of the oldest unfinished run when that is earlier: the run may need what became unneeded since."""
         return bound if self.since is None else min(bound, self.since)
 
 
 def find_pins(lake: DuckLake, instance: dg.DagsterInstance, own_run: str, *, longest: timedelta) -> Pins:
-    """Ask Dagster which runs are not over, what their inputs read, and which runs are to be kept.
+    """Return the pins of unfinished runs and of runs that are to be kept, from Dagster's instance.
 
     Args:
         lake: The lake.
-        instance: Holds the runs.
-        own_run: The run that asks, which needs nothing.
-        longest: Runs that began longer ago count as lost: they would keep everything for ever.
+        instance: Instance that stores the runs.
+        own_run: Id of the run of maintenance itself, which needs nothing.
+        longest: Runs that began longer ago count as lost, since they would keep everything for ever.
     """
     kept = frozenset(instance.get_run_ids(filters=dg.RunsFilter(tags={KEEP: "true"})))
     oldest = datetime.now(UTC) - longest
@@ -95,13 +102,14 @@ def find_pins(lake: DuckLake, instance: dg.DagsterInstance, own_run: str, *, lon
             pin = logged_pin(instance, one.run_id, identity)
             if pin is not None:
                 reads[pin] = resumed[one.run_id] = run.run_id
+    # A waiting run has read nothing yet, so only its resumed runs pin snapshots; its own start is still to come.
     running = [(began, run.run_id) for began, run in unfinished if run.status in _UNFINISHED]
     since, run_id = min(running, default=(None, None))
     return Pins(since=since - _MARGIN if since is not None else None, run_id=run_id, kept_runs=kept, reads=reads, resumed=resumed)
 
 
 def _with_former(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[dg.DagsterRun]:
-    """The run, if it has begun, and those that it executes again."""
+    """Yield the run, if it has begun, and the runs that it re-executes."""
     if run.status in _UNFINISHED:
         yield run
     while run.parent_run_id is not None:
@@ -115,14 +123,24 @@ def _with_former(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[d
 def expire_unpinned(
     lake: DuckLake, pins: Pins, *, older_than: timedelta, keep_last: int, min_age: timedelta, dry_run: bool
 ) -> tuple[ExpiryResult, dict[int, str]]:
-    """Expire snapshots but those that runs need.
+    """Expire snapshots except those that runs need.
+
+    Args:
+        lake: The lake.
+        pins: Snapshots and runs to keep.
+        older_than: Age from which snapshots are expired.
+        keep_last: Number of newest snapshots that are kept whatever their age.
+        min_age: Floor of the age; younger snapshots may be in use.
+        dry_run: Whether to only plan.
 
     Returns:
-        The plan or outcome, and the snapshots that would have gone but for a run, with the reason.
+        The plan or result, and the snapshots that were kept only for a run, with the reason.
 
     Raises:
-        NotFoundError: Others kept expiring the same snapshots.
+        NotFoundError: Another process expired the same snapshots in every attempt.
     """
+    # Plan by age, remove the pinned ones from the plan, expire the rest by id. An id that another process expired in between is an error,
+    # so plan again.
     how = {"older_than": older_than, "keep_last": keep_last, "min_age": min_age}
     for left in reversed(range(_TRIES)):
         plan = lake.expire_snapshots(**how, dry_run=True)  # type: ignore[arg-type]
@@ -134,7 +152,7 @@ def expire_unpinned(
         try:
             return lake.expire_snapshots(versions=chosen, min_age=min_age, dry_run=dry_run), spared
         except NotFoundError:
-            # Somebody else expired some of them in the meantime.
+            # Another process expired some of them in the meantime.
             if not left:
                 raise
     raise AssertionError

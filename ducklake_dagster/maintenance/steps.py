@@ -1,4 +1,4 @@
-"""Steps of maintenance as ops: each runs one operation of the lake and reports what it did."""
+"""Build the ops of maintenance: each runs one operation of the lake and reports what it did."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of config classes.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ MaintenanceVerb: TypeAlias = Literal[
     "cleanup_old_files",
     "delete_orphaned_files",
 ]
-"""A step of maintenance, called as the verb of the lake."""
+"""A step of maintenance, named as the operation of the lake; in the order in which the steps run."""
 Assets: TypeAlias = Iterable[dg.AssetsDefinition | dg.AssetSpec]
 _MAX_LINES = 100
 _FAILURES = "failures"
@@ -112,12 +112,14 @@ class OrphansConfig(_DeletionConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One step at work.
+    """One running step.
 
     Attributes:
-        session: Gives a Spark session; None where there is none.
-        facts: What is told beside the result's own numbers.
-        failures: What went wrong; the job fails at its end.
+        lake: The lake.
+        context: The op.
+        session: Returns a Spark session; None where there is none.
+        facts: Metadata in addition to the numbers of the result.
+        failures: Errors that did not stop the step; the job fails at its end.
     """
 
     lake: "DuckLake"
@@ -127,13 +129,13 @@ class Work:
     failures: list[str] = field(default_factory=list)
 
     def commit(self) -> dict[str, Any]:
-        """What the step's commits say about themselves."""
+        """Return the commit options of the step."""
         run = self.context.run
         facts = {"run_id": run.run_id, "job": run.job_name, "step_key": str(self.context.op_handle), "maintenance": True}
         return {"author": AUTHOR, "extra_info": {"dagster": facts}}
 
     def tables(self, config: _TablesConfig) -> list[str] | None:
-        """The tables to look at, None for all; names of tables that are not there are noted."""
+        """Return the tables to maintain, None for all; note names of missing tables as failures."""
         from ducklake_core import TablePattern
 
         found = []
@@ -142,6 +144,7 @@ class Work:
                 if not TablePattern.parse(name).has_wildcards:
                     self.lake.table(name)
                 found.append(name)
+        # An empty list when every named table is missing: None would maintain all tables instead.
         return found if config.tables else None
 
 
@@ -155,6 +158,7 @@ def _merge(work: Work, config: MergeConfig) -> "MaintenanceResult":
     how: dict[str, Any] = {"tables": work.tables(config), "max_input_bytes": config.max_input_bytes, "max_files": config.max_files}
     session = None
     if config.spark_above_bytes is not None and work.session is not None and not config.dry_run:
+        # Starting Spark takes longer than merging little in this process, so the plan is made first.
         planned = sum(table.bytes_read for table in work.lake.merge_adjacent_files(**how, dry_run=True).tables)
         session = work.session() if planned >= config.spark_above_bytes else None
         work.facts["with_spark"] = session is not None
@@ -223,7 +227,7 @@ def _pins(work: Work, config: _AgeConfig) -> Pins:
 
 
 def _bound(work: Work, config: _AgeConfig, days: float) -> datetime | timedelta:
-    """The age, or the time from which a run that is not over may need files."""
+    """Return the age; or, when an unfinished run may still need younger files, the time when that run began."""
     pins, age = _pins(work, config), timedelta(days=days)
     bound = datetime.now(UTC) - age
     if pins.latest(bound) == bound:
@@ -254,12 +258,12 @@ VERBS: Mapping[MaintenanceVerb, _Verb] = {
 def step_op(
     job: str, step: MaintenanceVerb, defaults: Mapping[str, Any], *, lake_key: str, spark_key: str | None, pool: str | None
 ) -> dg.OpDefinition:
-    """The op of a step. Names of definitions are unique in a project, which may have several of these jobs.
+    """Build the op of a step. The name contains the job's: names are unique in a project, which may have several of these jobs.
 
     Args:
         job: Name of the job.
-        step: What it does.
-        defaults: Its settings, which hold for what the config of a run does not say.
+        step: The operation.
+        defaults: Settings that apply where the config of a run has none.
         lake_key: Resource key of the lake.
         spark_key: Resource key of something with a ``spark_session``.
         pool: Dagster pool.
@@ -278,13 +282,14 @@ def step_op(
             results.append(verb.run(work, config))
         _finish(work, results, dry_run=config.dry_run)
 
+    # Dagster takes the config class from the annotation, and it is known only here: its defaults are those of the job.
     compute.__annotations__ = {"context": dg.OpExecutionContext, "config": _with_defaults(verb.config, defaults), "return": None}
     after = {"after": dg.In(dg.Nothing)}
     return dg.op(name=f"{job}__{step}", required_resource_keys=keys, pool=pool, ins=after, description=verb.text)(compute)
 
 
 def _with_defaults(config: type[_StepConfig], defaults: Mapping[str, Any]) -> type[_StepConfig]:
-    """The same config with other defaults: a run that changes one setting must not lose the others, a dry run above all."""
+    """Return the same config with other defaults: a run that changes one setting must keep the others, above all ``dry_run``."""
     fields: dict[str, Any] = {}
     for name, found in config.model_fields.items():
         if name in defaults:
@@ -295,7 +300,7 @@ def _with_defaults(config: type[_StepConfig], defaults: Mapping[str, Any]) -> ty
 
 
 def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> dg.OpDefinition:
-    """The last op of a job: it observes assets, and fails with what went wrong in the steps before."""
+    """Build the last op of a job: it observes assets, and fails with the errors of the steps before."""
     tables = asset_tables(assets, schema)
 
     @dg.op(
@@ -305,6 +310,7 @@ def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> d
         description="Observes the tables of assets, and fails with what went wrong in the steps before.",
     )
     def outcome(context: dg.OpExecutionContext) -> None:
+        # From the event log, since the steps of a run may be separate processes, and pass no data to each other.
         failures: list[str] = []
         for log in context.instance.all_logs(context.run_id, of_type=dg.DagsterEventType.STEP_OUTPUT):
             event = log.dagster_event
@@ -325,7 +331,7 @@ def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> d
 
 @contextmanager
 def noted(failures: list[str], what: str) -> Iterator[None]:
-    """What goes wrong with one thing does not stop the others."""
+    """Note an error of the lake as a failure instead of raising it, so that it does not stop the other steps and tables."""
     try:
         yield
     except DuckLakeError as error:
@@ -333,7 +339,7 @@ def noted(failures: list[str], what: str) -> Iterator[None]:
 
 
 def _finish(work: Work, results: "Sequence[MaintenanceResult]", *, dry_run: bool) -> None:
-    """Tell what was done; the job's last step fails with what went wrong, when all steps had their turn."""
+    """Report the results and failures of a step; the job's last step raises the failures after all steps have run."""
     metadata: dict[str, Any] = {"dry_run": dry_run, "report": _report(results), **work.facts}
     for result in results:
         work.failures.extend(getattr(result, "failures", ()))
@@ -355,12 +361,12 @@ def _report(results: "Sequence[MaintenanceResult]") -> str:
 
 
 def table_observations(lake: "DuckLake", tables: "Sequence[AssetTable]", did: str) -> Iterator[dg.AssetObservation]:
-    """An observation of every asset whose table exists.
+    """Yield an observation of every asset whose table exists.
 
     Args:
         lake: The lake after maintenance.
         tables: Assets.
-        did: What was done, for the description.
+        did: Description of the events.
     """
     if not tables:
         return
@@ -373,6 +379,7 @@ def table_observations(lake: "DuckLake", tables: "Sequence[AssetTable]", did: st
 
 
 def _numbers(info: "TableInfo", snapshots: int) -> dict[str, Any]:
+    # Rows in files, deleted ones included.
     stored = info.row_count - info.inlined_row_count + info.deleted_row_count
     return {
         "dagster/row_count": info.row_count,

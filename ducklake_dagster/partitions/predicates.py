@@ -1,4 +1,4 @@
-"""Conditions for the rows of partitions, and the bounds of column values that they imply."""
+"""Build conditions for the rows of partitions, and the bounds of column values that they imply."""
 
 from __future__ import annotations
 
@@ -21,20 +21,30 @@ if TYPE_CHECKING:
 Dialect: TypeAlias = Literal["duckdb", "spark"]
 Value: TypeAlias = str | int | date | datetime
 _NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
-# More alternatives than this are not written beside each other in SQL.
+# More alternatives than this are grouped in SQL rather than chained.
 _MAX_PARTS = 50
 _MAX_SHOWN = 1000
 _INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
 
 Bound: TypeAlias = str | int
 Interval: TypeAlias = tuple[str, str]
-# Intervals beyond these become the one that spans them, and of a column with more values nothing is said.
+# A commit stores bounds, so they must be small: more intervals become the one that spans them, and a column with more values has no bound.
 _MAX_INTERVALS = 50
+
+# From partition keys to conditions, here for a time dimension and a static one:
+#
+#   keys         2026-03-01|EU, 2026-03-02|EU
+#   boxes        TimeConstraint(day, [03-01, 03-03)) and KeyConstraint(region, EU)        slices.py: what the keys mean
+#   predicate    ColumnConstraint(day, date, ...) and ColumnConstraint(region, varchar, ...)   with the table's names and types
+#   condition    values for the scan planner; SQL for Spark, views and messages; a mask for Arrow tables
+#   bounds       {day: {in: [[03-01, 03-03]]}, region: {of: [EU]}}                       stored in the commit; may cover more rows
+#
+# The step to the predicate rejects a type that cannot tell the partitions apart: a slice that is too wide would overwrite rows of others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnConstraint:
-    """One column lies in one of half-open ``intervals`` or equals one of ``values``; exactly one of the two is used."""
+    """One column lies in one of the half-open ``intervals`` or equals one of ``values``; exactly one of the two is set."""
 
     column: str
     type_name: str
@@ -44,29 +54,34 @@ class ColumnConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePredicate:
-    """Rows of a slice: any of the boxes, each of which is all of its column constraints."""
+    """Rows of a slice: those in any of the boxes, each of which is the conjunction of its column constraints."""
 
     boxes: tuple[tuple[ColumnConstraint, ...], ...]
 
     def to_sql(self, dialect: Dialect = "duckdb", *, prefix: str = "") -> str:
-        """SQL text with typed literals and quoted names, ``prefix`` before each; ``FALSE`` when there is no box."""
+        """Return SQL with typed literals and quoted names; ``FALSE`` when there is no box.
+
+        Args:
+            dialect: Dialect of literals and quotes, DuckDB's by default.
+            prefix: Prefix of each column name, such as ``t.``; empty by default.
+        """
         if not self.boxes:
             return "FALSE"
         return _any_of([f"({' AND '.join(_constraint_sql(c, dialect, prefix) for c in box)})" for box in self.boxes])
 
     def shown(self) -> str:
-        """SQL text for people, with the middle left out where it is long."""
+        """Return SQL for messages, without the middle where it is long."""
         text = self.to_sql()
         return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 100]} ... {text[-50:]}"
 
     def to_condition(self) -> Condition:
-        """The same by values, for DuckLake."""
+        """Return the condition by values, for DuckLake."""
         from ducklake_core import AllOf, AnyOf
 
         return AnyOf(conditions=tuple(AllOf(conditions=tuple(_condition(constraint) for constraint in box)) for box in self.boxes))
 
     def matching_rows(self, data: pa.Table) -> pa.Table:
-        """The rows of an Arrow table that are in the slice."""
+        """Return the rows of an Arrow table that are in the slice."""
         import pyarrow as pa
 
         places = self.matching_places(data)
@@ -77,7 +92,7 @@ class SlicePredicate:
             return pa.concat_tables([data.slice(0, 0), *(data.slice(first, count) for first, count in _runs(places))])
 
     def matching_places(self, data: pa.Table) -> pa.ChunkedArray:
-        """Positions of the rows of an Arrow table that are in the slice; its columns are compared in the types of the table's."""
+        """Return positions of the rows of an Arrow table that are in the slice, compared in the types of the lake's table."""
         import pyarrow as pa
 
         from ducklake_core import matching_rows
@@ -95,7 +110,7 @@ class SlicePredicate:
 
 
 def _runs(places: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
-    """First position and length of every run of ascending positions without a gap."""
+    """Yield first position and length of every run of consecutive positions."""
     import numpy as np
 
     found = places.to_numpy()
@@ -105,14 +120,14 @@ def _runs(places: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
 
 
 def slice_predicate(table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> SlicePredicate | None:
-    """The predicate of a slice, None for a whole table.
+    """Return the predicate of a slice, None for a whole table.
 
     Args:
         table_slice: The slice.
-        column_type: Gives the exact name and the DuckLake type name of a column, without regard to case; None when there is none.
+        column_type: Returns the exact name and the DuckLake type name of a column by a name in any case; None when there is no column.
 
     Raises:
-        UsageError: A column does not exist, or its type cannot tell the partitions apart; the text names column and type.
+        UsageError: A column does not exist, or its type cannot tell the partitions apart; the message names column and type.
     """
     if table_slice.boxes is None:
         return None
@@ -156,7 +171,7 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
 
 
 def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
-    """Reject units that cannot tell the partitions apart: then the expression would not say what the filter on the column says."""
+    """Reject units that cannot tell the partitions apart: the expression would mean other rows than the filter on the column."""
     if type_name not in (*_NAIVE, "timestamptz", "date"):
         raise _rejection(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
     for window in constraint.windows:
@@ -171,7 +186,7 @@ def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: 
 
 
 def _units_constraint(constraint: KeyConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
-    """Keys that are days, of a column that has times."""
+    """Return the constraint of keys that are days, for a column of dates or times."""
     if unit != "day" or type_name not in (*_NAIVE, "date"):
         raise _rejection(
             f"keys of static or dynamic partitions by the {unit}", "date or timestamp, by the day,", column, type_name, table_slice
@@ -224,7 +239,7 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
         subject: Asset key, for the message.
 
     Raises:
-        UsageError: Two keys mean one value; the text names both.
+        UsageError: Two keys mean one value; the message names both.
     """
     parse = _parser(type_name) if unit is None else day_of if unit == "day" else None
     if parse is None:
@@ -316,14 +331,14 @@ def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect, prefix: str)
 
 
 def _any_of(parts: list[str]) -> str:
-    """Parts in groups of groups where they are many: engines make of a plain chain a tree as deep as it is long."""
+    """Join parts by OR, in groups of groups where there are many: engines parse a plain chain to a tree as deep as it is long."""
     while len(parts) > _MAX_PARTS:
         parts = [f"({' OR '.join(parts[start : start + _MAX_PARTS])})" for start in range(0, len(parts), _MAX_PARTS)]
     return " OR ".join(parts)
 
 
 def _intervals_sql(column: str, intervals: list[tuple[str, str]]) -> str:
-    """One of the intervals, which ascend; of many, a search that halves them at every step."""
+    """Return SQL that is true in one of the ascending intervals; a binary search by CASE where there are many."""
     if len(intervals) <= _MAX_PARTS:
         parts = [f"({column} >= {low} AND {column} < {high})" for low, high in intervals]
         return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
@@ -367,7 +382,7 @@ def _compared_column(values: pa.ChunkedArray, arrow_type: Any) -> pa.ChunkedArra
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(values.type) and values.type.unit == "ns" and pa.types.is_timestamp(arrow_type):
-        # Bounds are whole microseconds, so the microsecond that a moment is in lies where the moment lies. A cast would reject it.
+        # A cast would reject nanoseconds. Bounds are whole microseconds, so rounding down moves no value across a bound.
         values = pc.floor_temporal(values, unit="microsecond")
     return values.cast(arrow_type)
 
@@ -382,14 +397,16 @@ def _arrow_type(type_name: str) -> Any:
     if type_name == "date":
         return pa.date32()
     if type_name in _INTEGERS:
+        # Arrow has no integers of 128 bits, and int64 does not hold all of uint64.
         return pa.int64() if type_name not in ("uint64", "int128", "uint128") else pa.decimal128(38, 0)
     return pa.string()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSet:
-    """Values that a column may have: some, or those of half-open intervals of time, which ascend and do not touch. Times are ISO texts,
-    which sort as times do.
+    """Values that a column may have: a list, or half-open intervals of time, which ascend and do not touch.
+
+    Times are ISO 8601 strings, which sort as times do.
     """
 
     type_name: str
@@ -399,7 +416,7 @@ class ColumnSet:
     def meets(self, other: ColumnSet) -> bool:
         """Return whether a value may be in both."""
         if self.type_name != other.type_name:
-            # The column had another type then.
+            # The column had another type when one of them was stored: values cannot be compared, so err on the safe side.
             return True
         one, two = set(self.values), set(other.values)
         return (
@@ -410,13 +427,13 @@ class ColumnSet:
         )
 
     def union(self, other: ColumnSet) -> ColumnSet | None:
-        """Values of either, or more; None for any."""
+        """Return a set of the values of both, possibly with more; None when any value is possible."""
         if self.type_name != other.type_name or bool(self.values) != bool(other.values):
             return None
         return _column_set(self.type_name, [*self.intervals, *other.intervals], [*self.values, *other.values])
 
     def without(self, other: ColumnSet) -> ColumnSet:
-        """Values that the other does not have."""
+        """Return the values that the other set does not have."""
         if self.type_name != other.type_name:
             return self
         taken = set(other.values)
@@ -425,7 +442,7 @@ class ColumnSet:
         return ColumnSet(type_name=self.type_name, intervals=tuple(intervals), values=values)
 
     def to_json(self) -> dict[str, Any]:
-        """As a commit stores it."""
+        """Return the set as a commit stores it."""
         where = {"of": list(self.values)} if self.values else {"in": [list(one) for one in self.intervals]}
         return {"type": self.type_name, **where}
 
@@ -441,7 +458,7 @@ class SliceBounds:
 
     Attributes:
         columns: Sets by column.
-        exact: Whether the slice is all rows within the bounds, and not only some of them.
+        exact: Whether the slice is all rows within the bounds, not only some of them. Only an exact slice may be subtracted from others.
     """
 
     columns: Mapping[str, ColumnSet]
@@ -452,22 +469,23 @@ class SliceBounds:
         return all(found.meets(other.columns[name]) for name, found in self.columns.items() if name in other.columns)
 
     def union(self, other: SliceBounds) -> SliceBounds:
-        """Bounds of the rows of both."""
+        """Return bounds of the rows of both."""
+        # A column that only one of them bounds is unbounded in the union.
         both = {name: found.union(other.columns[name]) for name, found in self.columns.items() if name in other.columns}
         return _bounds(both)
 
     def without(self, other: SliceBounds) -> SliceBounds | None:
-        """Bounds of the rows that stay when those of the other go; None when no row stays."""
+        """Return bounds of the rows that stay when the rows of the other are replaced; None when no row stays."""
         if not other.exact:
             return self
         left = {name: self.columns[name].without(found) for name, found in other.columns.items() if name in self.columns}
         if len(left) == len(other.columns) and all(found.is_empty for found in left.values()):
             return None
-        # Of several columns, what stays is no box.
+        # With several columns, a box minus a box is no box: keep the larger bounds.
         return SliceBounds(columns=left) if len(left) == len(self.columns) == len(other.columns) == 1 else self
 
     def to_json(self) -> dict[str, Any]:
-        """As a commit stores it."""
+        """Return the bounds as a commit stores them."""
         return {name: found.to_json() for name, found in self.columns.items()}
 
 
@@ -476,7 +494,7 @@ ANYWHERE = SliceBounds(columns={}, exact=True)
 
 
 def slice_bounds(predicate: SlicePredicate | None) -> SliceBounds:
-    """The bounds of a slice, None standing for the whole table.
+    """Return the bounds of a slice, None standing for the whole table.
 
     >>> days = ColumnConstraint(column="day", type_name="date", intervals=((date(2026, 1, 1), date(2026, 1, 3)),))
     >>> slice_bounds(SlicePredicate(boxes=((days,),))).to_json()
@@ -485,12 +503,12 @@ def slice_bounds(predicate: SlicePredicate | None) -> SliceBounds:
     if predicate is None:
         return ANYWHERE
     bounds = reduce(SliceBounds.union, map(_box_bounds, predicate.boxes))
-    # Boxes together are no box.
+    # Common bounds of several boxes also cover rows between them.
     return bounds if len(predicate.boxes) == 1 else replace(bounds, exact=False)
 
 
 def read_bounds(stored: object) -> SliceBounds:
-    """What :meth:`SliceBounds.to_json` gave; anywhere for what nobody understands, as anybody may commit any text."""
+    """Return the bounds that :meth:`SliceBounds.to_json` stored; unbounded when they are invalid, as any client may store any string."""
     try:
         return SliceBounds(columns=dict(_read_columns(stored)))
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -544,7 +562,7 @@ def _in(value: Bound, intervals: Iterable[Interval]) -> bool:
 
 
 def _cut(interval: Interval, other: Interval) -> list[Interval]:
-    """What is left of an interval beside another one.
+    """Return the parts of an interval that lie outside of another one.
 
     >>> _cut(("a", "e"), ("b", "c")), _cut(("a", "b"), ("a", "c")), _cut(("a", "b"), ("b", "c"))
     ([('a', 'b'), ('c', 'e')], [], [('a', 'b')])

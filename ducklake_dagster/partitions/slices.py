@@ -1,4 +1,4 @@
-"""Table slices: the part of a table that a run's partition keys select."""
+"""Turn the partition keys of a run into table slices: the rows that the keys select."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PartitionExpression:
 
     Attributes:
         column: Name of the column.
-        unit: None for the column itself.
-        text: As it was written.
+        unit: Unit of time, None for the column itself.
+        text: The expression as it was written.
     """
 
     column: str
@@ -35,7 +35,7 @@ class PartitionExpression:
 
 
 def parse_partition_expression(text: str) -> PartitionExpression:
-    """Read a ``partition_expr``; whatever is none of the expressions is the name of a column.
+    """Read a ``partition_expr``; a string that is none of the expressions is the name of a column.
 
     >>> parse_partition_expression("CAST(at AS DATE)").unit, parse_partition_expression('date_trunc(\\'month\\', "My At")').column
     ('day', 'My At')
@@ -43,7 +43,7 @@ def parse_partition_expression(text: str) -> PartitionExpression:
     PartitionExpression(column='day', unit=None, text='day')
 
     Raises:
-        UsageError: A call of something else, or a unit that there is not.
+        UsageError: The expression calls another function, or its unit does not exist.
     """
     stripped = text.strip()
     if (match := _CAST.fullmatch(stripped)) is not None:
@@ -73,7 +73,7 @@ def is_start(moment: datetime, unit: Unit) -> bool:
 
 
 def truncated(moment: datetime, unit: Unit) -> datetime:
-    """The start of the unit that a wall time lies in."""
+    """Return the start of the unit that a wall time lies in."""
     wall = moment.replace(tzinfo=None, fold=0)
     match unit:
         case "year":
@@ -95,10 +95,10 @@ def truncated(moment: datetime, unit: Unit) -> datetime:
 
 
 def day_of(key: str) -> date:
-    """A static or dynamic key of a day.
+    """Return the day of a static or dynamic key.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The key is no day.
     """
     return date.fromisoformat(key)
 
@@ -120,11 +120,11 @@ class TimeConstraint:
     """The column lies in one of the windows.
 
     Attributes:
-        unit: Every window begins and ends where such a unit does, so that the unit of a value tells its window; None where the column
-            itself is what keys are about.
+        unit: Every window begins and ends at the start of such a unit, so the unit of a value determines its window; None where keys mean
+            the column itself.
         column: Column of the table, as written in ``partition_expr``.
         windows: In ascending order, adjacent ones joined, so none touches the next.
-        keys: The partition keys behind the windows, ascending: what a text column holds.
+        keys: The partition keys of the windows, ascending: the values in a varchar column.
     """
 
     column: str
@@ -148,7 +148,7 @@ Box: TypeAlias = tuple[Constraint, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSlice:
-    """A table, the columns asked for, and the rows that belong to the partitions at hand.
+    """A table, the columns to load, and the rows that belong to the run's partitions.
 
     Attributes:
         schema: DuckLake schema.
@@ -165,27 +165,27 @@ class TableSlice:
 
     @property
     def qualified_name(self) -> str:
-        """``schema.table`` for messages."""
+        """Return ``schema.table`` for messages."""
         return f"{self.schema}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDimension:
-    """One dimension of a partitions definition, and what its keys are about."""
+    """One dimension of a partitions definition, and the column that its keys mean."""
 
     expression: PartitionExpression
     definition: dg.PartitionsDefinition[str]
 
     @property
     def column(self) -> str:
-        """The column."""
+        """Return the column."""
         return self.expression.column
 
     def all_keys(self, store: dg.DagsterInstance | None = None) -> tuple[str, ...]:
         """Return every key of the dimension; none for time windows, whose keys never stand for one window twice.
 
         Args:
-            store: Instance that knows the keys of dynamic partitions; without it there are none of these.
+            store: Instance that stores the keys of dynamic partitions; without it these have no keys.
         """
         if isinstance(self.definition, dg.TimeWindowPartitionsDefinition):
             return ()
@@ -201,14 +201,14 @@ def partition_boxes(
     *,
     subject: str,
 ) -> tuple[Box, ...]:
-    """The boxes that cover exactly the given keys.
+    """Return the boxes that cover exactly the given keys.
 
     Args:
         definition: The asset's partitions definition.
         keys: Partition keys in any order; no key gives no box.
         partition_expr: The asset's ``partition_expr`` metadata: a column name or expression, or ``{dimension: column}`` for several
             dimensions.
-        subject: What the error is about, for its text (the asset key).
+        subject: Asset key, for messages.
 
     Raises:
         UsageError: ``partition_expr`` is missing, or does not name a column for every dimension.
@@ -223,7 +223,7 @@ def partition_boxes(
 def partition_dimensions(
     definition: dg.PartitionsDefinition[str], partition_expr: object, *, subject: str
 ) -> tuple[PartitionDimension, ...]:
-    """Every dimension, in the definition's order; arguments and errors as :func:`partition_boxes`."""
+    """Return every dimension, in the definition's order; arguments and errors as :func:`partition_boxes`."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
         names = [dimension.name for dimension in definition.partitions_defs]
         if not isinstance(partition_expr, Mapping) or any(not isinstance(partition_expr.get(name), str) for name in names):
@@ -253,14 +253,20 @@ def _dimension_keys(definition: dg.PartitionsDefinition[str], key: str) -> tuple
 
 
 def _decompose(points: set[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]]:
-    """Boxes (sorted keys per dimension) that cover exactly the points: keys of the last dimension that occur with the same
-    points of the others share their boxes.
+    """Return boxes (sorted keys for each dimension) that cover exactly the points.
 
     >>> _decompose({("1", "a"), ("1", "b"), ("2", "a"), ("2", "b"), ("3", "b")})
     [(('1', '2'), ('a',)), (('1', '2', '3'), ('b',))]
     >>> _decompose({("x",), ("y",)}), _decompose(set())
     ([(('x', 'y'),)], [])
     """
+    # Keys of the last dimension that occur with the same points of the others share their boxes:
+    #
+    #        1   2   3
+    #   a    x   x
+    #   b    x   x   x      ->   (1, 2) x (a)   and   (1, 2, 3) x (b)
+    #
+    # A run of 365 days in 3 regions is then one box with one interval, not 1095 conditions. Boxes do not overlap.
     if not points:
         return []
     if len(next(iter(points))) == 1:

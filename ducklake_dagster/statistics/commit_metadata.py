@@ -1,4 +1,4 @@
-"""Metadata of a materialization: numbers of its commit, its table and each of its partitions."""
+"""Collect metadata of a materialization: numbers of its commit, of its table and of each of its partitions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from ducklake_dagster.partitions.predicates import SlicePredicate
 
 
-# Rows are counted by reading their partition columns where a file has those of several partitions, but not without end.
+# Where a file has rows of several partitions, they are counted by reading their partition columns: up to this many rows of a commit.
 _MAX_READ = 200_000
 
 
 def commit_metadata(
     lake: DuckLake, output: TableOutput, predicate: SlicePredicate | None, result: WriteResult, *, seconds: float
 ) -> dict[str, Any]:
-    """Metadata of one output, all of it about the very snapshot that it became.
+    """Return metadata of one output, all of it at the snapshot of its commit.
 
     Args:
         lake: The lake.
-        output: What was written; ``predicate`` is its slice.
+        output: The plan of the output.
+        predicate: Its slice, None for the whole table.
         result: The commit.
-        seconds: From planning to the end of the commit.
+        seconds: Seconds from planning to the end of the commit.
     """
     metadata = {
         "dagster/storage_kind": "ducklake",
@@ -49,10 +50,8 @@ def commit_metadata(
 
 
 def _table_facts(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
-    """Metadata of the table at the snapshot, under the name that it has there; none when the snapshot was expired in the meantime.
-
-    The commit is made: a run must not fail any more because others go on with the lake.
-    """
+    """Return metadata of the table at the snapshot, under the name that it has there; none when the snapshot was expired meanwhile."""
+    # The commit exists by now: another client that expires snapshots or drops tables must not fail the run.
     try:
         table = lake.table(result.table, at=result.snapshot_id)
         info = table.info()
@@ -73,7 +72,7 @@ def _table_facts(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
 
 
 def partition_metadata(output: TableOutput, numbers: PartitionNumbers) -> dict[str, Any]:
-    """Metadata of one partition of a run that had several."""
+    """Return metadata of one partition of a run that had several."""
     facts: dict[str, Any] = {"ducklake/rows_added": numbers.rows}
     if numbers.bytes is not None:
         facts["ducklake/bytes_added"] = numbers.bytes
@@ -83,7 +82,7 @@ def partition_metadata(output: TableOutput, numbers: PartitionNumbers) -> dict[s
 
 
 def _commit_numbers(result: WriteResult, *, of_several: bool) -> dict[str, Any]:
-    """Numbers of a commit. Dagster shows them on each partition of the run, so those of several are named as the commit's."""
+    """Return numbers of a commit. Dagster shows them on each partition of the run, so with several they are named as the commit's."""
     rows = "ducklake/commit_" if of_several else "ducklake/"
     numbers: dict[str, Any] = {
         "ducklake/snapshot_id": result.snapshot_id,
@@ -110,15 +109,15 @@ def _query(result: WriteResult, predicate: SlicePredicate | None) -> str:
 
 
 def column_schema(table: Table, info: TableInfo) -> dg.TableSchema:
-    """The table's columns with the catalog's types, nullability and comments; partition keys as a table constraint."""
+    """Return the table's columns with the catalog's types, nullability and comments; partition keys are a table constraint."""
     return table_schema(table.schema, table.state.column_comments, info.partition_by)
 
 
 def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequence[str]) -> dg.TableSchema:
-    """The same, of a table that is not open.
+    """Return the same as :func:`column_schema`, for a table that is not open.
 
     Args:
-        schema: Its columns.
+        schema: Columns of the table.
         comments: Comments by column id.
         partition_by: Partition keys as a user writes them.
     """
@@ -128,7 +127,7 @@ def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequ
 
 @lru_cache(maxsize=4096)
 def _table_schema(columns: tuple[tuple[str, str, bool, str | None], ...], partition_by: tuple[str, ...]) -> dg.TableSchema:
-    """Made once for all tables with these columns, and all events of a table: Dagster takes a while to look at each column."""
+    """Return the schema, cached for all tables with these columns and all events of a table: Dagster validates each column slowly."""
     layout = [f"partitioned by {', '.join(partition_by)}"] if partition_by else []
     shown = [
         dg.TableColumn(name=name, type=kind, description=comment, constraints=dg.TableColumnConstraints(nullable=nullable))
@@ -143,7 +142,7 @@ class PartitionNumbers:
 
     Attributes:
         rows: Rows that the commit added to it.
-        bytes: Bytes of its new files; None when a file of it also has rows of another partition, or rows are in the catalog.
+        bytes: Bytes of its new files; None when a file also has rows of another partition, or rows are inlined in the catalog.
     """
 
     rows: int = 0
@@ -151,15 +150,15 @@ class PartitionNumbers:
 
 
 def partition_numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], result: WriteResult) -> Mapping[str, PartitionNumbers]:
-    """The numbers of each of the run's partitions; nothing when they cannot be told.
+    """Return the numbers of each of the run's partitions; nothing when they cannot be determined.
 
     A file belongs to a partition when the bounds of its values do. Where files have rows of several partitions, the partition columns of
-    the rows that were added are read, if these are not too many.
+    the rows that were added are read, unless there are too many rows.
 
     Args:
         lake: The lake.
         table: The asset, which is partitioned.
-        keys: The run's partitions.
+        keys: Partition keys of the run.
         result: The commit.
     """
     if not result.committed or result.repeated:
@@ -167,12 +166,13 @@ def partition_numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], re
     try:
         return _numbers(lake, table, keys, result)
     except DuckLakeError:
-        # The commit is made, and others may have expired or changed what it was compared with: numbers must not fail the run.
+        # The commit exists, and another client may have expired the snapshot before it: missing numbers must not fail the run.
         return {}
 
 
 def _numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], result: WriteResult) -> Mapping[str, PartitionNumbers]:
     columns = list(partition_columns(table))
+    # Between the snapshot before and its own: what this commit changed, whatever came later.
     changes = lake.changed_tables(result.snapshot_id - 1, result.snapshot_id, tables={result.table: columns})
     changed = next(iter(changes.tables), None)
     if changed is None or changed.unknown is not None:
@@ -195,6 +195,7 @@ def _of_files(found: dict[str, PartitionNumbers], changed: ChangedTable, partiti
     for rows, owner in zip(added, owners, strict=True):
         numbers = found[owner or ""]
         numbers.rows += rows.row_count
+        # Inlined rows have no file: the partition's bytes are then unknown, which is not the same as the sum of the other files.
         size = sizes.get(rows.data_file_id) if rows.data_file_id is not None else None
         numbers.bytes = None if size is None or numbers.bytes is None else numbers.bytes + size
     return True
@@ -226,7 +227,7 @@ def _value_counts(table: Table, columns: Sequence[str], snapshot_id: int) -> Ite
 
 
 class _GivenKeys(KeysOf):
-    """Keys of a run, by dimension."""
+    """The keys of one run, by dimension: the search is then among these instead of all keys of the definition."""
 
     def __init__(self, table: AssetTable, keys: Sequence[str]) -> None:
         self._keys: dict[dg.PartitionsDefinition[str], set[str]] = {}
@@ -239,7 +240,7 @@ class _GivenKeys(KeysOf):
             self._keys[definition] = set(keys)
 
     def of(self, definition: dg.PartitionsDefinition[str]) -> Sequence[str]:
-        """The keys of the run in this dimension, ascending."""
+        """Return the keys of the run in this dimension, ascending."""
         keys = self._keys[definition]
         if isinstance(definition, dg.TimeWindowPartitionsDefinition):
             return sorted(keys, key=lambda key: definition.time_window_for_partition_key(key).start.timestamp())

@@ -1,4 +1,4 @@
-"""The state of a lake for checks and sensors, read once in a fixed number of catalog statements."""
+"""Read the state of a lake for checks and sensors once, in a fixed number of catalog statements."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeState:
-    """All of it.
+    """The state of a lake at one snapshot.
 
     Attributes:
-        lake: The lake, for what the catalog's statistics cannot tell.
-        snapshot_id: The newest snapshot, which ``statistics`` are of.
+        lake: The lake, for questions that statistics of the catalog cannot answer.
+        snapshot_id: The snapshot of ``statistics``, the newest when they were read.
         health: Sizes and gauges; ``now`` is the catalog's time.
-        tables: Tables by folded name. Likewise ``statistics``, of the tables that were asked for.
-        snapshots: That were not expired and are not newer than ``snapshot_id``, ascending.
-        row_changes: Those of them that changed rows, by the table's id.
-        findings: What is not as it must be; None when nobody asked for it.
+        tables: Tables by folded name.
+        snapshots: Unexpired snapshots that are not newer than ``snapshot_id``, ascending.
+        row_changes: Snapshots that changed rows, by the id of the table.
+        statistics: Statistics of the requested tables, by folded name.
+        findings: Faults that ``lake.check()`` found; None when it did not run.
     """
 
     lake: DuckLake
@@ -39,19 +40,19 @@ class LakeState:
 
     @property
     def now(self) -> datetime:
-        """When it was read, by the catalog's clock."""
+        """Return the time of the read, by the catalog's clock."""
         return self.health.at
 
     def table(self, name: str) -> TableHealth | None:
-        """A table by its name in any case; None when it is not there."""
+        """Return a table by its name in any case; None when it does not exist."""
         return self.tables.get(folded(name))
 
     def statistics_of(self, name: str) -> TableStatistics | None:
-        """Statistics of a table, likewise."""
+        """Return statistics of a table by its name in any case; None when it does not exist or was not requested."""
         return self.statistics.get(folded(name))
 
     def before(self, snapshot_id: int) -> int | None:
-        """The last snapshot before another one that was not expired."""
+        """Return the last unexpired snapshot before another one; None when there is none."""
         return next((one.id for one in reversed(self.snapshots) if one.id < snapshot_id), None)
 
 
@@ -60,11 +61,11 @@ def read_state(lake: DuckLake, columns: Mapping[str, Sequence[str]], *, findings
 
     Args:
         lake: The lake.
-        columns: Tables whose rows somebody asks about, each with the columns whose bounds and NULLs are wanted.
-        findings: Whether the catalog is to be checked.
+        columns: Tables whose statistics are needed, each with the columns whose bounds and NULLs are needed.
+        findings: Whether to run ``lake.check()``; False by default.
     """
     statistics = lake.statistics(columns)
-    # Read afterwards, so that there is a snapshot for everything that the statistics name.
+    # Read after the statistics, so that every snapshot they name is in the list; newer ones are filtered out.
     snapshots = [one for one in lake.snapshots() if one.id <= statistics.snapshot_id]
     health = lake.health()
     return LakeState(
@@ -85,7 +86,7 @@ def _row_changes(snapshots: Sequence[Snapshot]) -> dict[int, list[Snapshot]]:
         try:
             changes = snapshot.change_set
         except DuckLakeError:
-            # Another writer may have stored what nobody can read.
+            # Another writer stored changes that this library cannot parse.
             continue
         kinds = (changes.inserted_into_table, changes.deleted_from_table, changes.inlined_insert, changes.inlined_delete)
         for table_id in {table_id for kind in kinds for table_id in kind}:

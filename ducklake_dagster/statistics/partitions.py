@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Box: TypeAlias = tuple[tuple[int, int], ...]
 _WINDOWS: dict[tuple[dg.PartitionsDefinition[str], str], dict[str, tuple[int, int]]] = {}
-"""Windows of keys in columns of a type, remembered over the ticks of a sensor: what Dagster makes of a key costs a lot."""
+"""Windows of keys in columns of a type, cached over the ticks of a sensor: Dagster computes the window of a key slowly."""
+# Bounds the memory of a code server: beyond this all windows are forgotten and computed again.
 _MAX_WINDOWS = 500_000
+# What changed_values reads at most, so that a tick of the sensor stays short.
 _MAX_ROWS = 20_000
 _MAX_FILES = 100
 
@@ -39,9 +41,9 @@ class Part:
     """A table as a whole, or one of its partitions, or several of them together.
 
     Attributes:
-        label: Partition key, or how many; empty for the whole table.
+        label: Partition key, or the number of partitions; empty for the whole table.
         rows: Stored rows that belong to it alone.
-        mixed: Stored rows of which some may belong to it, so that only the files themselves can tell.
+        mixed: Stored rows of which some may belong to it, which only the files themselves show.
         keys: Partition keys, None for the whole table.
     """
 
@@ -53,29 +55,29 @@ class Part:
     _counts: dict[int, int | None] = field(default_factory=dict)
 
     def visible(self) -> list[StoredRows]:
-        """Stored rows of it that the newest snapshot shows."""
+        """Return its stored rows that the newest snapshot shows."""
         return [one for one in self.rows if one.is_visible_at(self.stored.now)]
 
     @property
     def is_mixed(self) -> bool:
-        """Return whether the newest snapshot shows rows of which only the files can tell that they belong to it."""
+        """Return whether the newest snapshot shows rows that may belong to it, which only the files themselves show."""
         return any(one.is_visible_at(self.stored.now) for one in self.mixed)
 
     def row_count(self) -> int:
-        """Its rows now."""
+        """Return its number of rows at the newest snapshot."""
         return self._rows_at(self.stored.now) or 0
 
     def rows_before(self) -> tuple[int, int] | None:
-        """The snapshot before the last commit that changed rows of it, and the rows then; None when it had none, or nobody knows."""
+        """Return the snapshot before the last change of its rows, and the number of rows then; None when that was 0 or is unknown."""
         last = self.last_change()
         before = self.stored.state.before(last.id) if last is not None else None
         count = self._rows_at(before) if before is not None else None
         return (before, count) if before is not None and count else None
 
     def last_change(self) -> Snapshot | None:
-        """The last commit that changed rows of it; None when it was expired, or there was none.
+        """Return the last commit that changed its rows; None when it was expired, or there was none.
 
-        Of rows that lie in a file with others it is the last commit that changed rows of that file.
+        For rows that share a file with other partitions, it is the last commit that changed rows of that file.
         """
         changes = self.stored.state.row_changes.get(self.stored.statistics.table_id, ())
         if self.keys is None:
@@ -84,7 +86,7 @@ class Part:
         return next((one for one in reversed(changes) if one.id in touched), None)
 
     def condition(self) -> Condition | None:
-        """Its rows as a condition; None for all.
+        """Return the condition for its rows; None for all rows.
 
         Raises:
             UsageError: The columns cannot be matched with the partitions.
@@ -92,7 +94,7 @@ class Part:
         return self.stored.condition(self.keys) if self.keys is not None else None
 
     def count(self, where: Condition | None = None) -> int:
-        """Rows of it that satisfy a condition, now; files are read unless their statistics can tell."""
+        """Return how many of its rows satisfy a condition now. Reads files whose statistics do not decide it."""
         from ducklake_core import AllOf
 
         own = self.condition()
@@ -120,10 +122,17 @@ class StoredTable:
 
     Args:
         table: The asset.
-        state: Of the lake.
-        statistics: Of the table, with bounds of its partition columns.
+        state: State of the lake.
+        statistics: Statistics of the table, with bounds of its partition columns.
         keys: Partition keys of definitions.
     """
+
+    # Stored rows (a data file, or a group of inlined rows) are split by the bounds of their partition columns:
+    #
+    #   owned   all bounds lie in one partition, and there is no NULL    statistics alone count the partition's rows
+    #   mixed   several partitions are possible, or bounds are missing   only the file shows it: counting reads partition columns
+    #
+    # In a table whose layout follows its partitions, nearly all rows are owned, and checks open no file.
 
     def __init__(self, table: AssetTable, state: LakeState, statistics: TableStatistics, keys: KeysOf) -> None:
         self.table = table
@@ -137,25 +146,27 @@ class StoredTable:
 
     @cached_property
     def opened(self) -> Table:
-        """The table as its statistics have it."""
+        """Return the table at the snapshot of its statistics."""
         return self.table_at(self.now)
 
     def table_at(self, snapshot_id: int) -> Table:
-        """The table at a snapshot.
+        """Return the table at a snapshot.
 
         Raises:
-            NotFoundError: There is none, or the snapshot was expired.
+            NotFoundError: The table does not exist there, or the snapshot was expired.
         """
         return self.state.lake.table(self.table.address.sql, at=snapshot_id)
 
     def whole(self) -> Part:
-        """All of the table."""
+        """Return the whole table as one part."""
         return Part(stored=self, label="", rows=self.statistics.rows)
 
     def parts(self, keys: Sequence[str] | None, most_mixed: int = 50) -> list[Part]:
-        """A part for each partition key; the whole table for None.
+        """Return a part for each partition key; the whole table for None.
 
-        Where only files tell rows of more than ``most_mixed`` partitions apart, these are one part together.
+        Args:
+            keys: Partition keys, None for the whole table.
+            most_mixed: With more mixed partitions than this, these are one part together, so that their files are read once; 50 by default.
         """
         if keys is None:
             return [self.whole()]
@@ -167,7 +178,7 @@ class StoredTable:
         return [together, *(part for part in found if not part.mixed)]
 
     def together(self, keys: Sequence[str]) -> Part:
-        """Several partitions as one part."""
+        """Return several partitions as one part."""
         found = [self.part(key) for key in keys]
         return Part(
             stored=self,
@@ -178,18 +189,18 @@ class StoredTable:
         )
 
     def part(self, key: str) -> Part:
-        """One partition."""
+        """Return one partition."""
         owned, mixed = self._by_partition
         place = self._partitions.place(key)
         overlapping = [one for one, box in mixed if box is None or place is None or _is_in(place, box)]
         return Part(stored=self, label=key, rows=owned.get(key, ()), mixed=overlapping, keys=[key])
 
     def keys_with_rows(self) -> Iterator[str]:
-        """Partitions that have rows now, as far as statistics tell without reading files."""
+        """Return partitions that have rows now, as far as statistics show it without reading files."""
         return (key for key, rows in self._by_partition[0].items() if any(one.rows_at(self.now) != 0 for one in rows))
 
     def keys_changed_since(self, snapshot_id: int) -> list[str]:
-        """Partitions of which rows may have changed after a snapshot, sorted."""
+        """Return partitions whose rows may have changed after a snapshot, sorted."""
         changes = {one.id for one in self.state.row_changes.get(self.statistics.table_id, ()) if one.id > snapshot_id}
         owned, mixed = self._by_partition
         found = {key for key, rows in owned.items() if any(one.snapshots & changes for one in rows)}
@@ -200,11 +211,11 @@ class StoredTable:
         return sorted(found)
 
     def all_keys(self) -> Iterator[str]:
-        """Every key of the asset's partitions definition."""
+        """Return every key of the asset's partitions definition."""
         return self._partitions.all_keys()
 
     def condition(self, keys: Sequence[str], table: Table | None = None) -> Condition:
-        """Rows of partitions.
+        """Return the condition for the rows of partitions.
 
         Raises:
             UsageError: The columns cannot be matched with the partitions.
@@ -227,7 +238,7 @@ class StoredTable:
 
     @cached_property
     def _by_partition(self) -> tuple[dict[str, list[StoredRows]], list[tuple[StoredRows, Box | None]]]:
-        """Stored rows that belong to one partition alone, and the others with the partitions that they may belong to."""
+        """Return stored rows that belong to one partition alone, and the others with the partitions that they may belong to."""
         owned: dict[str, list[StoredRows]] = {}
         mixed: list[tuple[StoredRows, Box | None]] = []
         for one in self.statistics.rows:
@@ -248,17 +259,17 @@ def _is_in(place: tuple[int, ...], box: Box) -> bool:
 
 
 class KeysOf(Protocol):
-    """Gives the partition keys of definitions of one dimension."""
+    """Returns the partition keys of definitions of one dimension."""
 
     def of(self, definition: dg.PartitionsDefinition[str], /) -> Sequence[str]:
-        """Keys; of time windows ascending."""
+        """Return the keys of a definition; ascending for time windows."""
 
 
 class PartitionKeys(KeysOf):
-    """Partition keys of definitions, each listed once, in an order in which the values that they stand for are found by search.
+    """All partition keys of definitions, listed once for each definition, in an order that a binary search can use.
 
     Args:
-        instance: Holds dynamic partitions.
+        instance: Instance that stores the keys of dynamic partitions.
     """
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
@@ -266,10 +277,10 @@ class PartitionKeys(KeysOf):
         self._known: dict[dg.PartitionsDefinition[str], Sequence[str]] = {}
 
     def of(self, definition: dg.PartitionsDefinition[str]) -> Sequence[str]:
-        """All keys of a definition of one dimension."""
+        """Return all keys of a definition of one dimension."""
         if definition not in self._known:
             keys = definition.get_partition_keys(dynamic_partitions_store=self._instance)
-            # Times ascend as they stand.
+            # Keys of time windows ascend already, and their strings need not sort as times do.
             self._known[definition] = keys if isinstance(definition, dg.TimeWindowPartitionsDefinition) else sorted(keys)
         return self._known[definition]
 
@@ -280,11 +291,22 @@ class TouchedPartitions:
     Args:
         table: A partitioned asset.
         schema: The table's columns.
-        keys: Of all definitions, for all assets.
+        keys: Keys of all definitions, shared by all assets.
 
     Attributes:
-        problem: Why values cannot be told apart by partition, so that every change is one of all partitions; None when they can.
+        problem: Reason why values cannot be assigned to partitions, so that every change counts for all partitions; None without one.
     """
+
+    # Partitions have numbers like the cells of an array, so that a box of positions is a set of ranges of numbers:
+    #
+    #                    position in the last dimension
+    #                      0    1    2
+    #   first   0          0    1    2
+    #           1          3    4    5       box ((0, 2), (1, 3))  ->  numbers 1-2 and 4-5
+    #
+    # Positions are those of keys in the order of the values that they stand for (_Index), so bisection turns the bounds of a file into
+    # a box, with no loop over keys. That order depends on the column's type: "10" sorts before "9" as varchar and after it as integer.
+    # A table whose column had another type before would need two numberings, and counts as changed everywhere instead.
 
     def __init__(self, table: AssetTable, schema: Schema, keys: KeysOf) -> None:
         assert table.partitions_def is not None
@@ -299,7 +321,8 @@ class TouchedPartitions:
         self.use(schema)
 
     def use(self, schema: Schema) -> None:
-        """Look at the rows that come in the columns of this schema: a table of another name may have other types."""
+        """Use the types of this schema for the rows that follow: the table may have had other types when they were written."""
+        # By id(): a schema is compared by its columns, which is slow for the thousands of changes that share one object.
         if id(schema) not in self._indexes:
             try:
                 self._indexes[id(schema)] = _indexes(self._table, self._keys, schema)
@@ -314,7 +337,7 @@ class TouchedPartitions:
             self._current = ()
 
     def touch(self, ranges: Sequence[ValueRange], snapshot_id: int) -> None:
-        """Rows with values in these ranges, one for each dimension, changed at a snapshot. Snapshots must come in ascending order."""
+        """Note that rows with values in these ranges, one for each dimension, changed at a snapshot. Snapshots must ascend."""
         if not self._current:
             self.touch_all(snapshot_id)
             return
@@ -336,7 +359,8 @@ class TouchedPartitions:
             self._newest.update(dict.fromkeys(range(start + first, start + last), snapshot_id))
 
     def only_key(self, ranges: Sequence[ValueRange]) -> str | None:
-        """The one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
+        """Return the one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
+        # A box of one cell says that no other partition overlaps the ranges. holds() adds that no value lies outside of this one.
         box = self.box(ranges)
         if box is None or any(last - first != 1 for first, last in box):
             return None
@@ -348,9 +372,9 @@ class TouchedPartitions:
         return self._key(number, self._orders or self._keys)
 
     def box(self, ranges: Sequence[ValueRange]) -> Box | None:
-        """The partitions that rows with values in these ranges may belong to: first place and the one after the last, for each dimension.
+        """Return the partitions that rows with values in these ranges may belong to: half-open positions for each dimension.
 
-        None when values cannot be told apart by partition.
+        None when values cannot be assigned to partitions.
         """
         if not self._current:
             return None
@@ -360,7 +384,7 @@ class TouchedPartitions:
             return None
 
     def place(self, key: str) -> tuple[int, ...] | None:
-        """Where a partition lies in boxes; None for a key that the definition does not have, or when values cannot be told apart."""
+        """Return the position of a partition in boxes; None for an unknown key, or when values cannot be assigned to partitions."""
         if not self._current:
             return None
         parts = [key]
@@ -371,16 +395,16 @@ class TouchedPartitions:
         return None if None in places else tuple(place for place in places if place is not None)
 
     def all_keys(self) -> Iterator[str]:
-        """Every key of the definition."""
+        """Return every key of the definition."""
         orders = self._orders or self._keys
         return (self._key(number, orders) for number in range(self._size))
 
     def touch_all(self, snapshot_id: int) -> None:
-        """Any row may have changed."""
+        """Note that any row may have changed at a snapshot."""
         self._newest = dict.fromkeys(range(self._size), snapshot_id)
 
     def found(self) -> Iterator[tuple[str, int]]:
-        """Partition keys touched, each with the newest snapshot."""
+        """Yield the partition keys that were touched, each with the newest snapshot."""
         orders = self._orders or self._keys
         for number, snapshot_id in self._newest.items():
             yield self._key(number, orders), snapshot_id
@@ -398,7 +422,7 @@ class TouchedPartitions:
 
 
 def partition_columns(table: AssetTable) -> tuple[str, ...]:
-    """The columns that the asset's partition keys are about, one for each dimension; none when its metadata does not say."""
+    """Return the columns of the asset's partition keys, one for each dimension; none when its metadata does not name them."""
     if table.partitions_def is None:
         return ()
     try:
@@ -449,7 +473,7 @@ class _Index:
             self._open = False
 
     def place(self, key: str) -> int | None:
-        """The position of a key, None when there is no such key."""
+        """Return the position of a key, None when there is no such key."""
         self._places = self._places or {own: place for place, own in enumerate(self.keys)}
         return self._places.get(key)
 
@@ -462,7 +486,7 @@ class _Index:
         return bool(self._low(place) <= low and (high < self._high(place) if self._open else high <= self._high(place)))
 
     def positions(self, found: ValueRange) -> tuple[int, int]:
-        """First position of keys that rows in a range may belong to, and the one after the last."""
+        """Return the half-open positions of keys that rows in a range may belong to."""
         if not found.has_values:
             return 0, 0
         places = range(self._count)
@@ -470,7 +494,7 @@ class _Index:
         high: Any = found.high
         first, last = 0, self._count
         if low is not None:
-            # A window ends before its upper end.
+            # Windows are half-open: one that ends at ``low`` does not hold it, while a key with the value ``low`` does.
             first = (bisect_right if self._open else bisect_left)(places, low, key=self._high)
         if high is not None:
             last = bisect_right(places, high, key=self._low)
@@ -478,7 +502,7 @@ class _Index:
 
 
 class _Typed:
-    """The values in a column that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
+    """The column values that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
 
     def __init__(self, dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
         definition, column, unit = dimension.definition, dimension.column, dimension.expression.unit
@@ -491,7 +515,7 @@ class _Typed:
         self._lookup = lookup
         self._windows = _remembered(definition, self.type_name)
         if found is None or self.type_name != "varchar":
-            # Rejects a column that is not there, and a type that cannot tell partitions apart, before it is looked at.
+            # Reject a missing column, and a type that cannot tell partitions apart, before any row is compared.
             self._check(definition)
 
     def _check(self, definition: dg.PartitionsDefinition[str]) -> None:
@@ -506,14 +530,14 @@ class _Typed:
         return predicate.boxes[0][0]
 
     def window(self, key: str) -> tuple[int, int]:
-        """Half-open, in days or units of the column's type."""
+        """Return the half-open window of a key, in days or units of the column's type."""
         if key not in self._windows:
             low, high = self._constraint(key).intervals[0]
             self._windows[key] = stored_form(low, self.type_name), stored_form(high, self.type_name)
         return self._windows[key]
 
     def value(self, key: str) -> Any:
-        """The values of the column in rows of a partition."""
+        """Return the column's value in rows of a partition."""
         return key if self.type_name == "varchar" else stored_form(self._constraint(key).values[0], self.type_name)
 
 
@@ -534,7 +558,7 @@ def _remembered(definition: dg.PartitionsDefinition[str], type_name: str) -> dic
 
 
 def point_of(value: object, type_name: str) -> ValueRange:
-    """The range of one value of a column."""
+    """Return the range that holds one value of a column."""
     from ducklake_core import ValueRange
 
     if value is None:
@@ -544,7 +568,7 @@ def point_of(value: object, type_name: str) -> ValueRange:
 
 
 def stored_form(value: object, type_name: str) -> Any:
-    """A value of a slice as the catalog's bounds have it: days, microseconds (nanoseconds), numbers or text.
+    """Return a value of a slice in the form of the catalog's bounds: days, microseconds (nanoseconds), a number or a string.
 
     >>> stored_form(date(1970, 1, 2), "date"), stored_form(datetime(1970, 1, 1, 0, 0, 1), "timestamp"), stored_form("a", "varchar")
     (1, 1000000, 'a')
@@ -563,28 +587,28 @@ def stored_form(value: object, type_name: str) -> Any:
 def changed_values(
     lake: DuckLake, table: AssetTable, changed: ChangedTable, until: int, foreign: Container[int]
 ) -> list[tuple[int, tuple[ValueRange, ...]]] | None:
-    """The values of partition columns in rows that changed, each with a commit that changed it; ascending by commit.
+    """Return the values of partition columns in rows that changed, each with a commit that changed it; ascending by commit.
 
     Args:
         lake: The lake.
         table: A partitioned asset.
         changed: The changes of its table.
-        until: The last snapshot to look at.
-        foreign: The commits to look at.
+        until: The last snapshot to read.
+        foreign: Ids of the commits to read.
 
     Returns:
-        None when there are too many rows or files to read, or when the rows cannot tell: the table was replaced, commits were expired, or
-        a file is not there any more.
+        None when there are too many rows or files to read, or when rows do not decide it: the table was replaced, commits were expired,
+        or a file is missing.
     """
     known = all(rows.snapshots for rows in changed.rows)
     rows = sum(one.row_count for one in changed.rows)
     if changed.change != "changed" or not known or rows > _MAX_ROWS or len(changed.rows) > _MAX_FILES:
         return None
     try:
-        # Rows that came and went may leave nothing to read.
+        # Rows that were added and deleted in between leave nothing to read, although their files count as changed.
         return _read(lake, table, changed, until, foreign) or None
     except DuckLakeError:
-        # Bounds of files answer instead.
+        # The caller falls back to the bounds of files.
         return None
 
 

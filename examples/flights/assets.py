@@ -1,4 +1,4 @@
-"""The assets: raw tables with Arrow, everything that is partitioned with Spark."""
+"""Define the assets: raw tables with Arrow, everything that is partitioned with Spark."""
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 from datetime import timedelta
@@ -16,6 +16,7 @@ from examples.flights.places import raw_file
 DAYS = dg.DailyPartitionsDefinition("2013-01-01", end_date="2014-01-01", timezone="America/New_York")
 ORIGINS = dg.StaticPartitionsDefinition(["EWR", "JFK", "LGA"])
 DAYS_AND_ORIGINS = dg.MultiPartitionsDefinition({"day": DAYS, "origin": ORIGINS})
+# One run, so one commit for each table, whatever number of days a backfill has.
 ONE_RUN = dg.BackfillPolicy.single_run()
 
 FLIGHT_COLUMNS = """

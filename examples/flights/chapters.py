@@ -1,4 +1,4 @@
-"""Parts of the demo's story that need no Spark: audits, changes, a partner who writes too, a branch, and YAML."""
+"""Tell the parts of the demo that need no Spark: audits, changes, a partner who writes too, a branch, and YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def audits(demo: Demo) -> None:
-    """Bad rows that never become visible."""
+    """Show that rows which fail an audit never become visible."""
     demo.title("Write, audit, publish: what fails an audit is never seen")
     demo.materialize([fleet.fleet], "fleet, with audits")
     planes = demo.lake.table("planes")
@@ -39,7 +39,7 @@ def audits(demo: Demo) -> None:
 
 
 def checks(demo: Demo) -> None:
-    """A check that fails, and what waits for it."""
+    """Show a check that fails, and the asset that waits for it."""
     demo.title("A blocking check: what reads the table waits until it passes")
     asked = [fleet.charters, fleet.charter_names]
     for what in ("nobody flies charters", "somebody does"):
@@ -55,7 +55,7 @@ def checks(demo: Demo) -> None:
 
 
 def changes(demo: Demo) -> None:
-    """An asset that reads what changed since it last ran."""
+    """Show an asset that reads only the changes since it last ran."""
     demo.title("Only what changed since the last run")
     for what, rename in (("all carriers, the first time", False), ("after one was renamed", True)):
         if rename:
@@ -66,7 +66,7 @@ def changes(demo: Demo) -> None:
 
 
 def partner(demo: Demo) -> None:
-    """Tables that somebody else makes, as assets, and the run of what reads them."""
+    """Show tables of another writer as assets, and a sensor that requests a run of the asset that reads them."""
     from ducklake_dagster import build_commit_sensor, load_table_specs
 
     demo.title("A partner writes: external tables and views as assets, and a run of what reads them")
@@ -79,6 +79,7 @@ def partner(demo: Demo) -> None:
         demo.console.print(f"  {spec.key.to_user_string()}: {text}")
     sensor = build_commit_sensor(name="partner", assets=specs[:1], request_runs=[fleet.booking_report])
     defs = dg.Definitions(assets=[*specs, fleet.booking_report], sensors=[sensor])
+    # The first tick only notes the newest snapshot; commits after it are reported.
     first = sensor.evaluate_tick(dg.build_sensor_context(instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs))
     demo.lake.table("partner.bookings").append(pa.table({"flight": [1714], "seats": [4]}), author="partner")
     tick = sensor.evaluate_tick(
@@ -89,7 +90,7 @@ def partner(demo: Demo) -> None:
 
 
 def branch(demo: Demo) -> None:
-    """The same project beside production."""
+    """Run the same project in a branch next to production, and publish the branch."""
     from ducklake_dagster import DuckLakeIOManager
 
     demo.title("A branch: read production, write beside it, by one setting")
@@ -104,7 +105,7 @@ def branch(demo: Demo) -> None:
 
 
 def component(demo: Demo) -> None:
-    """The lake in YAML."""
+    """Load the same lake from YAML."""
     from ducklake_dagster import DuckLakeComponent
 
     demo.title("The same lake as a component in YAML")

@@ -1,4 +1,4 @@
-"""The project: assets, checks, maintenance and the two resources, as `dagster dev` loads it."""
+"""Define the project as ``dagster dev`` loads it: assets, checks, maintenance and the two resources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from examples.flights import assets as flight_assets
 from examples.flights import fleet
 from examples.flights.places import CATALOG, FILES
 
-# Spark's Python workers must find the same packages as this process.
+# Before Spark starts: its Python workers must find the same packages as this process.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
@@ -55,7 +55,7 @@ partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_asset
 fleet_assets = [fleet.fleet, fleet.carrier_changes, fleet.charters, fleet.charter_names, fleet.booking_report]
 all_assets = [*reference, *partitioned, flight_assets.routes, *fleet_assets]
 
-# The report is no table.
+# booking_report stores no table, so there is nothing to watch or maintain.
 stored = [asset for asset in all_assets if asset is not fleet.booking_report]
 
 checks = [

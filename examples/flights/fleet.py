@@ -1,4 +1,4 @@
-"""Assets beside the flights, with Arrow: audited before the commit, checked after it, or made of what others write."""
+"""Define assets next to the flights, with Arrow: audited before the commit, checked after it, or made from tables of other writers."""
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 import dagster as dg

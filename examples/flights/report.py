@@ -1,4 +1,4 @@
-"""Prints the results of the demo."""
+"""Print the results of the demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from examples.flights.places import CATALOG, FILES
 
 
 def run_line(console: Console, what: str, result: ExecuteInProcessResult, seconds: float) -> None:
-    """One line for the run, one for each table, one for each check."""
+    """Print one line for the run, one for each table, and one for each check."""
     console.print(f"[green]✓[/] {what}  [dim]run {result.run_id[:8]}, {seconds:.1f} s")
     shown: set[tuple[str, object]] = set()
     for event in result.get_asset_materialization_events():
@@ -24,7 +24,7 @@ def run_line(console: Console, what: str, result: ExecuteInProcessResult, second
         snapshot, table = metadata["ducklake/snapshot_id"], event.materialization.asset_key.to_user_string()
         if (table, snapshot) not in shown:
             shown.add((table, snapshot))
-            # In a run of several partitions the numbers of the commit have names of their own.
+            # In a run of several partitions the numbers of the commit have other names than those of a partition.
             whole = "ducklake/commit_" if "ducklake/commit_rows_added" in metadata else "ducklake/"
             added, deleted, files = metadata[f"{whole}rows_added"], metadata[f"{whole}rows_deleted"], metadata["ducklake/files_added"]
             console.print(f"    {table:<16} snapshot {snapshot:>3}  +{added:,} rows  -{deleted:,} rows  {files} new files")
@@ -47,7 +47,7 @@ def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds:
 
 
 def snapshots(console: Console, lake: DuckLake) -> None:
-    """Who committed what."""
+    """Print the snapshots with their authors and changes."""
     table = Table("snapshot", "time (UTC)", "author", "message", "changes", "run", title="Snapshots", title_justify="left")
     for snapshot in lake.snapshots():
         run = str(dagster_facts(snapshot).get("run_id", ""))[:8]
@@ -64,7 +64,7 @@ def events(console: Console, tick: Any) -> None:
 
 
 def requests(console: Console, tick: Any) -> None:
-    """Runs that a sensor asks for."""
+    """Print the runs that a sensor requests."""
     for request in tick.run_requests or ():
         steps = [step.replace("_", " ") for step, how in request.run_config["ops"].items() if how["config"].get("enabled")]
         console.print(f"  the maintenance sensor asks to {' and '.join(steps)} of {request.tags.get('ducklake/table', 'the lake')}")
@@ -82,7 +82,7 @@ def tables(console: Console, lake: DuckLake) -> None:
 
 
 def query(console: Console, lake: DuckLake) -> None:
-    """A question to the result, answered with Arrow from the files of one partition."""
+    """Print the answer to a question, computed with Arrow from the files of one partition."""
     rows = lake.table("flights_weather").scan(["visib", "dep_delay"], where="origin = 'LGA' AND dep_delay IS NOT NULL").to_arrow()
     poor = pc.less(rows["visib"], pa.scalar(3))
     table = Table("visibility at LaGuardia", title="Delays and weather, January and February", title_justify="left")
@@ -95,7 +95,7 @@ def query(console: Console, lake: DuckLake) -> None:
 
 
 def other_doors(console: Console) -> None:
-    """How else to look at it."""
+    """Print other ways to open the lake and the project."""
     console.print("[bold]The same lake in DuckDB:")
     console.print(
         f"    INSTALL ducklake; ATTACH 'ducklake:sqlite:{CATALOG}' AS lake (DATA_PATH '{FILES}/'); FROM lake.carrier_delays;",

@@ -1,4 +1,4 @@
-"""The demo from an empty folder to a maintained lake, in this process and on one Spark session."""
+"""Run the demo from an empty folder to a maintained lake, in this process and on one Spark session."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 class Demo:
-    """Runs steps one after another and says what they did."""
+    """Runs steps one after another and prints what they did."""
 
     def __init__(self, console: Console, instance: dg.DagsterInstance) -> None:
-        # Dagster marks what it may change; that is no news for who watches a demo.
+        # Dagster's warnings about preview APIs would hide the demo's own output.
         warnings.simplefilter("ignore")
+        # Imported only now, since warnings already come while definitions are built.
         from examples.flights import definitions
 
         self.console = console
@@ -37,16 +38,16 @@ class Demo:
 
     @property
     def lake_resource(self) -> DuckLakeResource:
-        """The resource of the demo's lake."""
+        """Return the resource of the demo's lake."""
         return self.project.lake
 
     @property
     def lake(self) -> DuckLake:
-        """The demo's lake."""
+        """Return the demo's lake."""
         return self.project.lake.connect()
 
     def materialize(self, assets: Sequence[dg.AssetsDefinition], what: str, **how: Any) -> None:
-        """One run over some assets and their checks."""
+        """Materialise some assets with their checks in one run, and print the result."""
         started = time.monotonic()
         keys = {key for asset in assets for key in asset.keys}
         checks = [check for check in self.project.checks if any(key.asset_key in keys for key in check.check_keys)]
@@ -62,18 +63,18 @@ class Demo:
         report.run_line(self.console, what, result, time.monotonic() - started)
 
     def run(self, assets: Sequence[dg.AssetsDefinition], **how: Any) -> dg.ExecuteInProcessResult:
-        """One run over some assets and their checks, which may fail; nothing is printed."""
+        """Materialise some assets with their checks in one run, which may fail, and print nothing."""
         silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         settings = {"resources": self.project.resources, "instance": self.instance, "run_config": silent, "raise_on_error": False, **how}
         selection = dg.AssetSelection.assets(*assets)
         return dg.materialize([*self.project.all_assets, *self.project.checks], selection=selection, **settings)
 
     def backfill(self, assets: Sequence[dg.AssetsDefinition], first: str, last: str) -> None:
-        """One run over a range of partitions."""
+        """Materialise a range of partitions in one run."""
         self.materialize(assets, f"backfill {first} to {last} in one run", tags={RANGE_START: first, RANGE_END: last})
 
     def maintain(self, config: Mapping[str, Mapping[str, object]]) -> None:
-        """One run of the maintenance job."""
+        """Run the maintenance job once, and print the result."""
         started = time.monotonic()
         job = self.project.defs.resolve_job_def("ducklake_maintenance")
         ops = {op: {"config": dict(values)} for op, values in config.items()}
@@ -81,7 +82,7 @@ class Demo:
         report.maintenance_lines(self.console, result, time.monotonic() - started)
 
     def tick(self, sensor: dg.SensorDefinition, cursor: str | None = None) -> Any:
-        """One evaluation of a sensor, as the daemon does it, with the events that it reports."""
+        """Evaluate a sensor once and store its events, as the daemon does."""
         context = dg.build_sensor_context(instance=self.instance, cursor=cursor, resources={"lake": self.project.lake})
         tick = sensor.evaluate_tick(context)
         for event in tick.asset_events:
@@ -89,7 +90,7 @@ class Demo:
         return tick
 
     def title(self, text: str) -> None:
-        """A new part of the story."""
+        """Print the heading of a new part."""
         self.console.print(Rule(f"[bold]{text}", align="left", style="cyan"))
 
 
@@ -148,7 +149,7 @@ def _story(demo: Demo) -> None:
 
 
 def main() -> None:
-    """Make the lake anew and tell what happens."""
+    """Run the whole demo on a new lake."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 140
