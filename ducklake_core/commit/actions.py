@@ -1,4 +1,8 @@
-"""Staged changes of a transaction as frozen values, before ids are assigned."""
+"""Staged changes of a transaction as frozen values, before ids are assigned.
+
+Ids of existing objects are those of the catalog. Objects that the transaction itself creates have negative ids, which an attempt replaces
+by real ones (see ``resolution``), so that the same actions can be resolved again on a newer head.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,14 @@ from ducklake_core.format.types.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchema:
-    """``schema_id`` is negative; ``name`` is the schema's path; ``path`` is its directory, relative to the data path.
+    """Create a schema.
 
-    ``parent_id`` is the schema that it is in, which may be negative.
-    ``or_existing`` says that one which another writer has created alike meanwhile will do.
+    Attributes:
+        schema_id: Local id, negative.
+        name: Path of names from the top, such as ``sales.eu``.
+        path: Its directory, relative to the data path.
+        parent_id: Schema that contains it, possibly a local id; None at the top.
+        or_existing: Whether an equal schema that another writer created meanwhile is accepted instead.
     """
 
     schema_id: int
@@ -42,7 +50,7 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagSchema:
-    """Change a tag of a schema; None takes it away. ``schema_id`` may be negative."""
+    """Change a tag of a schema; the value None removes it. ``schema_id`` may be negative."""
 
     schema_id: int
     name: str
@@ -52,14 +60,19 @@ class TagSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory.
+    """Create a table.
 
-    ``inlined`` says that an empty table of inlined rows is made with it, as DuckDB does while its inlining limit is
-    above 0 and the types allow it. ``altered`` says that the transaction has altered it since, which DuckDB logs.
-    ``or_existing`` is as for a schema. ``tags`` are its other tags by key; ``options`` are stored for it.
-    Its row ids begin at ``first_row_id``, because its rows may bring their own.
-    ``transient_columns`` are nodes that files of the transaction have and the table has not in the end, each with the id of its
-    parent column.
+    Attributes:
+        table_id: Local id, negative; ``schema_id`` may be a local id too.
+        path: Its directory, relative to the schema's directory.
+        tags: Tags by key, other than the comment.
+        options: Options to store for the table.
+        first_row_id: First row id of new rows; above 0 when rows bring their own ids.
+        altered: Whether the transaction altered the table after creating it, which DuckDB logs.
+        inlined: Whether to create an empty table of inlined rows too, as DuckDB does if its inlining limit is above 0 and the types
+            allow it.
+        or_existing: As in :class:`CreateSchema`.
+        transient_columns: Nodes that files of the transaction contain but the final table does not, each with the id of its parent column.
     """
 
     table_id: int
@@ -93,21 +106,21 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChange:
-    """Other partition keys for new files; None for none at all."""
+    """Change the partition keys of new files; None removes them."""
 
     spec: PartitionSpec | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortChange:
-    """Another sort order for new files; empty for none at all."""
+    """Change the sort order of new files; no keys remove it."""
 
     keys: tuple[SortKey, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """Everything that a transaction changes of a committed table's definition.
+    """Change the definition of a committed table; one action holds all changes of the transaction.
 
     Attributes:
         name: The table's name at the base.
@@ -115,11 +128,12 @@ class AlterTable:
         ended: Column ids whose live row ends.
         added: Nodes to insert, each without its children and with the id of its parent column (None on top level).
         schema: The columns that result.
-        partitioning: None when the keys stay; likewise ``sorting``.
-        tags: Column id (None for the table itself), key and text of changed tags, comments among them; None takes one away.
-        not_null: Ids of the columns that are NOT NULL from now on, of which the data at the base was checked.
-        inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
-        unbounded: Ids of the columns whose bounds mean nothing for values of their new type.
+        partitioning: None when the keys stay.
+        sorting: None when the sort order stays.
+        tags: Column id (None for the table itself), key and value of changed tags, including comments; the value None removes a tag.
+        not_null: Ids of the columns that become NOT NULL; the data at the base was checked.
+        inlined: Whether to create an empty table of inlined rows with these columns, as in :class:`CreateTable`.
+        unbounded: Ids of the columns whose stored bounds are invalid for the new type.
         transient_columns: As in :class:`CreateTable`.
     """
 
@@ -141,18 +155,18 @@ class AlterTable:
 
     @property
     def changes_columns(self) -> bool:
-        """Whether any row of a column changes."""
+        """Return whether any row of a column changes."""
         return bool(self.ended or self.added or self.transient_columns)
 
     @property
     def changes_table(self) -> bool:
-        """Whether anything changes but the name."""
+        """Return whether anything but the name changes."""
         return self.changes_columns or self.partitioning is not None or self.sorting is not None or bool(self.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateView:
-    """``view_id`` is negative; ``schema_id`` may be. ``altered`` is as for a table."""
+    """Create a view. ``view_id`` is negative, ``schema_id`` may be; ``altered`` is as in :class:`CreateTable`."""
 
     view_id: int
     schema_id: int
@@ -175,7 +189,7 @@ class AlterView:
     Attributes:
         name: Its name at the base.
         new_name: Its name from now on, None when it stays.
-        tags: Column (None for the view itself), key and text of changed tags, comments among them; None takes one away.
+        tags: Column (None for the view itself), key and value of changed tags, including comments; the value None removes a tag.
     """
 
     view_id: int
@@ -197,7 +211,7 @@ class DropView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMacro:
-    """``macro_id`` is negative; ``schema_id`` may be."""
+    """Create a macro. ``macro_id`` is negative, ``schema_id`` may be."""
 
     macro_id: int
     schema_id: int
@@ -207,7 +221,7 @@ class CreateMacro:
 
     @property
     def kind(self) -> MacroKind:
-        """Whether it makes values or rows."""
+        """Return the kind: scalar macros return values, table macros return rows."""
         return self.implementations[0].kind
 
 
@@ -238,15 +252,15 @@ Definition: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CumulativeDeletes:
-    """A delete file that is in place but not committed, and that holds every delete of a data file with its snapshot.
+    """A delete file, written but not committed, that contains every delete of a data file with its snapshot.
 
     Attributes:
         path: Path relative to the table's directory.
-        delete_count: Positions in it.
+        delete_count: Number of positions in it.
         min_snapshot: The snapshot of the oldest delete in it; ``max_snapshot`` is that of the newest.
         end_snapshot: The snapshot at which the data file ended, None while it is live.
-        encryption_key: Opens it; None for a plain one.
-        row_group_count: Its row groups.
+        encryption_key: Key of the file; None when it is not encrypted.
+        row_group_count: Number of its row groups.
         format: ``parquet`` or ``puffin``.
     """
 
@@ -264,12 +278,12 @@ class CumulativeDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatheredDeletes:
-    """All deletes of one committed data file in one delete file, in place of its delete files and of those that the catalog holds.
+    """One delete file that replaces all delete files and inlined deletes of a committed data file.
 
     Attributes:
         data_file_id: The data file.
         file: The delete file.
-        replaced: (delete_file_id, path relative to the data path or absolute, path_is_relative) of each delete file that goes.
+        replaced: (delete_file_id, path relative to the data path or absolute, path_is_relative) of each delete file that it replaces.
     """
 
     data_file_id: int
@@ -279,14 +293,14 @@ class GatheredDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushedFile:
-    """A file of rows that were inlined; each row has its row id and snapshot in it.
+    """A file of rows that were inlined; it stores the row id and snapshot of each row.
 
     Attributes:
         output: The written file.
-        row_id_start: First row id, None when the row ids are not consecutive.
+        row_id_start: First row id; None when the row ids are not consecutive.
         begin_snapshot: The snapshot of the oldest row; ``partial_max`` is that of the newest.
         partition_id: Spec of the table of inlined rows, None for none.
-        deletes: Row versions in it that have ended, None when none has.
+        deletes: Delete file of the row versions in it that have ended; None when none has.
     """
 
     output: WrittenFile
@@ -299,15 +313,15 @@ class FlushedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushInlined:
-    """Inlined rows and inlined deletes of one table become files; never in one transaction with other changes.
+    """Replace inlined rows and inlined deletes of one table by files; never in one transaction with other changes.
 
     Attributes:
-        files: What the rows became.
-        inlined_tables: Physical tables whose rows go.
-        superseded: Those of the registered tables that get no more rows: each is forgotten when it is empty.
-        until: Rows and deletes of later snapshots stay.
-        gathered: What inlined deletes of data files became.
-        deletes_of: Data files whose inlined deletes go, those that exist no more among them.
+        files: Files of the rows.
+        inlined_tables: Tables of inlined rows to empty.
+        superseded: Tables of inlined rows with former columns, which get no new rows: each is unregistered once it is empty.
+        until: Newest snapshot to flush; rows and deletes of later snapshots stay.
+        gathered: Delete files of inlined deletes.
+        deletes_of: Data files whose inlined deletes are removed, including data files that no longer exist.
     """
 
     table_id: int
@@ -321,13 +335,13 @@ class FlushInlined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenSource:
-    """A data file whose live rows were written anew.
+    """A data file whose live rows were rewritten.
 
     Attributes:
         data_file_id: The file.
         delete_file_ids: Its live delete files when it was read.
-        gathered: Its deletes in one file, where the catalog held some of them, or several files did.
-        has_inlined_deletes: Whether the catalog holds deletes of its rows, which go when they are gathered.
+        gathered: All of its deletes in one file, if it had inlined deletes or several delete files; else None.
+        has_inlined_deletes: Whether it has inlined deletes, which are removed once they are gathered.
     """
 
     data_file_id: int
@@ -338,11 +352,11 @@ class RewrittenSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFiles:
-    """Files without deleted rows in place of files with them, of one table; never in one transaction with other changes.
+    """Replace files of one table that have deleted rows by files without them; never in one transaction with other changes.
 
     Attributes:
         sources: Files that end. Snapshots before this one keep reading them.
-        outputs: (file, partition spec or None) that take their place; rows have their row ids in them.
+        outputs: (file, partition spec or None) that replace them; the files embed row ids.
     """
 
     table_id: int
@@ -352,11 +366,13 @@ class RewriteFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFiles:
-    """Add written files to a table. Types behind the statistics come from ``schema``, the table's columns.
+    """Add written files to a table.
 
-    ``schema`` and ``partition_spec`` are what the files were written with; an id of 0 means the spec that the transaction
-    itself creates with the table. ``reads_base_rows`` says that the rows depend on those that the table had at the base, as a merge's do.
-    ``local_ids`` are ids below 0, one for each file, by which other actions on the table name it; empty when none does.
+    Attributes:
+        schema: Columns that the files were written with; the types of their statistics.
+        partition_spec: Spec that the files were written with; an id of 0 means the spec that the transaction itself creates.
+        reads_base_rows: Whether the rows were computed from rows of the table at the base, as by a merge.
+        local_ids: Negative ids, one for each file, by which other actions on the table name it; empty when none does.
     """
 
     table_id: int
@@ -369,12 +385,12 @@ class AppendFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddFiles:
-    """Add files that somebody else wrote to a table, as they are.
+    """Add files of other writers to a table, without rewriting them.
 
     Attributes:
-        files: The files; each names its mapping by its place in ``mappings``.
-        mappings: What finds the columns: mappings of the catalog with their ids, and new ones with an id below 0.
-        exclusive: Paths, as the catalog has them, that nobody else may have added meanwhile.
+        files: The files, each with the id of its mapping in ``mappings``.
+        mappings: Mappings from names in the files to columns: existing ones with their ids, new ones with negative ids.
+        exclusive: Paths, as stored in the catalog, that no other writer may have added meanwhile.
         local_ids: As in :class:`AppendFiles`.
     """
 
@@ -394,10 +410,10 @@ class InsertInlined:
     Attributes:
         schema: The table's columns, which the rows have.
         rows: The rows.
-        inlined_table: The newest table of inlined rows with these columns at the base snapshot, None when there is none: then one
-            is made. A table or columns that the transaction itself makes bring their own.
-        columns_version: Schema version at which the table's columns changed last before the base snapshot.
-        row_ids: Ids of rows that have one already (updated rows keep theirs); None for new rows, which get the next ones.
+        inlined_table: The newest table of inlined rows with these columns at the base snapshot. None when there is none: the commit
+            creates one, or uses the one that the transaction created with the table or its new columns.
+        columns_version: Schema version of the last change of the table's columns up to the base snapshot.
+        row_ids: Row ids of updated rows, which keep theirs; None for new rows, which get the next free ones.
         reads_base_rows: As in :class:`AppendFiles`.
     """
 
@@ -421,21 +437,21 @@ class EndFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDeleteFile:
-    """A delete file that is in place but not committed.
+    """A delete file that is written but not committed.
 
     Attributes:
-        data_file_id: The data file whose rows it hides; below 0 for one of the same transaction.
+        data_file_id: The data file whose rows it hides; negative for a file of the same transaction.
         path: Path relative to the table's directory.
-        delete_count: All positions in it, older ones included.
-        new_count: Positions that this transaction deletes.
+        delete_count: Number of positions in it, including older ones.
+        new_count: Number of positions that this transaction deletes.
         min_snapshot: Smallest snapshot among its older positions; None when it has none (two-column file).
-        assumed_snapshot: The snapshot id written beside the new positions of a cumulative (three-column) file; None
-            for a two-column file. When the commit lands on another id the file is written again first.
-        replaces: ``delete_file_id`` of the file that this one takes the place of, None for the first delete.
+        assumed_snapshot: Snapshot id stored with the new positions of a cumulative (three-column) file; None for a two-column file. If
+            the commit gets another snapshot id, the file is written again first.
+        replaces: ``delete_file_id`` of the file that this one replaces; None for the first delete of the data file.
         replaces_path: Path of that file relative to the data path (or absolute), to schedule it for deletion.
         replaces_path_is_relative: Whether ``replaces_path`` is relative.
-        encryption_key: Opens it; None for a plain one.
-        row_group_count: Its row groups.
+        encryption_key: Key of the file; None when it is not encrypted.
+        row_group_count: Number of its row groups.
         format: ``parquet`` or ``puffin``.
     """
 
@@ -477,13 +493,13 @@ class InlinedDeletion:
 
     @property
     def new_count(self) -> int:
-        """Positions that this transaction deletes."""
+        """Return the number of positions that this transaction deletes."""
         return len(self.positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineDeletes:
-    """Hide few rows of data files that stay, without a file."""
+    """Hide rows of data files through the catalog, without a delete file; used for few rows."""
 
     table_id: int
     files: tuple[InlinedDeletion, ...]
@@ -491,7 +507,7 @@ class InlineDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndInlined:
-    """Delete inlined rows: physical table name and row ids, in pairs."""
+    """Delete inlined rows, given as pairs of a table of inlined rows and row ids."""
 
     table_id: int
     rows: tuple[tuple[str, tuple[int, ...]], ...]
@@ -504,11 +520,11 @@ class MergedFile:
     Attributes:
         sources: (data_file_id, path relative to the data path or absolute, path_is_relative) of each source.
         output: The written file.
-        row_id_start: First row id when the sources' row ids are consecutive, None when the output embeds them.
-        begin_snapshot: The first source's.
+        row_id_start: First row id when the row ids of the sources are consecutive; None when the output embeds them.
+        begin_snapshot: That of the first source.
         partial_max: Highest snapshot id among the rows.
         partition_id: Spec of the sources.
-        shared: Ids of the sources whose files other rows name too, so that they are not scheduled for deletion.
+        shared: Ids of the sources whose files other catalog rows name too, so that they are not scheduled for deletion.
     """
 
     sources: tuple[tuple[int, str, bool], ...]
@@ -522,7 +538,7 @@ class MergedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFiles:
-    """Compaction of one table; never in one transaction with other changes."""
+    """Merge data files of one table; never in one transaction with other changes."""
 
     table_id: int
     schema: Schema

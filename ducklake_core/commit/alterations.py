@@ -30,7 +30,7 @@ ColumnPath: TypeAlias = tuple[str, ...]
 
 @contextmanager
 def about(state: TableState) -> Iterator[None]:
-    """Errors of what is done to a table name the table and its snapshot."""
+    """Add the table and its snapshot to errors that are raised inside the block."""
     try:
         yield
     except DuckLakeError as error:
@@ -41,7 +41,7 @@ def about(state: TableState) -> Iterator[None]:
 
 
 def add_column(state: TableState, *, path: ColumnPath, data_type: DataType, default: object = None) -> TableState:
-    """A new nullable last column or last field of a struct; rows that are there have its default."""
+    """Add a nullable last column or last field of a struct; existing rows get its default."""
     with about(state):
         field = with_initial_default(with_default(Field(name=path[-1], type=data_type), default))
         check_names(Schema(columns=(field,)), state.format_version)
@@ -50,7 +50,7 @@ def add_column(state: TableState, *, path: ColumnPath, data_type: DataType, defa
 
 
 def drop_column(state: TableState, *, path: ColumnPath) -> TableState:
-    """Without a column or field, unless the table is partitioned or sorted by it."""
+    """Drop a column or field, unless the table is partitioned or sorted by it."""
     with about(state):
         node = find_node(state.schema, path)
         if len(path) == 1:
@@ -67,7 +67,7 @@ def _check_unused(state: TableState, column: Field) -> None:
 
 
 def rename_column(state: TableState, *, path: ColumnPath, name: str) -> TableState:
-    """With another name for a column or field; keys that read it follow."""
+    """Rename a column or field, also in partition keys and sort keys."""
     with about(state):
         node = find_node(state.schema, path)
         schema = rename_node(state.schema, path, name)
@@ -84,7 +84,7 @@ def rename_column(state: TableState, *, path: ColumnPath, name: str) -> TableSta
 
 
 def set_column_type(state: TableState, *, path: ColumnPath, data_type: DataType) -> TableState:
-    """With a type that holds all values of the old one; structs may gain and lose fields."""
+    """Change the type to one that holds all values of the old one; structs may gain and lose fields."""
     with about(state):
         schema, next_id = retype_node(state.schema, path, data_type, state.next_column_id)
         check_names(schema, state.format_version)
@@ -95,20 +95,20 @@ def set_column_type(state: TableState, *, path: ColumnPath, data_type: DataType)
 
 
 def set_default(state: TableState, *, path: ColumnPath, value: object) -> TableState:
-    """With another default for new rows, or none; rows that are there keep theirs."""
+    """Change or remove the default of new rows; existing rows keep theirs."""
     with about(state):
         return replace(state, schema=edit_node(state.schema, path, lambda field: with_default(field, value)))
 
 
 def set_default_expression(state: TableState, *, path: ColumnPath, expression: str) -> TableState:
-    """With a default that is computed when rows lack the column."""
+    """Set an expression as the default, computed when new rows lack the column."""
     with about(state):
         _check_top(path, "can have an expression as its default")
         return replace(state, schema=edit_node(state.schema, path, lambda field: with_expression(field, expression)))
 
 
 def set_nullable(state: TableState, *, path: ColumnPath, nullable: bool) -> TableState:
-    """With or without NOT NULL."""
+    """Set or drop NOT NULL."""
     with about(state):
         _check_top(path, "can be NOT NULL")
         if find_node(state.schema, path).nullable == nullable:
@@ -123,16 +123,21 @@ def _check_top(path: ColumnPath, what: str) -> None:
 
 
 def set_partitioned_by(state: TableState, *, keys: Sequence[str]) -> TableState:
-    """With other partition keys for new files; none takes them away."""
+    """Change the partition keys of new files; an empty list removes them."""
     with about(state):
         spec = partition_spec(keys, state.schema, state.format_version)
         before = state.partition_spec
-        # The same keys again are no change, and leave the spec that files name.
+        # The same keys are no change: a new spec would have another id than the one that existing files name.
         return state if before is not None and spec is not None and before.fields == spec.fields else replace(state, partition_spec=spec)
 
 
 def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatVersion) -> PartitionSpec | None:
-    """The partition keys that expressions like ``month(day)`` mean, None for none.
+    """Parse partition expressions such as ``month(day)``; return None for no keys.
+
+    Args:
+        partition_by: Expressions, one for each key.
+        schema: Columns of the table.
+        version: Format version of the lake, which limits the transforms.
 
     Raises:
         UsageError: A transform that the column's type does not allow, or the same key twice.
@@ -155,7 +160,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatV
 
 
 def set_sorted_by(state: TableState, *, keys: Sequence[str]) -> TableState:
-    """With another sort order for new files; no keys take it away."""
+    """Change the sort order of new files; an empty list removes it."""
     with about(state):
         if isinstance(keys, str):
             raise UsageError(f"sort keys must be a list of expressions, not the text {keys!r}")
@@ -163,7 +168,7 @@ def set_sorted_by(state: TableState, *, keys: Sequence[str]) -> TableState:
 
 
 def restore_columns(state: TableState, *, schema: Schema) -> TableState:
-    """With the columns of an earlier snapshot, under their ids: files that have values of dropped ones still have them."""
+    """Restore the columns of an earlier snapshot under their ids, so that values of dropped columns in existing files come back."""
     with about(state):
         by_id = schema.by_id()
         spec = state.partition_spec
@@ -180,7 +185,8 @@ def restore_columns(state: TableState, *, schema: Schema) -> TableState:
 
 
 def restore_definition(state: TableState, *, then: TableState) -> TableState:
-    """With columns, keys, sort order, comments and tags of an earlier snapshot; its name stays."""
+    """Restore columns, keys, sort order, comments and tags of an earlier snapshot; the name stays."""
+    # Without the present keys: they may name columns that the earlier snapshot does not have.
     plain = replace(state, partition_spec=None, sort_keys=())
     spec = None if then.partition_spec is None else replace(then.partition_spec, id=0)
     return replace(
@@ -194,12 +200,12 @@ def restore_definition(state: TableState, *, then: TableState) -> TableState:
 
 
 def set_comment(state: TableState, *, text: str | None) -> TableState:
-    """With another comment on the table, or none."""
+    """Change the comment on the table, or remove it."""
     return replace(state, comment=text)
 
 
 def set_column_comment(state: TableState, *, path: ColumnPath, text: str | None) -> TableState:
-    """With another comment on a column, or none."""
+    """Change the comment on a column, or remove it."""
     with about(state):
         node = find_node(state.schema, path)
         others = {column: comment for column, comment in state.column_comments.items() if column != node.id}
@@ -207,7 +213,7 @@ def set_column_comment(state: TableState, *, path: ColumnPath, text: str | None)
 
 
 def set_tag(state: TableState, *, key: str, value: str | None) -> TableState:
-    """With another tag of the table, or without it."""
+    """Change a tag of the table, or remove it."""
     if key == "comment":
         return set_comment(state, text=value)
     others = {other: text for other, text in state.tags.items() if other != key}
@@ -215,7 +221,7 @@ def set_tag(state: TableState, *, key: str, value: str | None) -> TableState:
 
 
 def rename_table(state: TableState, *, name: str) -> TableState:
-    """Under another name in the same schema; its files stay where they are."""
+    """Rename the table within its schema; its files stay where they are."""
     if not name:
         raise UsageError(f"table {state.qualified_name} needs a name", table=state.qualified_name)
     return replace(state, name=name)
@@ -224,10 +230,21 @@ def rename_table(state: TableState, *, name: str) -> TableState:
 def difference(
     committed: TableState, wanted: TableState, transient_columns: tuple[tuple[Field, int | None], ...] = ()
 ) -> AlterTable | None:
-    """The one action that makes the wanted state of the committed one, None when they are the same.
+    """Return the one action that turns the committed state into the wanted one, None when they are equal.
 
-    Columns are compared by id, row by row: a column that was added and dropped again leaves nothing, one that was added,
-    renamed and given another type is added in its last form. Only what files have in between is told (``transient_columns``).
+    Columns are compared by id, so steps in between disappear::
+
+        committed    wanted     effect on the rows of ducklake_column
+        a            a          none
+        a            a renamed  row ends, new row with the same id
+        a            -          row ends
+        -            b          new row, in its last form
+        -            -          none, although b was added and dropped again
+
+    Args:
+        committed: State of the table at the base.
+        wanted: State after all alterations of the transaction.
+        transient_columns: Columns that exist only in files of the transaction; they get a row that ends with the same snapshot.
     """
     if wanted is committed and not transient_columns:
         return None
@@ -253,7 +270,7 @@ def difference(
         not_null=frozenset(
             column.id for column in wanted.schema if not column.nullable and column.id in before and before[column.id][0].nullable
         ),
-        # DuckDB makes a new table of inlined rows whenever the form of rows may have changed, and for new names and keys as well.
+        # DuckDB creates a new table of inlined rows when names or types of columns change, and also for new names and keys of the table.
         unbounded=tuple(number for number in sorted(changed) if not _bounds_hold(before[number][0], after[number][0])),
         inlined=(in_other_form or partitioning is not None or new_name is not None or bool(transient_columns)) and inlining(wanted),
         transient_columns=transient_columns,
@@ -262,12 +279,16 @@ def difference(
 
 
 def find_transient_columns(written: Iterable[Schema], known: Sequence[Schema]) -> tuple[tuple[Field, int | None], ...]:
-    """Nodes of columns that files were written with, and that no snapshot shows with this type.
+    """Return the column nodes that files contain, but no snapshot shows with this type.
 
-    They are told to the catalog all the same: ids that files use must not be given to later columns, which would show old values, and
-    readers that rely on the types that a column had must know all of them.
+    The catalog stores them too. Otherwise a later column could get an id that a file uses and would show old values, and a reader that
+    collects all former types of a column would miss one.
+
+    Args:
+        written: Schemas of the files.
+        known: Schemas that snapshots show.
     """
-    # Of thousands of files most have the columns that the table has.
+    # By identity first: thousands of files share a few schema objects, and comparing schemas is slow.
     schemas = {id(schema): schema for schema in written}
     schemas = {number: schema for number, schema in schemas.items() if schema not in known}
     if not schemas:
@@ -284,7 +305,7 @@ def find_transient_columns(written: Iterable[Schema], known: Sequence[Schema]) -
 
 
 def same_keys(one: PartitionSpec | None, two: PartitionSpec | None) -> bool:
-    """Whether two specs partition by the same keys; none is as good as none."""
+    """Return whether two specs partition by the same keys; two missing specs do."""
     return _keys(one) == _keys(two)
 
 
@@ -293,7 +314,7 @@ def _keys(spec: PartitionSpec | None) -> list[tuple[int, str]]:
 
 
 def normalized(committed: TableState | None, wanted: TableState) -> TableState:
-    """The wanted state, naming the committed partition spec where its keys are those again: there will be no new one."""
+    """Return the wanted state with the id of the committed partition spec if the keys are equal, because no new spec is created then."""
     before, after = (None if state is None else state.partition_spec for state in (committed, wanted))
     if committed is None or before is None or after is None or _partitioning(committed, wanted) is not None:
         return wanted
@@ -301,7 +322,7 @@ def normalized(committed: TableState | None, wanted: TableState) -> TableState:
 
 
 def inlining(state: TableState) -> bool:
-    """Whether DuckDB would make a table of inlined rows for a table's columns."""
+    """Return whether DuckDB would create a table of inlined rows for the columns of a table."""
     return Options.from_mapping(state.options).data_inlining_row_limit > 0 and has_inlined_table(state.schema, state.format_version)
 
 
@@ -320,7 +341,7 @@ def _row(node: Field, parent: int | None) -> ColumnRow:
 
 
 def _form(node: Field | None, parent: int | None) -> object:
-    """The properties that decide how a row is stored: name and type."""
+    """Return the properties that decide how inlined rows are stored: name, type and parent of a column."""
     row = None if node is None else _row(node, parent)
     return row and (row.column_name, row.column_type, row.parent_column)
 
@@ -338,7 +359,7 @@ def _partitioning(committed: TableState, wanted: TableState) -> PartitionChange 
 
 
 def table_tags(state: TableState) -> dict[tuple[int | None, str], str]:
-    """All tags of a table and its live columns by column id (None for the table itself) and key, comments included."""
+    """Return all tags of a table and its live columns by column id (None for the table itself) and key, including comments."""
     found: dict[tuple[int | None, str], str] = {} if state.comment is None else {(None, "comment"): state.comment}
     found |= {(None, key): value for key, value in sorted(state.tags.items())}
     for node in sorted(node.id for node in state.schema.walk()):

@@ -1,4 +1,19 @@
-"""Commit a staged transaction in short attempts, each one database transaction, with three possible endings."""
+"""Commit a staged transaction in short attempts, each one database transaction, with three possible endings.
+
+An attempt runs these steps, in this order::
+
+    read the head                  in the transaction that is to commit (see ``writing.head``)
+    own commit id in the head?     yes: an earlier attempt, or another run, committed it -> Committed
+    unanswered COMMIT decided?     no: its snapshot id was expired -> CommitOutcomeUnknownError
+    conflict with later snapshots? yes -> CommitConflictError
+    resolve actions, write rows    snapshot id = head + 1
+    COMMIT                         ok -> Committed
+                                   rejected or locked -> next attempt
+                                   connection lost -> unanswered, the next attempt decides
+
+A lost connection at COMMIT is the only case that needs a memory: the transaction may or may not be in the lake, and only the commit id
+in a later head, or a free snapshot id, proves which.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +74,10 @@ class Committed:
     """A commit that is in the lake.
 
     Attributes:
-        snapshot: What it became.
+        snapshot: The snapshot that the commit made.
         ids: Real ids of created schemas and tables by their negative local ids; empty when ``repeated`` or when the
             commit was found again after a lost connection.
-        attempts: How often it was tried.
+        attempts: Number of attempts that it took, 1 or more.
         repeated: Whether another run had committed the same commit id before, so that this run's files are not part of the lake.
     """
 
@@ -73,13 +88,14 @@ class Committed:
 
 
 class Committer:
-    """Commits staged transactions to one catalog.
+    """Commit staged transactions to one catalog.
 
     Args:
         database: The catalog's database.
-        rewrite_delete_file: Needed for transactions with cumulative delete files, which carry the snapshot id they expect.
-        guard: Needed for transactions that add files of other writers, which a sweep may delete meanwhile.
-        attempts: Counts the attempts of all commits together, which share its limit of seconds; those of ``COMMIT_RETRIES`` when None.
+        rewrite_delete_file: Writes a cumulative delete file again. Needed for transactions with such files, because they contain the
+            snapshot id that they expect.
+        guard: Detects deleted files. Needed for transactions that add files of other writers, which a sweep may delete meanwhile.
+        attempts: Attempts and seconds that all commits of this committer share; those of ``COMMIT_RETRIES`` when None.
     """
 
     def __init__(
@@ -98,26 +114,30 @@ class Committer:
 
     @property
     def may_have_committed(self) -> bool:
-        """Whether the last commit, which was interrupted, may be in the lake: its COMMIT was sent."""
+        """Return whether the last commit, which was interrupted, may be in the lake because its COMMIT was sent."""
         return self._run is not None and self._run.may_have_committed
 
     def find_commit(self, commit_id: str) -> Snapshot | None:
-        """The newest surviving snapshot that carries the commit id, None when there is none."""
+        """Return the newest surviving snapshot that carries the commit id, None when there is none."""
         with self._database.read() as connection:
             candidates = snapshots_mentioning(connection, self._database.tables, search_text(commit_id))
         return _carrying(commit_id, candidates)
 
     def look_for(self, commit_id: str, snapshot_id: int | None = None) -> Snapshot | None:
-        """Likewise, but None only when there surely never was one; see :meth:`DuckLake.find_commit`.
+        """Return the snapshot that carries the commit id, None only when no snapshot ever did; see :meth:`DuckLake.find_commit`.
+
+        Args:
+            commit_id: The commit id to find.
+            snapshot_id: The snapshot id that the commit was about to take, when it is known: narrows which expired snapshots matter.
 
         Raises:
-            CommitOutcomeUnknownError: It may have been in a snapshot that was expired.
+            CommitOutcomeUnknownError: A snapshot that may have carried it was expired.
         """
         with self._database.read() as connection:
             tables, text = self._database.tables, search_text(commit_id)
             log = search_log(connection, tables, text)
             found = _carrying(commit_id, snapshots_mentioning(connection, tables, text)) if log.is_mentioned else None
-            # An entry that mentions the id may have outlived its snapshot, and says then that nobody knows.
+            # snapshot_changes may keep an entry after its snapshot was expired: it mentions the id, but does not prove a surviving commit.
             is_certain = found is not None or (log.is_whole and not log.is_mentioned)
             expired = None if is_certain else expired_among(connection, tables, snapshot_id)
         if expired is None:
@@ -130,24 +150,24 @@ class Committer:
         )
 
     def check(self, transaction: CommitRequest) -> None:
-        """Look for conflicts with what others have committed since the base, without committing anything.
+        """Check for conflicts with commits of other writers since the base, without committing anything.
 
         Raises:
-            CommitConflictError: There is one.
+            CommitConflictError: Another commit conflicts.
         """
         with self._database.read() as connection:
             head = read_head(PlainStatements(connection), self._database, head_request(transaction))
         _refuse_conflict(transaction, head)
 
     def commit(self, transaction: CommitRequest) -> Committed:
-        """Commit, in several attempts while other writers win or the database is away for a moment.
+        """Commit, with another attempt whenever another writer wins or the database is briefly unreachable.
 
         No attempt begins after five minutes of waiting. Open read transactions of a SQLite file are waited for only 10 seconds.
 
         Raises:
-            CommitConflictError: Another transaction changed what this one is about; trying again unchanged is no use.
-            CommitRetriesExhaustedError: Every attempt lost against another writer, or the database stayed away.
-            CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked afterwards.
+            CommitConflictError: Another transaction changed what this one depends on; the same request can never succeed.
+            CommitRetriesExhaustedError: Every attempt lost against another writer, or the database stayed unreachable.
+            CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be read afterwards.
             CatalogError: The database rejected a statement.
         """
         if not transaction.actions:
@@ -172,7 +192,16 @@ class Committer:
 
 
 class _Run:
-    """The attempts of one commit, and what is known about those whose COMMIT got no answer."""
+    """The attempts of one commit.
+
+    Three resolutions and flags carry knowledge from one attempt to the next::
+
+        _trying       rows of the newest attempt
+        _unanswered   rows of an attempt whose COMMIT got no answer, None once its outcome is known
+        _at_commit    COMMIT of the current attempt may have been sent
+
+    ``_transaction`` changes too: cumulative delete files that were written again for a new snapshot id are kept for later attempts.
+    """
 
     def __init__(self, database: Database, transaction: CommitRequest, rewrite: RewriteDeleteFile | None, guard: SweepGuard | None) -> None:
         self._database = database
@@ -192,7 +221,7 @@ class _Run:
         return self._at_commit or self._unanswered is not None
 
     def failed(self) -> None:
-        """The attempt surely made no snapshot."""
+        """Note that the attempt made no snapshot: the database rejected it before or at COMMIT."""
         self._at_commit = False
 
     def attempt(self, number: int) -> Committed:
@@ -204,8 +233,10 @@ class _Run:
         with self._database.commit(self._turn) as statements:
             head = read_head(statements, self._database, self._request)
             self._had_turn = True
+            # A snapshot without a commit id comes from DuckDB or another client, which does not take part in the writer queue.
             if any(commit_id_of(snapshot.extra_info) is None for snapshot in head.later):
                 self._database.writer_queue.expect_others()
+            # Before the conflict check: the own commit, found again, would conflict with itself.
             found = self._find_own(head, number)
             if found is not None:
                 return found
@@ -216,27 +247,29 @@ class _Run:
             apply_changes(statements, self._database, self._trying.changes)
             if self._guard is not None:
                 self._guard.check(statements, transaction.actions)
-            # Until here whatever ends the block, an interrupt too, takes everything back.
+            # Until here any exception, also an interrupt, rolls the transaction back. From here on COMMIT may be sent when the block ends.
             self._at_commit = True
         return Committed(snapshot=self._trying.snapshot, ids=self._trying.ids, attempts=number)
 
     def note(self, error: DuckLakeError) -> None:
-        """Remember what an attempt failed of, for the next one."""
+        """Remember why an attempt failed: the next one queues, or waits for locked rows, accordingly."""
         self._met_locks = self._had_turn and waited_in_vain(error)
         self._turn = self._turn.after(error, had_turn=self._had_turn)
 
     def _wait_for_rows(self) -> None:
-        """Wait for rows that others had locked in the last attempt, while other writers may commit."""
+        """Wait for rows that another client had locked in the last attempt. No lock is held meanwhile, so other writers may commit."""
         if self._met_locks and self._trying is not None:
-            # The attempt that follows meets the same failure, and reports it.
+            # The attempt that follows meets the same failure and reports it.
             with suppress(CatalogUnavailableError):
                 wait_for_rows(self._database, self._trying.changes)
 
     def _judge_unanswered(self, head: Head) -> None:
-        """Whether an unanswered commit, which no snapshot carries, surely failed.
+        """Decide whether an unanswered commit, whose id no snapshot carries, failed.
+
+        A head below its snapshot id leaves the question open: this attempt takes the same id, so that at most one of both can succeed.
 
         Raises:
-            CommitOutcomeUnknownError: Its snapshot id was taken and expired since, perhaps with this very commit.
+            CommitOutcomeUnknownError: Its snapshot id was taken and expired since, perhaps by this very commit.
         """
         if self._unanswered is None or head.snapshot.id < self._unanswered.snapshot.id:
             return
@@ -247,15 +280,15 @@ class _Run:
         self._unanswered = None
 
     def lost(self) -> None:
-        """The connection went away at COMMIT: this attempt may or may not be in the lake.
+        """Note that the connection was lost at COMMIT: this attempt may or may not be in the lake.
 
-        The next attempt tells: it finds the commit id; or the same snapshot id can be taken, for which the database
-        makes it wait until the unanswered transaction has ended.
+        The next attempt decides. Either it finds the commit id, or it takes the same snapshot id. The primary key of the snapshot table
+        makes the database wait with the latter until the unanswered transaction has ended.
         """
         self._unanswered = self._trying
 
     def failure(self, error: DuckLakeError) -> DuckLakeError:
-        """The error to raise: the given one, unless an unanswered COMMIT leaves the outcome open."""
+        """Return the error to raise: the given one, unless an unanswered COMMIT leaves the outcome open."""
         if self._unanswered is not None:
             return error if isinstance(error, CommitOutcomeUnknownError) else self._unknown(error.message)
         if self._trying is None or not is_about_length(error):
@@ -289,15 +322,17 @@ class _Run:
     def _find_own(self, head: Head, number: int) -> Committed | None:
         for snapshot in head.later:
             if commit_id_of(snapshot.extra_info) == self._transaction.commit_id:
+                # Several runs may share a commit id that the caller chose; the writer tells this run from the others. A lost COMMIT of
+                # this run is no repetition: its files are in the lake and must stay.
                 own = self._unanswered if writer_of(snapshot.extra_info) == self._transaction.writer else None
                 return Committed(snapshot=snapshot, ids=own.ids if own else {}, attempts=number, repeated=own is None)
         return None
 
     def _with_snapshot_id(self, transaction: CommitRequest, snapshot_id: int) -> CommitRequest:
-        """The transaction with every cumulative delete file written for this very snapshot id.
+        """Return the transaction with every cumulative delete file written for this very snapshot id.
 
-        DuckDB leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
-        No lock is held meanwhile except on a file, and this only happens after others have committed.
+        DuckDB leaves the id of its first attempt in the file, so that rows disappear from snapshots of other writers.
+        Only a catalog in a file is locked while the delete files are written, and only after another writer has committed since the base.
         """
         if not any(isinstance(action, AddDeleteFiles) for action in transaction.actions):
             return transaction
@@ -331,8 +366,8 @@ def _carrying(commit_id: str, candidates: Sequence[Snapshot]) -> Snapshot | None
 
 
 def head_request(transaction: CommitRequest) -> HeadRequest:
-    """Build the request for all that the commit of a transaction reads of the head."""
-    # What was asked for by its name must still have it; files are merged whatever the table is called.
+    """Return the request for everything that the commit of a transaction reads of the head."""
+    # A table that the caller named must still have that name. Compaction moves files whatever the table is called.
     moves = (MergeFiles, FlushInlined, RewriteFiles)
     tables = {getattr(action, "table_id", -1) for action in transaction.actions if not isinstance(action, moves)}
     tables |= {table_id for table_id, looked in transaction.lookups.items() if "definition" in looked}
@@ -374,10 +409,10 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
 
 
 def find_stale(transaction: CommitRequest, head: Head) -> Conflict | None:
-    """The first reason why the base cannot be built on, None when it can.
+    """Return the first reason why the base is not usable, None when there is none.
 
-    Of a base that is older than the call, everything that the call has used must be as it was: names, columns and keys by the schema
-    version, and the options.
+    A call may use a snapshot that was read before it began (``assumed_options`` is set then). Everything that it used must be unchanged:
+    names, columns and keys, which the schema version covers, and the options, which no version covers.
     """
     base = transaction.base
     if head.base is None or not is_same_snapshot(head.base, base):
@@ -406,10 +441,13 @@ def _older(what: str, head: Head) -> Conflict:
 
 
 def check_encrypted(actions: Iterable[Action]) -> None:
-    """Refuse files that were written in plain.
+    """Reject files that are not encrypted.
+
+    Args:
+        actions: The actions of a transaction on an encrypted lake.
 
     Raises:
-        CommitError: There is one.
+        CommitError: A file has no encryption key.
     """
     for action in actions:
         for file in _files(action):
@@ -440,11 +478,16 @@ def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | Cumulati
 
 
 class SweepGuard:
-    """Compares the mark of sweeps before the files are read with the mark in the transaction that commits them.
+    """Detect that a sweep deleted files which a transaction is about to add.
+
+    A sweep of orphaned files changes a mark in the catalog. The guard compares the mark before the files were read with the mark in the
+    transaction that commits them::
+
+        begin: mark A | files are read | attempt 1: mark B -> rolled back | files exist? mark B | attempt 2: mark B -> COMMIT
 
     Args:
         database: The catalog.
-        check_there: Raises an error when one of some files is missing.
+        check_there: Raises an error when one of the given full paths is missing.
     """
 
     def __init__(self, database: Database, check_there: Callable[[Sequence[str]], None]) -> None:
@@ -465,18 +508,21 @@ class SweepGuard:
             return found
 
     def before_attempt(self, actions: Sequence[Action]) -> None:
-        """After a changed mark, check the store for the files. Called while no transaction is open.
+        """Check the store for the files after a changed mark. Called while no transaction is open, because the store may be slow.
 
         Raises:
             NotFoundError: A file was deleted.
         """
         if self._is_stale:
+            # The mark first: a sweep between both steps changes it again, and the next attempt notices.
             self._mark = self._read()
             self._check_there(_paths(actions))
             self._is_stale = False
 
     def check(self, statements: Statements, actions: Sequence[Action]) -> None:
-        """Compare the marks in the transaction that adds the files, after its first change: no sweep runs from there to its end.
+        """Compare the marks in the transaction that adds the files.
+
+        Called after its first change, because no sweep runs from there to the end of the transaction.
 
         Raises:
             CatalogUnavailableError: They differ; the next attempt checks the store first.

@@ -1,4 +1,15 @@
-"""Detect conflicts with commits of other writers, by a table of rules."""
+"""Detect conflicts with commits of other writers, by a table of rules.
+
+Every change of the transaction is compared with every change of the later snapshots::
+
+    own action        -> _Own (kind, ids, names, files)  --.
+    own lookups       -> _Own                              +-- Rule (own kind, other kind, scope) --> Conflict
+    changes_made      -> _Other (keyword, id or name)   --'
+    of later snapshots
+
+A rule applies when both kinds match and both changes share the object that its scope names. DuckDB's own rules come first; rules that
+are marked as stricter prevent damage that DuckDB 1.5 allows. Renames have no entry in ``changes_made`` and are found by the table's row.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +88,7 @@ OwnKind: TypeAlias = Literal[
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
 """The object that own and other change must share to conflict: an id of a table, view, macro or schema, a name, or a data file."""
 RENAMED = "renamed_table"
-"""Not an entry of changes_made: a rename is logged as the creation of the new name, and told by the table's row."""
+"""Not an entry of changes_made: a rename is logged as the creation of the new name and detected by the table's row."""
 _NO_SCHEMA = "the new entry would live in no schema"
 _GONE = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
@@ -96,16 +107,16 @@ _FEWER_ROWS = (("deleted_from_table", "deleted from it"), ("inlined_delete", "de
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One pair of changes that do not go together.
+    """One pair of changes that must not both be committed.
 
     Attributes:
         name: Stable name, for tests and documentation.
         own: Kind of the change to be committed.
         other: Keyword in ``changes_made`` of a later snapshot.
-        scope: What both must be about.
-        outcome: What the other transaction has done, for the message.
-        why: Why the pair is forbidden.
-        stricter: Whether DuckDB allows it.
+        scope: The object that both changes must share.
+        outcome: Effect of the other transaction, for the message.
+        why: Reason of the rule, for the message.
+        stricter: Whether DuckDB allows the pair.
     """
 
     name: str
@@ -126,7 +137,7 @@ def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "
 
 
 def _file_rules(own: OwnKind, *rows: tuple[str, str, str, bool]) -> tuple[Rule, ...]:
-    """The rules of a change that moves rows of some data files, of a table that must still be there."""
+    """Return the rules of a change that moves rows of data files; the table must still exist."""
     return (
         *_table_rules(own, ("dropped_table", "dropped it", _GONE)),
         *(
@@ -137,7 +148,7 @@ def _file_rules(own: OwnKind, *rows: tuple[str, str, str, bool]) -> tuple[Rule, 
 
 
 def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
-    """The rules that keep a table or view from getting a name."""
+    """Return the rules for a change that gives a table or view a name."""
     return (
         Rule(name=f"{own}-dropped_schema", own=own, other="dropped_schema", scope="schema", outcome="dropped this schema", why=_NO_SCHEMA),
         Rule(name=f"{own}-created_table", own=own, other="created_table", scope="entry name",
@@ -217,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         ("deleted_from_table", "deleted from it", _DELETED),
         ("inlined_delete", "deleted inlined rows from it", _DELETED),
     ),
-    # Planned again they follow the table, unless another one has its name now.
+    # The retry plans the write again by name: it follows the rename, or writes to another table that has the name now.
     *(_stricter(own, RENAMED, "renamed it", _OTHER_NAME) for own in _BY_NAME),
     *_table_rules(
         "delete",
@@ -249,7 +260,7 @@ RULES: tuple[Rule, ...] = (
         ("inserted_into_table", "inserted into it", _UNSEEN),
         ("inlined_insert", "inserted into it", _UNSEEN),
     ),
-    # DuckDB looks at tables here, not at files.
+    # DuckDB compares tables here. Comparing data files is enough: each row belongs to one of them.
     Rule(name="inlined_file_delete-inlined_delete", own="inlined_file_delete", other="inlined_delete", scope="data file",
          outcome="deleted from the same data file", why=_TWICE),
     Rule(name="inlined_file_delete-inline_flush", own="inlined_file_delete", other="inline_flush", scope="data file",
@@ -257,7 +268,7 @@ RULES: tuple[Rule, ...] = (
     _stricter("inlined_file_delete", "deleted_from_table", "deleted from the same data file", _TWICE, "data file"),
     _stricter("inlined_file_delete", "merge_adjacent", "compacted it", _MOVED),
     _stricter("inlined_file_delete", "rewrite_delete", "compacted it", _MOVED),
-    # Compaction goes by data file, where DuckDB looks at tables: only what others did to the same files is in the way.
+    # DuckDB compares tables here too. By data file, a long compaction does not lose against every concurrent delete.
     *_file_rules(
         "compact",
         ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
@@ -266,7 +277,7 @@ RULES: tuple[Rule, ...] = (
         ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
         ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
     ),
-    # A flush is planned again on top of whatever moves or deletes rows; rows that come in stay where they are.
+    # A flush conflicts with everything that moves or deletes rows; inserts are safe, it leaves newer rows in the catalog.
     *_table_rules(
         "flush",
         ("dropped_table", "dropped it", _GONE),
@@ -284,7 +295,7 @@ RULES: tuple[Rule, ...] = (
         ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
         ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
     ),
-    # What was looked at, whether or not anything was found: the transaction is as if it had begun after the other one.
+    # Reads that led to no action count too: the result must be as if the transaction had begun after the other one (serializable).
     *_lookup_rules("look_at_definition", *_REDEFINED),
     _stricter("look_at_definition", RENAMED, "renamed it", "the change was asked for by the old name"),
     *_lookup_rules("look_for_matches", *_REDEFINED, *_NEW_ROWS),
@@ -295,7 +306,7 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A forbidden pair that was found: the rule's name (or ``history-gap``, ``unknown-change``), the message, and what it is about."""
+    """A detected conflict: the name of the rule (or ``history-gap``, ``unknown-change``), the message, table and snapshot."""
 
     rule: str
     message: str
@@ -316,7 +327,10 @@ class _Other:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Own:
-    """One own change in the terms of the rules; ``label`` says in a message what it is about."""
+    """One own change in the terms of the rules; ``label`` names its object in messages.
+
+    ``files`` are pairs of a data file and its known live delete files, or None when only deletes newer than the base matter.
+    """
 
     kind: OwnKind
     label: str
@@ -335,7 +349,7 @@ _BY_OWN: dict[tuple[str, str], tuple[Rule, ...]] = {
 
 
 def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
-    """The first reason why the transaction must not be committed on top of the head, None when it may."""
+    """Return the first reason why the transaction must not be committed on top of the head, None when there is none."""
     obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head) or _find_expired_file(head)
     if obstacle is not None:
         return obstacle
@@ -346,7 +360,7 @@ def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
             f"{head.later[0].id} meanwhile. Nothing was changed; restore it again",
             snapshot_id=head.later[0].id,
         )
-    # A thousand appends to a table are one change to it.
+    # Equal changes once: a transaction may append to one table a thousand times.
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
     own += [_on_table(_LOOKED[one], table_id, transaction) for table_id, looked in transaction.lookups.items() for one in sorted(looked)]
     for snapshot in head.later:
@@ -438,7 +452,7 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))
         case AddDeleteFiles(table_id=table_id, files=files):
             known = tuple((f.data_file_id, frozenset({f.replaces} - {None})) for f in files if f.data_file_id >= 0)
-            # Of a file that nobody else can see, nobody else can have deleted anything.
+            # No other writer can have deleted from a file that this transaction adds.
             if known:
                 yield _on_table("delete", table_id, transaction, known)
         case InlineDeletes(table_id=table_id, files=hidden):
@@ -446,7 +460,7 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
         case EndInlined(table_id=table_id):
             yield _on_table("inlined_delete", table_id, transaction)
         case MergeFiles(table_id=table_id, merges=merges):
-            # None of them has ever had a delete.
+            # Merged files had no delete at the base, so any live delete file is new.
             merged = tuple((source_id, frozenset[int | None]()) for merge in merges for source_id, _, _ in merge.sources)
             yield _on_table("compact", table_id, transaction, merged)
         case FlushInlined(table_id=table_id):
@@ -570,10 +584,19 @@ def _same(one: str | None, two: str | None) -> bool:
 
 
 def _file_changed(data_file_id: int, known: frozenset[int | None] | None, base: int, head: Head) -> bool:
-    """Whether a data file was ended or got deletes since the base.
+    """Return whether a data file ended or got deletes since the base.
 
-    A later delete replaces the delete file and may keep its old begin snapshot, so the newest snapshot in it counts too. A flush
-    gives a file a delete file with nothing newer than the base in it: where that matters, its live delete files must be the known ones.
+    Snapshot ids alone do not show every change::
+
+        other commit    delete file afterwards                     detected by
+        new delete      may begin before the base (cumulative)     newest snapshot in it
+        flush           contains nothing newer than the base       ids of the live delete files
+
+    Args:
+        data_file_id: The data file.
+        known: Ids of its live delete files at the base; None when a flush of its deletes does not matter.
+        base: Id of the base snapshot.
+        head: The head.
     """
     state = head.files.get(data_file_id)
     if state is None or state.deleted_at > base:

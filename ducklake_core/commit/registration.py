@@ -1,7 +1,12 @@
-"""Long writes tell the catalog that they are running, so that a sweep of orphaned files keeps what they are still to commit.
+"""Register long writes in the catalog, so that a sweep of orphaned files keeps files that are written but not yet committed.
 
-One thread of the process does so for all of its writes; a write that ends before it is old enough costs nothing but an entry of a set.
-Whatever goes wrong with the rows, writes go on: before they commit they ask the store for their files.
+The life of a write, in seconds since its first file::
+
+    0 ......... 60 ................ 360 ............... end
+    not stored  row inserted        row renewed every 300 s    row deleted
+
+One thread per process serves all writes. A write that ends within the first minute never touches the catalog. A registration that fails
+never fails the write: before the commit, the write checks the store for its files.
 """
 
 from __future__ import annotations
@@ -23,20 +28,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REGISTER_AFTER = 60.0
-"""Seconds from which on a write is registered."""
+"""Seconds after which a write is registered. Most writes end earlier and never touch the catalog."""
 RENEW_AFTER = 300.0
-"""Seconds between two signs of life."""
+"""Seconds between two renewals of the row, far below the hour that a row is valid."""
 LOOK_EVERY = 20.0
-"""Seconds between two looks at which writes are due."""
+"""Seconds between two checks for writes that are due."""
 _END_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
 class WriteRegistration:
-    """The files of one transaction, from its first one on until :meth:`end`. One that nobody holds any more is renewed no more.
+    """The uncommitted files of one transaction, from the first one until :meth:`end`.
+
+    The thread holds registrations weakly: an abandoned one is not renewed and expires.
 
     Args:
-        database: The catalog that they are to be committed to.
+        database: The catalog that receives the commit.
     """
 
     def __init__(self, database: Database) -> None:
@@ -57,12 +64,12 @@ class WriteRegistration:
             _running.add(self)
 
     def end(self) -> None:
-        """The files are committed or deleted: forget what was stored of them. Waits some seconds at most, and never fails."""
+        """Delete the stored rows, after the files were committed or deleted. Waits at most 5 seconds and never fails."""
         self._has_ended = True
         if not self._write_ids:
             return
         _running.discard(self)
-        # A catalog that does not answer: what was stored counts for an hour, and a sweep removes it then.
+        # The thread hangs in a catalog that does not answer. The stored rows expire after an hour, and a sweep then deletes them.
         if not self._lock.acquire(timeout=_END_SECONDS):
             return
         try:
@@ -75,14 +82,14 @@ class WriteRegistration:
             self._lock.release()
 
     def tell(self) -> None:
-        """Store a sign of life when one is due. Never fails, and waits for nobody who ends the write meanwhile."""
+        """Insert or renew the rows when they are due. Never fails, and never waits for a concurrent :meth:`end`."""
         if not self._lock.acquire(blocking=False):
             return
         try:
             if not self._has_ended and self._is_due() and _may_write_beside(self._database):
                 self._store(tuple(self._write_ids))
         except Exception as error:  # noqa: BLE001 - the thread tells of the other writes too
-            # Said once: it is tried again at each look, for as long as the write takes.
+            # One warning only: every check tries again, for as long as the write takes.
             level = logging.DEBUG if self._has_failed else logging.WARNING
             _log.log(level, "a running write could not be registered in %s, and goes on: %s", self._database.address, _reason(error))
             self._has_failed = True
@@ -101,22 +108,27 @@ class WriteRegistration:
 
 
 def _may_write_beside(database: Database) -> bool:
-    """Whether a thread may write to a catalog at any moment, whatever else this process does.
+    """Return whether a background thread may write to the catalog at any moment.
 
-    DuckDB brings a SQLite of its own, and two of them in one process do not see each other's locks: a write of one beside a
-    transaction of the other may break the file. Whoever uses both one after the other knows nothing of this thread.
+    DuckDB contains a SQLite of its own. Two SQLite libraries in one process do not see each other's POSIX locks, so a write of one during
+    a transaction of the other may corrupt the file. A caller who uses both in sequence cannot know about this thread.
     """
     return not (database.address.url.get_backend_name() == "sqlite" and "duckdb" in sys.modules)
 
 
 def _reason(error: Exception) -> str:
-    """What may be logged of an error: the texts of others may hold secrets."""
+    """Return the part of an error that is safe to log: messages of other libraries may contain secrets."""
     return str(error) if isinstance(error, DuckLakeError) else type(error).__name__
 
 
 @contextmanager
 def registered(database: Database, write_id: str) -> Iterator[None]:
-    """Files whose names carry a write id are written and committed inside the block."""
+    """Register a write for the duration of the block, in which its files are written and committed.
+
+    Args:
+        database: The catalog.
+        write_id: Id that the names of the files contain.
+    """
     registration = WriteRegistration(database)
     registration.add(write_id)
     try:
@@ -126,7 +138,7 @@ def registered(database: Database, write_id: str) -> Iterator[None]:
 
 
 class _RunningWrites:
-    """The writes of this process, and the thread that is there as long as there are any."""
+    """The writes of this process, and the thread that runs while there are any."""
 
     def __init__(self) -> None:
         self._writes: weakref.WeakSet[WriteRegistration] = weakref.WeakSet()
@@ -153,10 +165,11 @@ class _RunningWrites:
             pass
 
     def _look(self) -> bool:
-        """Wait, and have each write tell that it runs; whether there are any. Holds none of them while it waits."""
+        """Wait, renew each write, and return whether there are any. Holds no reference to a write while it waits."""
         time.sleep(LOOK_EVERY)
         with self._lock:
             writes = list(self._writes)
+            # Decided under the lock: a write added after this point starts a new thread.
             self._has_thread = bool(writes)
         for write in writes:
             write.tell()
@@ -167,7 +180,7 @@ _running = _RunningWrites()
 
 
 def _forget_parent() -> None:
-    """A forked child has neither the thread nor the writes of its parent."""
+    """Start with an empty registry in a forked child, which has neither the thread nor the writes of its parent."""
     global _running  # noqa: PLW0603
     _running = _RunningWrites()
 

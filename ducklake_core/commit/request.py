@@ -21,24 +21,24 @@ COMMIT_ID_KEY = "commit_id"
 WRITER_KEY = "commit_writer"
 OPERATION_KEY = "commit_operation"
 DEEPEST = 100
-"""Nesting of what a commit stores as JSON, so that the commit's id can be read again at any depth of a program's stack."""
+"""Maximum nesting of what a commit stores as JSON. The parser recurses: deeper texts could not be read again from a deep stack."""
 Lookup: TypeAlias = Literal["definition", "matches", "rows"]
-"""The parts of a table that a transaction has read to decide what to do: its definition; rows that match something, so that new rows
-matter; or which rows there are at all, so that deleted rows matter too."""
+"""The part of a table that a transaction has read to decide what to do: ``definition``; ``matches``, rows that match a condition, so that
+new rows matter; or ``rows``, the set of all rows, so that deleted rows matter too."""
 
 MAX_NAMED = 16
-"""More operations than these are kept as one digest."""
+"""Maximum number of operations that are stored by name; more are stored as one digest."""
 _DIGEST = re.compile(r" #[0-9a-f]{16}\Z")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class CommitMessage(TypedDict, total=False):
-    """What is said about a snapshot.
+    """Author, message and extra information of a snapshot.
 
     Attributes:
-        author: Who made it.
-        message: Why.
-        extra_info: A mapping, stored as JSON beside the commit id, or a text.
+        author: Author of the commit.
+        message: Commit message.
+        extra_info: A mapping, stored as JSON next to the commit id, or a string.
     """
 
     author: str | None
@@ -52,16 +52,16 @@ class CommitRequest:
 
     Attributes:
         base: The snapshot that the actions were planned on.
-        actions: What to do, in the order it was asked for.
-        commit_id: Identifies this commit for ever; found again in ``commit_extra_info``.
+        actions: Changes, in the order of the calls that made them.
+        commit_id: Identifies this commit permanently; stored in ``commit_extra_info``.
         names: ``schema.table`` of the existing tables that the actions name by id, for messages.
-        lookups: What was looked at in existing tables, whether or not anything to do was found there, by the table's id.
-        takes_all: Whether it is about everything in the lake, so that whatever others have committed is in the way.
-        writer: Identifies this very run of the commit, where the commit id was given from outside and several runs may
-            carry it; None otherwise.
-        assumed_options: The lake's options when the base was seen, where that was before the call: then definitions and options must
-            still be those.
-        author: Stored with the snapshot, as are ``message`` and ``extra_info`` (the stored text, commit id included).
+        lookups: Parts of existing tables that were read, whether or not they led to an action, by the table's id.
+        takes_all: Whether it depends on everything in the lake, so that any other commit since the base is a conflict.
+        writer: Identifies this run of the commit when the caller chose the commit id, because several runs may carry the same id; None
+            otherwise.
+        assumed_options: The lake's options when the base was read, if that was before the call; definitions and options must be unchanged
+            then. None when the call read the base itself.
+        author: Stored with the snapshot, as are ``message`` and ``extra_info`` (the stored JSON string, commit id included).
     """
 
     base: Snapshot
@@ -78,15 +78,15 @@ class CommitRequest:
 
 
 def new_commit_id() -> str:
-    """A new random commit id."""
+    """Return a new random commit id."""
     return str(uuid.uuid4())
 
 
 def checked_commit_id(commit_id: object) -> str:
-    """A commit id from outside.
+    """Return a commit id that the caller chose, after checking it.
 
     Raises:
-        UsageError: It is no text, or an empty one.
+        UsageError: It is not a string, or an empty one.
     """
     if not isinstance(commit_id, str) or not commit_id.strip():
         raise UsageError(
@@ -102,16 +102,21 @@ def stored_extra_info(
     writer: str | None = None,
     operations: Collection[str] = (),
 ) -> str:
-    """The text stored in ``commit_extra_info``: a JSON object of the commit id, writer and operations if any, and what the user says.
+    """Return the string stored in ``commit_extra_info``: a JSON object of the commit id, writer, operations and the caller's own keys.
 
-    A text that is a JSON object is merged, any other text goes below ``extra_info``.
+    A string that is a JSON object is merged; any other string is stored under the key ``extra_info``.
+
+    Args:
+        commit_id: Id of the commit.
+        extra_info: Information from the caller; None for none.
+        writer: Id of this run of the commit; None when the commit id is random.
+        operations: Operations of the commit, see :func:`operation`; stored as a fingerprint.
 
     >>> stored_extra_info("c1", {"run": 7}), stored_extra_info("c1", '{"run": 7}'), stored_extra_info("c1", "by hand")
     ('{"commit_id": "c1", "run": 7}', '{"commit_id": "c1", "run": 7}', '{"commit_id": "c1", "extra_info": "by hand"}')
 
     Raises:
-        UsageError: ``extra_info`` has a ``commit_id`` of its own, or another key that is kept for commits, or values that are not
-            JSON, or that are nested too deeply.
+        UsageError: ``extra_info`` contains another ``commit_id``, a reserved key, values that are not JSON, or too many levels.
     """
     given: Mapping[str, object] = {}
     if isinstance(extra_info, str):
@@ -126,7 +131,8 @@ def stored_extra_info(
         raise UsageError(
             f"extra_info is nested more than {DEEPEST} levels deep, which not every reader of JSON can read", parameter="extra_info"
         )
-    # Who takes another writer's name for its own, or its own for another's, deletes files of the lake.
+    # A forged writer would make a run mistake the commit of another run for its own, or the reverse: it would then keep or delete the
+    # wrong files.
     taken = next((key for key in (WRITER_KEY, OPERATION_KEY) if key in given), None)
     if taken is not None:
         raise UsageError(
@@ -146,7 +152,7 @@ def stored_extra_info(
 
 
 def commit_id_of(extra_info: str | None) -> str | None:
-    """The commit id in a ``commit_extra_info`` text, None when there is none.
+    """Return the commit id in a ``commit_extra_info`` string, None when there is none.
 
     >>> commit_id_of('{"commit_id": "c1", "run": 7}'), commit_id_of("by hand"), commit_id_of(None)
     ('c1', None, None)
@@ -155,17 +161,17 @@ def commit_id_of(extra_info: str | None) -> str | None:
 
 
 def writer_of(extra_info: str | None) -> str | None:
-    """The writer in a ``commit_extra_info`` text, None when there is none."""
+    """Return the writer in a ``commit_extra_info`` string, None when there is none."""
     return _text_in(extra_info, WRITER_KEY)
 
 
 def other_operation(extra_info: str | None, operations: Sequence[str]) -> str | None:
-    """Find an operation that the commit with this ``commit_extra_info`` text did not do; None when it did them all or does not say."""
+    """Return an operation that the commit with this ``commit_extra_info`` did not do; None when it did all or stored none."""
     return not_among((_json_object(extra_info) or {}).get(OPERATION_KEY), operations) if extra_info else None
 
 
 def search_text(commit_id: str) -> str:
-    """A text that the stored text of a commit with this id surely contains."""
+    """Return a string that every stored ``commit_extra_info`` with this commit id contains, to search for in SQL."""
     return json.dumps(commit_id, ensure_ascii=False)
 
 
@@ -178,16 +184,16 @@ def _json_object(text: str) -> dict[str, object] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        # Anybody may have written it: what cannot be read is no object of ours.
+        # Any client may have written it: what is not JSON was not written by this library.
         return None
     return value if isinstance(value, dict) else None
 
 
 def _nests_within(value: object, limit: int) -> bool:
-    """Whether lists and mappings are nested no deeper than a limit."""
+    """Return whether lists and mappings are nested no deeper than a limit. Iterates, because recursion is what the limit protects."""
     level: dict[int, object] = {0: value}
     for _ in range(limit + 1):
-        # Each once: something that holds itself twice would otherwise grow without end.
+        # Each object once per level: a list that contains itself twice would otherwise double at every level.
         level = {id(item): item for one in level.values() for item in _items(one)}
         if not level:
             return True
@@ -201,13 +207,13 @@ def _items(value: object) -> Iterable[object]:
 
 
 def operation(kind: str, name: str, *, is_schema: bool = False, details: tuple[object, ...] = ()) -> str:
-    """One thing that a call does, by the name that it was asked for, in the same letters however that is spelled.
+    """Return one operation of a call as a string, with the name normalized, so that every spelling of it gives the same string.
 
     Args:
-        kind: What it does.
-        name: To what.
-        is_schema: Whether ``name`` is that of a schema.
-        details: Which rows or columns it is about, such as a condition; a digest of them is part of the operation.
+        kind: Kind of the operation, such as ``append``.
+        name: Name of the table or schema, as the caller wrote it.
+        is_schema: Whether ``name`` names a schema; default False.
+        details: Rows or columns that it affects, such as a condition; a digest of them is part of the operation. Default none.
 
     >>> operation("append", "T"), operation("append", 'main."t"'), operation("delete", '"my.schema".t')
     ('append main.t', 'append main.t', 'delete "my.schema".t')
@@ -217,16 +223,17 @@ def operation(kind: str, name: str, *, is_schema: bool = False, details: tuple[o
     try:
         called = folded(name if is_schema else join_name(*split_name(name)))
     except UsageError:
-        # No name at all: the call itself refuses it, and says what it is about.
+        # Not a valid name: the call itself rejects it, with a better message.
         called = name
     return f"{kind} {called}{_digest(details)}"
 
 
 def _digest(details: tuple[object, ...]) -> str:
-    """A short text that differs where the details do; nothing when there are none, or when they are nested too deeply to be written."""
+    """Return a short string that differs when the details differ; empty when there are none, or when they are nested too deeply."""
     if all(detail is None for detail in details):
         return ""
     try:
+        # The default repr of an object contains its address, which differs in every process.
         text = _ADDRESS.sub("", repr(details))
     except RecursionError:
         return ""
@@ -234,7 +241,7 @@ def _digest(details: tuple[object, ...]) -> str:
 
 
 def without_details(operation: str) -> str:
-    """An operation by its kind and name alone.
+    """Return an operation with its kind and name only.
 
     >>> without_details("delete main.t #8f2f1c7f7fe5dd2b"), without_details("delete main.t")
     ('delete main.t', 'delete main.t')
@@ -243,7 +250,7 @@ def without_details(operation: str) -> str:
 
 
 def fingerprint(operations: Collection[str]) -> list[str] | str:
-    """The operations of a commit as they are stored.
+    """Return the operations of a commit as they are stored.
 
     >>> fingerprint(["append main.t", "append main.t", "delete main.s"]), fingerprint([f"append main.t{i}" for i in range(17)])
     (['append main.t', 'delete main.s'], '17 operations 118f00b19524f010')
@@ -256,9 +263,9 @@ def fingerprint(operations: Collection[str]) -> list[str] | str:
 
 
 def not_among(stored: object, operations: Sequence[str]) -> str | None:
-    """Find an operation that a commit did not do, by its fingerprint; None when it did them all or does not say.
+    """Return an operation that a commit did not do, by its stored fingerprint; None when it did all or stored none.
 
-    Doing less is no difference: a block that makes a table only where it is missing does not make it again.
+    Fewer operations than stored are no difference: a repeated block that creates a table only if it is missing does not create it again.
 
     >>> not_among(["append main.a"], ["append main.b"]), not_among(["create main.a", "append main.a"], ["append main.a"])
     ('append main.b', None)

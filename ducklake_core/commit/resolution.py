@@ -1,4 +1,12 @@
-"""Resolve staged actions against the head snapshot into catalog rows: the pure half of a commit, run in every attempt."""
+"""Resolve staged actions against the head snapshot into catalog rows: the pure half of a commit, run in every attempt.
+
+Nothing here reads or writes the catalog, so an attempt that lost against another writer resolves the same actions again on the new head::
+
+    action (local ids below 0)  --SnapshotBuilder(head)-->  rows (real ids, row ids, snapshot id head + 1)
+
+Each function translates one kind of action. The entries of ``changes_made`` that it logs decide which concurrent transactions of DuckDB
+fail. Some entries describe more than what happened: they stop DuckDB from committing on top of a change that its own rules overlook.
+"""
 
 from __future__ import annotations
 
@@ -81,15 +89,15 @@ class Resolution:
 
 
 def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolution:
-    """The snapshot and the catalog rows that the transaction becomes on top of the head.
+    """Return the snapshot and the catalog rows of the transaction on top of the head.
 
     Args:
-        transaction: What is to be committed.
+        transaction: The transaction to commit.
         head: The newest snapshot, as this attempt has read it.
-        suffix: What the names of tables of inlined rows end in that it makes.
+        suffix: Suffix of the names of new tables of inlined rows; default none.
 
     Raises:
-        UsageError: Compaction together with other changes, which no DuckLake snapshot can say.
+        UsageError: Compaction together with other changes, which no DuckLake snapshot can express.
     """
     kinds = {type(action) if isinstance(action, MergeFiles | FlushInlined | RewriteFiles) else None for action in transaction.actions}
     if len(kinds) > 1:
@@ -258,7 +266,7 @@ def drop_macro(builder: SnapshotBuilder, action: DropMacro) -> None:
 
 
 def create_schema(builder: SnapshotBuilder, action: CreateSchema) -> None:
-    """A new schema."""
+    """Create a schema."""
     builder.ids[action.schema_id] = builder.catalog_id()
     builder.insert(
         "schema",
@@ -276,7 +284,7 @@ def create_schema(builder: SnapshotBuilder, action: CreateSchema) -> None:
 
 
 def drop_schema(builder: SnapshotBuilder, action: DropSchema) -> None:
-    """The end of a schema."""
+    """Drop a schema with its tags."""
     builder.end("schema", {"schema_id": action.schema_id})
     builder.end("tag", {"object_id": action.schema_id})
     builder.log("dropped_schema", action.schema_id)
@@ -284,7 +292,7 @@ def drop_schema(builder: SnapshotBuilder, action: DropSchema) -> None:
 
 
 def tag_schema(builder: SnapshotBuilder, action: TagSchema) -> None:
-    """Another tag of a schema. DuckDB cannot read a log of changes that has an entry for it."""
+    """Change a tag of a schema. Nothing is logged: DuckDB fails to parse ``changes_made`` with an entry for it."""
     schema_id = builder.real_id(action.schema_id)
     end_tag(builder, schema_id, None, action.key)
     insert_tag(builder, schema_id, None, action.key, action.value)
@@ -292,7 +300,7 @@ def tag_schema(builder: SnapshotBuilder, action: TagSchema) -> None:
 
 
 def create_table(builder: SnapshotBuilder, action: CreateTable) -> None:
-    """A new table with its columns and keys."""
+    """Create a table with its columns, keys, tags and options."""
     table_id = builder.ids[action.table_id] = builder.catalog_id()
     builder.insert(
         "table",
@@ -327,7 +335,7 @@ def create_table(builder: SnapshotBuilder, action: CreateTable) -> None:
 
 
 def drop_table(builder: SnapshotBuilder, action: DropTable) -> None:
-    """The end of a table and of everything that belongs to it."""
+    """Drop a table with everything that belongs to it."""
     for table in _ENDED_WITH_TABLE:
         builder.end(table, {"table_id": action.table_id})
     builder.end("tag", {"object_id": action.table_id})
@@ -336,7 +344,7 @@ def drop_table(builder: SnapshotBuilder, action: DropTable) -> None:
 
 
 def alter_table(builder: SnapshotBuilder, action: AlterTable) -> None:
-    """Another name, new rows for columns, other keys and comments."""
+    """Change name, columns, keys and tags of a table."""
     table_id = action.table_id
     builder.schema_changed = True
     if action.new_name is not None:
@@ -365,22 +373,31 @@ def alter_table(builder: SnapshotBuilder, action: AlterTable) -> None:
 
 
 def _forget_bounds(builder: SnapshotBuilder, table_id: int, column_ids: tuple[int, ...]) -> None:
-    """Bounds are kept as text, which DuckDB takes for values of the new type: wrong ones hide rows or break every later read.
+    """Remove the bounds of columns whose type changed.
 
-    A table's row of a column must go as a whole: the next insert of DuckDB would begin its bounds anew.
+    The catalog stores bounds as strings, which DuckDB casts to the new type: wrong bounds hide rows or make every later read fail.
+    The row of a column in table_column_stats is deleted as a whole, see :func:`~ducklake_core.commit.snapshot_builder.merge_column`.
     """
     where = {"table_id": table_id, "column_id": column_ids}
     builder.endings.append(DeleteRows(table="table_column_stats", where=where))
     builder.endings.append(
         UpdateRows(table="file_column_stats", where=where, values=dict.fromkeys(("min_value", "max_value", "min_is_exact", "max_is_exact")))
     )
-    # Sessions of DuckDB cache a table's statistics by next_file_id.
+    # Sessions of DuckDB cache the statistics of a table by next_file_id, so it must advance although no file changes.
     builder.data_changed = True
 
 
 def rename_row(builder: SnapshotBuilder, table: str, where: dict[str, object], values: dict[str, object]) -> None:
-    """End a row and insert it once more under another name."""
+    """End the live row and insert a copy of it with other values.
+
+    Args:
+        builder: The snapshot.
+        table: Metadata table.
+        where: Key of the row.
+        values: Values that differ in the copy.
+    """
     builder.end(table, where)
+    # The database copies the row that was just ended, so the commit does not have to read it.
     ended = {**where, "end_snapshot": builder.snapshot_id}
     builder.endings.append(
         CopyRows(table=table, where=ended, values={**values, "begin_snapshot": builder.snapshot_id, "end_snapshot": None})
@@ -406,7 +423,7 @@ def _insert_sort_keys(builder: SnapshotBuilder, table_id: int, keys: tuple[SortK
 
 
 def end_tag(builder: SnapshotBuilder, object_id: int, column_id: int | None, key: str) -> None:
-    """The end of a tag of a schema, table or view, or of a column of a table."""
+    """End a tag of a schema, table or view, or of a column of a table."""
     if column_id is None:
         builder.end("tag", {"object_id": object_id, "key": key})
     else:
@@ -414,7 +431,7 @@ def end_tag(builder: SnapshotBuilder, object_id: int, column_id: int | None, key
 
 
 def insert_tag(builder: SnapshotBuilder, object_id: int, column_id: int | None, key: str, text: str | None) -> None:
-    """A tag; None stands there as well, for one that was taken away."""
+    """Insert a tag. A removed tag gets a row with NULL, as in DuckDB."""
     lifetime = {"begin_snapshot": builder.snapshot_id, "end_snapshot": None}
     if column_id is None:
         builder.insert("tag", object_id=object_id, **lifetime, key=key, value=text)
@@ -423,7 +440,7 @@ def insert_tag(builder: SnapshotBuilder, object_id: int, column_id: int | None, 
 
 
 def _insert_transient(builder: SnapshotBuilder, table_id: int, transient_columns: Sequence[tuple[Field, int | None]]) -> None:
-    """Columns that were there within the transaction only: no snapshot shows what begins and ends with it."""
+    """Insert columns that existed only within the transaction: a row that begins and ends with one snapshot is visible in none."""
     for node, parent in transient_columns:
         _insert_column(builder, table_id, column_row(node, parent), ended=True)
 
@@ -450,7 +467,7 @@ def _insert_column(builder: SnapshotBuilder, table_id: int, row: ColumnRow, *, e
 def _insert_partition_spec(builder: SnapshotBuilder, table_id: int, spec: PartitionSpec | None) -> int:
     partition_id = builder.catalog_id()
     builder.insert("partition_info", partition_id=partition_id, table_id=table_id, begin_snapshot=builder.snapshot_id, end_snapshot=None)
-    # No keys are said by a spec without any, not by none.
+    # Removed keys are stored as a spec without keys, as in DuckDB, not as the absence of a spec.
     for index, key in enumerate(spec.fields if spec is not None else ()):
         builder.insert(
             "partition_column",
@@ -472,7 +489,14 @@ def _new_version(builder: SnapshotBuilder, table_id: int, schema: Schema, *, inl
 
 
 def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
-    """Files for inlined rows, delete files for inlined deletes; both leave the catalog."""
+    """Insert data files for inlined rows and delete files for inlined deletes, and remove both from the catalog.
+
+    Files begin at the snapshot of their oldest row and are marked as partial, so earlier snapshots read them too::
+
+        before   inlined rows  (begin 3) (begin 5, end 6)    table without the file
+        after    data file     begin_snapshot 3, partial_max 5, snapshot of each row inside
+                 delete file   begin_snapshot 6              the row version that has ended
+    """
     table_id = action.table_id
     for flushed in action.files:
         builder.totals_of(table_id).add_moved(flushed.output)
@@ -491,11 +515,12 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
             _insert_deletes(builder, flushed.deletes, file_id, table_id, flushed.deletes.end_snapshot)
     _gather(builder, action.gathered, table_id)
     for name in action.inlined_tables:
+        # Without rows of later snapshots the table can be emptied without a condition, which files do much faster.
         is_all = action.until == builder.head.snapshot.id
         builder.endings.append(RemoveInlinedRows(table_name=name, until=action.until, is_all=is_all))
     for name in action.superseded:
         builder.endings.append(UnregisterInlinedTable(table_id=table_id, table_name=name))
-        # Sessions of DuckDB find the tables of inlined rows that they have seen until the schema version moves.
+        # Sessions of DuckDB cache the list of these tables by schema version and would read a table that may be dropped soon.
         builder.schema_changed = True
     if action.deletes_of:
         builder.endings.append(RemoveInlinedDeletes(table_id=table_id, file_ids=action.deletes_of, until=action.until))
@@ -508,7 +533,7 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
 
 
 def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
-    """New files from this snapshot on; their sources and the deletes of them end with it."""
+    """Insert rewritten files, and end their sources with the deletes of those."""
     table_id = action.table_id
     gathered = tuple(source.gathered for source in action.sources if source.gathered is not None)
     _gather(builder, gathered, table_id, ends_now=True)
@@ -516,6 +541,7 @@ def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
     if held:
         builder.endings.append(RemoveInlinedDeletes(table_id=table_id, file_ids=held, until=builder.head.snapshot.id))
     sources = tuple(source.data_file_id for source in action.sources)
+    # Endings run before inserts: _gather's delete files are inserted with their end already and are not matched here.
     for table in ("delete_file", "data_file"):
         builder.end(table, {"data_file_id": sources})
     for output, partition_id in action.outputs:
@@ -527,7 +553,7 @@ def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
 
 
 def _gather(builder: SnapshotBuilder, gathered: Iterable[GatheredDeletes], table_id: int, *, ends_now: bool = False) -> None:
-    """One delete file of a data file in place of all that there are, which earlier snapshots do not need any more either."""
+    """Replace all delete files of a data file by one that contains the snapshot of each delete, so earlier snapshots read it too."""
     for deletes in gathered:
         if deletes.replaced:
             ids = tuple(delete_file_id for delete_file_id, _, _ in deletes.replaced)
@@ -543,7 +569,7 @@ def _insert_deletes(builder: SnapshotBuilder, deletes: CumulativeDeletes, data_f
 
 
 def append_files(builder: SnapshotBuilder, action: AppendFiles) -> None:
-    """New data files with their statistics, and row ids from the head on."""
+    """Insert data files with their statistics, and assign row ids from the head on."""
     if not action.files:
         return
     table_id = builder.real_id(action.table_id)
@@ -557,12 +583,13 @@ def append_files(builder: SnapshotBuilder, action: AppendFiles) -> None:
 
 
 def add_files(builder: SnapshotBuilder, action: AddFiles) -> None:
-    """Files of other writers, with the mappings that find their columns."""
+    """Insert files of other writers, with the mappings that find their columns."""
     table_id = builder.real_id(action.table_id)
     partition_id = _partition_id(builder, action, table_id)
     mapping_ids = _new_mappings(builder, action)
     for place, (added, mapping_id) in enumerate(action.files):
         file = added.file
+        # Columns that the file lacks have statistics too: every row has the default, or NULL, there.
         row_id_start = builder.totals_of(table_id).add(replace(file, statistics=(*file.statistics, *added.absent)), action.schema)
         file_id = builder.file_id(_local(action, place))
         row = data_file_row(
@@ -580,7 +607,7 @@ def add_files(builder: SnapshotBuilder, action: AddFiles) -> None:
 
 
 def insert_inlined(builder: SnapshotBuilder, action: InsertInlined) -> None:
-    """Rows in the table of inlined rows that has the columns of today; without one it is made."""
+    """Insert rows into the newest table of inlined rows, which is created if none has the present columns."""
     if not action.rows.record_count:
         return
     table_id = builder.real_id(action.table_id)
@@ -602,17 +629,17 @@ def _inlined_table(builder: SnapshotBuilder, table_id: int, action: InsertInline
     if table_id in builder.inlined_tables:
         return builder.inlined_tables[table_id]
     newest = builder.head.inlined_tables.get(table_id, action.inlined_table)
-    # Columns may have changed while inlining was off, which leaves a table without them behind.
+    # Columns that change while inlining is off leave the newest table with former columns.
     if newest is None or newest.schema_version < action.columns_version:
         name = builder.new_inlined_table(table_id, action.schema)
-        # DuckDB takes the columns of such rows from the table as it was at this version.
+        # DuckDB looks up the columns of inlined rows by the schema version of their table, which therefore needs a row here.
         builder.new_schema_version(table_id)
         return name
     return newest.name
 
 
 def end_files(builder: SnapshotBuilder, action: EndFiles) -> None:
-    """The end of whole data files."""
+    """End whole data files."""
     if not action.data_file_ids:
         return
     builder.end("data_file", {"data_file_id": action.data_file_ids})
@@ -621,7 +648,7 @@ def end_files(builder: SnapshotBuilder, action: EndFiles) -> None:
 
 
 def add_delete_files(builder: SnapshotBuilder, action: AddDeleteFiles) -> None:
-    """New delete files; those that they replace are forgotten and scheduled for deletion."""
+    """Insert delete files; delete files that they replace leave the catalog and are scheduled for deletion."""
     if not action.files:
         return
     replaced = [file for file in action.files if file.replaces is not None]
@@ -633,7 +660,7 @@ def add_delete_files(builder: SnapshotBuilder, action: AddDeleteFiles) -> None:
     for file in action.files:
         hidden = file if file.data_file_id >= 0 else replace(file, data_file_id=builder.local_files[action.table_id, file.data_file_id])
         builder.insert("delete_file", **delete_file_row(hidden, builder.file_id(), table_id, builder.snapshot_id))
-    # What was never there before is no loss.
+    # Deletes of rows that this transaction added itself are not logged: no other writer can depend on those rows.
     if any(file.data_file_id >= 0 for file in action.files):
         log_moving(builder, "deleted_from_table", table_id)
     if replaced:
@@ -642,19 +669,20 @@ def add_delete_files(builder: SnapshotBuilder, action: AddDeleteFiles) -> None:
 
 
 def inline_deletes(builder: SnapshotBuilder, action: InlineDeletes) -> None:
-    """Rows of data files that the catalog hides."""
+    """Hide rows of data files through the catalog."""
     if not action.files:
         return
     files = tuple((file.data_file_id, file.positions) for file in action.files)
     builder.inlined_inserts.append(InlinePositions(table_id=action.table_id, files=files, begin_snapshot=builder.snapshot_id))
-    # DuckDB logs the first alone. Its compaction looks at the second, and would bring the rows back; its delete files look at
-    # the third, and one of the same row makes it show the file's other deleted rows.
+    # DuckDB logs only inlined_delete. The other two entries stop concurrent transactions of DuckDB that overlook it:
+    #   deleted_from_table   its compaction, which would bring the rows back
+    #   inlined_insert       its deletes by file: one of the same row would make the other deleted rows of the file visible
     for change in ("inlined_delete", "deleted_from_table", "inlined_insert"):
         builder.log(change, action.table_id)
 
 
 def end_inlined(builder: SnapshotBuilder, action: EndInlined) -> None:
-    """The end of inlined rows."""
+    """End inlined rows."""
     for table_name, row_ids in action.rows:
         builder.endings.append(EndInlinedRows(table_name=table_name, row_ids=row_ids, end_snapshot=builder.snapshot_id))
     if action.rows:
@@ -663,7 +691,7 @@ def end_inlined(builder: SnapshotBuilder, action: EndInlined) -> None:
 
 
 def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
-    """Merged data files in place of their sources, which are forgotten and, unless others name them, scheduled for deletion."""
+    """Replace data files by merged ones. Sources leave the catalog; those that no other row names are scheduled for deletion."""
     for merge in action.merges:
         sources = [file_id for file_id, _, _ in merge.sources]
         builder.forgotten_files += sources
@@ -686,10 +714,15 @@ def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
 
 
 def log_moving(builder: SnapshotBuilder, change: str, table_id: int) -> None:
-    """Log what DuckDB's deletes in the catalog, and its flushes, must not be committed on top of.
+    """Log a change that concurrent inlined deletes and flushes of DuckDB must not be committed on top of.
 
-    It looks for neither deletes of files nor merges there, and would hide rows twice, show deleted ones, or give a file a second
-    delete file. It does look for flushes.
+    DuckDB checks those against flushes only. Against deletes of files and merges it would hide rows twice, show deleted rows, or give a
+    data file a second delete file. The additional ``inline_flush`` entry makes it fail and try again.
+
+    Args:
+        builder: The snapshot.
+        change: Keyword of ``changes_made``.
+        table_id: Real id of the table.
     """
     builder.log(change, table_id)
     builder.log("inline_flush", table_id)
@@ -703,7 +736,7 @@ def _schedule(builder: SnapshotBuilder, file: StagedDeleteFile) -> None:
 
 
 def _new_mappings(builder: SnapshotBuilder, action: AddFiles) -> dict[int, int]:
-    """The id of every mapping of the action by its id there; new ones come before the files."""
+    """Insert new mappings and return the real id of every mapping of the action by its id there."""
     ids: dict[int, int] = {}
     for mapping in action.mappings:
         ids[mapping.id] = mapping.id if mapping.id >= 0 else builder.file_id()
@@ -718,12 +751,13 @@ def _local(action: AppendFiles | AddFiles, place: int) -> tuple[int, int] | None
 
 
 def _partition_id(builder: SnapshotBuilder, action: AppendFiles | AddFiles, table_id: int) -> int | None:
+    # Id 0 means the spec that the transaction creates.
     spec = action.partition_spec
     return None if spec is None else spec.id or builder.new_specs[table_id]
 
 
 def insert_file(builder: SnapshotBuilder, file: WrittenFile, file_id: int, table_id: int, row: dict[str, object]) -> None:
-    """The rows of a data file: its own, its statistics and its partition values."""
+    """Insert the row of a data file with its statistics and partition values."""
     builder.insert("data_file", **row)
     builder.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
     builder.insert_all("file_variant_stats", variant_rows(file, file_id, table_id))
@@ -742,7 +776,19 @@ def data_file_row(
     mapping_id: int | None = None,
     path_is_relative: bool = True,
 ) -> dict[str, object]:
-    """The row of a data file."""
+    """Return the row of a data file.
+
+    Args:
+        file: The written file.
+        file_id: Its id.
+        table_id: Real id of the table.
+        begin_snapshot: First snapshot that reads it.
+        row_id_start: First row id; None when the file embeds its row ids.
+        partition_id: Spec that it was written with; None for none.
+        partial_max: Newest snapshot of its rows, if earlier snapshots read only some of them; None when all rows have one snapshot.
+        mapping_id: Mapping from its names to columns; None when it has field ids.
+        path_is_relative: Whether its path is relative to the table's directory; default True.
+    """
     return {
         "data_file_id": file_id,
         "table_id": table_id,
@@ -765,7 +811,7 @@ def data_file_row(
 
 
 def statistics_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
-    """The statistics rows of a data file, one per leaf column."""
+    """Return the statistics rows of a data file, one for each leaf column."""
     return [
         {
             "data_file_id": file_id,
@@ -786,7 +832,7 @@ def statistics_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict
 
 
 def variant_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
-    """The rows of a data file for the fields of its variants, of which something is known."""
+    """Return the statistics rows of the shredded fields of variants of a data file."""
     return [
         {
             "data_file_id": file_id,
@@ -809,7 +855,7 @@ def variant_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[st
 
 
 def partition_value_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
-    """The partition values of a data file, one row per key."""
+    """Return the partition values of a data file, one row for each key."""
     return [
         {"data_file_id": file_id, "table_id": table_id, "partition_key_index": index, "partition_value": value}
         for index, value in enumerate(file.partition_values)
@@ -817,10 +863,14 @@ def partition_value_rows(file: WrittenFile, file_id: int, table_id: int) -> list
 
 
 def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, snapshot_id: int) -> dict[str, object]:
-    """The row of a delete file.
+    """Return the row of a delete file.
 
-    A cumulative file (three columns) begins with its oldest delete and says in ``partial_max`` that the commit's own are
-    the newest; a first delete (two columns) begins with the commit.
+    ==========  ==================  ====================================  ===============
+    file        columns             begin_snapshot                        partial_max
+    ==========  ==================  ====================================  ===============
+    first       file, position      this snapshot                         NULL
+    cumulative  and snapshot        snapshot of the oldest delete in it   this snapshot
+    ==========  ==================  ====================================  ===============
     """
     cumulative = file.assumed_snapshot is not None
     return {
@@ -844,7 +894,7 @@ def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, 
 def gathered_delete_row(
     file: CumulativeDeletes, delete_file_id: int, data_file_id: int, table_id: int, end_snapshot: int | None
 ) -> dict[str, object]:
-    """The row of a delete file whose deletes are all of earlier snapshots."""
+    """Return the row of a delete file whose deletes all belong to earlier snapshots."""
     return {
         "delete_file_id": delete_file_id,
         "table_id": table_id,
@@ -864,7 +914,7 @@ def gathered_delete_row(
 
 
 def scheduled_row(file_id: int, path: str, path_is_relative: bool, now: datetime) -> dict[str, object]:
-    """The row that hands a file over to cleanup. The path is relative to the data path, not to the table."""
+    """Return the row that schedules a file for deletion. Its path is relative to the data path, not to the table."""
     return {"data_file_id": file_id, "path": path, "path_is_relative": path_is_relative, "schedule_start": now}
 
 
@@ -873,12 +923,12 @@ def _key_text(key: EncryptionKey | None) -> str | None:
 
 
 def mapping_row(mapping_id: int, table_id: int) -> dict[str, object]:
-    """The row of a name mapping."""
+    """Return the row of a name mapping."""
     return {"mapping_id": mapping_id, "table_id": table_id, "type": "map_by_name"}
 
 
 def name_rows(columns: Sequence[MappedColumn], mapping_id: int) -> list[dict[str, object]]:
-    """The rows of a mapping's columns."""
+    """Return the rows of the columns of a name mapping."""
     return [
         {
             "mapping_id": mapping_id,

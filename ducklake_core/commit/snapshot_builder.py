@@ -31,35 +31,48 @@ from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.leaf_values import from_text, order_key
 
 Row = Mapping[str, object]
-# DuckDB's order of inserts within one commit.
+# DuckDB's order of inserts within one commit. Parents come before rows that name their ids.
 _INSERT_ORDER = (
     "schema", "table", "column", "partition_info", "partition_column", "view", "tag", "column_tag", "view_column_tag",
     "inlined_data_tables", "sort_info", "sort_expression", "macro", "macro_impl", "macro_parameters",
     "column_mapping", "name_mapping", "data_file", "file_column_stats", "file_partition_value", "file_variant_stats",
     "files_scheduled_for_deletion", "delete_file", "schema_versions", "metadata",
 )  # fmt: skip
+# Compaction removes a source without an end snapshot: no snapshot may read it any more, its rows are in the merged file.
 _FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
 
+# DuckDB stores no bounds for 128-bit integers, so their row stays although its bounds are missing.
 _NO_BOUNDS_TYPES = (INT128, UINT128)
 
 
 @dataclass(slots=True)
 class SnapshotBuilder:
-    """Builds the rows that one attempt writes on top of a head.
+    """Builder of the rows that one attempt writes on top of a head.
+
+    :meth:`finish` puts the collected changes into the order in which the database applies them::
+
+        snapshot row        first: its primary key decides which of two writers wins
+        forgotten files     compaction: sources leave the catalog
+        endings             UPDATE and DELETE of existing rows, while no new row can match their conditions
+        inserts             by metadata table, in the order of ``_INSERT_ORDER``
+        creations           tables of inlined rows
+        inlined inserts     rows in those tables
+        totals              table and column statistics
+        snapshot_changes    the log of changes
 
     Attributes:
         ids: Real ids of the schemas and tables that the transaction creates, by their negative local ids.
-        new_specs: Partition ids of the specs that it creates, by table id.
-        first_row_ids: Row ids at which new tables begin.
-        inlined_suffix: What the names of its tables of inlined rows end in.
+        new_specs: Partition ids of the specs that the transaction creates, by table id.
+        first_row_ids: First row id of each new table, by table id.
+        inlined_suffix: Suffix of the names of new tables of inlined rows.
         schema_changed: Whether a catalog object changes, which moves the schema version.
         data_changed: Whether rows or files change, which moves the next file id.
         endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them, then ``inlined_inserts``,
             with positions that are deleted through the catalog.
-        inlined_tables: Names of the tables of inlined rows that it makes, by table id.
+        inlined_tables: Names of the tables of inlined rows that it creates, by table id.
         inserts: Rows to insert, by metadata table.
         entries: Values of ``changes_made`` by kind.
-        forgotten_files: Ids of data files that leave the catalog with everything that is about them, as if they had never been there.
+        forgotten_files: Ids of data files that leave the catalog with all of their rows, as if they had never existed.
         local_files: Ids of data files that it adds, by table and the transaction's own id for the file.
     """
 
@@ -89,17 +102,17 @@ class SnapshotBuilder:
 
     @property
     def snapshot_id(self) -> int:
-        """Id of the snapshot that is being made."""
+        """Return the id of the snapshot that is being made."""
         return self.head.snapshot.id + 1
 
     @property
     def schema_version(self) -> int:
-        """Its schema version, if anything changes that."""
-        # Known before all actions are resolved: whoever asks is itself a schema change.
+        """Return the schema version of the snapshot, provided that a definition changes."""
+        # Read before all actions are resolved, but only by actions that are schema changes themselves.
         return self.head.snapshot.schema_version + 1
 
     def finish(self) -> tuple[Snapshot, tuple[CatalogChange, ...]]:
-        """The snapshot, and the catalog changes that make it, in the order to apply them."""
+        """Return the snapshot and the catalog changes that make it, in the order to apply them."""
         head = self.head.snapshot
         if self.data_changed and self.next_file_id == head.next_file_id:
             # Sessions of DuckDB cache a table's statistics by next_file_id: a data change must move it.
@@ -118,7 +131,7 @@ class SnapshotBuilder:
         )
         totals = [change for table_totals in self.totals.values() for change in table_totals.changes()]
         inserts = [InsertRows(table=name, rows=tuple(rows)) for name, rows in self.inserts.items() if rows]
-        # All at once: a catalog without indexes searches whole tables for them.
+        # One statement per metadata table for all files: without an index each statement scans the whole table.
         gone = {"data_file_id": tuple(self.forgotten_files)}
         changes = (
             _snapshot_row(snapshot),
@@ -133,23 +146,27 @@ class SnapshotBuilder:
         return snapshot, changes
 
     def totals_of(self, table_id: int) -> TableTotals:
-        """Statistics of a table (real id), carried forward."""
+        """Return the statistics of a table (real id), which the actions of this commit add to."""
         if table_id not in self.totals:
             before, columns = self.head.statistics.get(table_id), self.head.column_statistics.get(table_id, ())
             self.totals[table_id] = TableTotals(table_id, before, columns, self.first_row_ids.get(table_id, 0))
         return self.totals[table_id]
 
     def real_id(self, object_id: int) -> int:
-        """The id in the catalog of a schema or table that may be one of this transaction."""
+        """Return the catalog id of a schema or table; negative ids are local to this transaction."""
         return self.ids[object_id] if object_id < 0 else object_id
 
     def catalog_id(self) -> int:
-        """The next id for a schema, table, view, macro, partition spec or sort order."""
+        """Return the next id for a schema, table, view, macro, partition spec or sort order."""
         self.next_catalog_id += 1
         return self.next_catalog_id - 1
 
     def file_id(self, local: tuple[int, int] | None = None) -> int:
-        """The next id for a data file, delete file or name mapping; ``local`` is what the transaction calls a data file by."""
+        """Return the next id for a data file, delete file or name mapping.
+
+        Args:
+            local: Table id and negative id by which other actions of the transaction name a data file; None when none does.
+        """
         self.data_changed = True
         if local is not None:
             self.local_files[local] = self.next_file_id
@@ -157,13 +174,16 @@ class SnapshotBuilder:
         return self.next_file_id - 1
 
     def new_schema_version(self, table_id: int) -> None:
-        """Note that a table is of the snapshot's schema version from now on."""
+        """Insert the row that gives a table the schema version of this snapshot, once."""
         row = {"begin_snapshot": self.snapshot_id, "schema_version": self.schema_version, "table_id": table_id}
         if row not in self.inserts["schema_versions"]:
             self.insert("schema_versions", **row)
 
     def new_inlined_table(self, table_id: int, schema: Schema) -> str:
-        """A fresh table for inlined rows of these columns: its name. One in a transaction and table, with the columns given last."""
+        """Create a table for inlined rows of these columns, and return its name.
+
+        A transaction creates at most one for each table, with the columns given last.
+        """
         known = self.inlined_tables.get(table_id)
         name = known or f"{inlined_data_name(table_id, self.schema_version)}{self.inlined_suffix}"
         if known is None:
@@ -180,7 +200,7 @@ class SnapshotBuilder:
         self.entries.setdefault(kind, []).append(value)
 
     def insert(self, table: str, **row: object) -> None:
-        """Add a row to a metadata table; all of its rows have the same keys."""
+        """Add a row to a metadata table. All rows of one table have the same keys, because one INSERT writes them."""
         self.inserts[table].append(row)
 
     def insert_all(self, table: str, rows: list[dict[str, object]]) -> None:
@@ -188,7 +208,7 @@ class SnapshotBuilder:
         self.inserts[table].extend(rows)
 
     def end(self, table: str, where: Mapping[str, object]) -> None:
-        """End the live rows that match."""
+        """Set the end snapshot of the live rows that match."""
         self.endings.append(UpdateRows(table=table, where={**where, "end_snapshot": None}, values={"end_snapshot": self.snapshot_id}))
 
 
@@ -253,11 +273,11 @@ class TableTotals:
         self._lacking: set[int] = set()
 
     def add(self, file: WrittenFile, schema: Schema) -> int | None:
-        """Count one more file in.
+        """Add a new file to the totals.
 
         Returns:
-            Its first row id, None for a file that embeds its row ids. DuckDB gives such a file fresh ids; they are left out here as well,
-            but not entered: DuckDB 1.5.5 drops embedded row ids when it merges files whose ``row_id_start`` follow each other.
+            Its first row id, None for a file that embeds its row ids. The counter advances for such a file too, as in DuckDB, but the
+            file gets no ``row_id_start``: DuckDB 1.5.5 drops embedded row ids when it merges files whose ``row_id_start`` are adjacent.
         """
         row_id_start = self._next_row_id
         self._next_row_id += file.record_count
@@ -267,9 +287,9 @@ class TableTotals:
         return None if file.row_ids_embedded else row_id_start
 
     def add_moved(self, file: WrittenFile) -> None:
-        """Count the bytes of a file in whose rows are counted already.
+        """Add a file whose rows are part of the totals already: only its bytes are new.
 
-        Its NULLs may not be: below lists and structs a file has them where there is no list or struct, which inlined rows have not.
+        NULLs may be new too. Below a NULL list or struct, Parquet counts NULLs of the leaves; inlined rows have none there.
         """
         self._file_size_bytes += file.file_size_bytes
         self._moved = True
@@ -279,10 +299,15 @@ class TableTotals:
                 self._columns[column.column_id] = self._with_null[column.column_id] = replace(known, contains_null=True)
 
     def add_inlined(self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None) -> Sequence[int]:
-        """Count rows in the catalog in.
+        """Add inlined rows to the totals.
+
+        Args:
+            rows: The rows.
+            schema: Columns of the rows.
+            row_ids: Existing row ids of updated rows; None for new rows.
 
         Returns:
-            Their row ids: those given, which are no new ones, or the next.
+            Their row ids: the given ones, or the next free ones.
         """
         first = self._next_row_id
         self._record_count += rows.record_count
@@ -296,14 +321,15 @@ class TableTotals:
         if schema is not self._schema:
             leaves = {leaf.id: leaf for leaf in schema.leaves()}
             if self._schema is not None:
-                # Columns may change between two files of a transaction; what rows have in columns that their file lacks is not counted.
+                # Columns may change between two files of a transaction. A file without a column shows its default there, which no file
+                # statistics contain: such columns get no new row.
                 self._lacking |= self._leaves.keys() ^ leaves.keys()
             self._schema = schema
             self._leaves |= leaves
         self._batches.append({column.column_id: column for column in statistics})
 
     def changes(self) -> Iterator[CatalogChange]:
-        """The statistics rows to write."""
+        """Return the changes of the statistics rows."""
         totals = {"record_count": self._record_count, "next_row_id": self._next_row_id, "file_size_bytes": self._file_size_bytes}
         if self._before is None:
             yield InsertRows(table="table_stats", rows=({"table_id": self._table_id, **totals},))
@@ -322,7 +348,7 @@ class TableTotals:
             batch = [batch[leaf.id] for batch in self._batches if leaf.id in batch]
             old = self._columns.get(leaf.id)
             if old is None and (self._before is not None or leaf.id in self._lacking):
-                # DuckDB never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.
+                # A missing row means unknown and stays missing, as in DuckDB: bounds of this batch alone would hide older rows.
                 continue
             merged = merge_column(old, batch, leaf.type, self._table_id, leaf.id)
             if merged is None:
@@ -366,12 +392,23 @@ _NO_BOUND = _Bound(None, None)
 def merge_column(
     old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics], data_type: DataType, table_id: int, column_id: int
 ) -> TableColumnStatistics | None:
-    """The statistics row of a column after a batch of files, None when it must go.
+    """Return the statistics row of a column after a batch of files, None when the row must be deleted.
 
-    A row without bounds says "only NULLs so far" to DuckDB, whose next insert then starts bounds anew from its own
-    rows and loses the older ones in filters.  So a row whose true bounds are unknown is removed: a missing row is never
-    made again and counts as unknown.  The boxes of geometries are bounds too; only for variants, whose fields are in ``extra_stats``,
-    does NULL mean unknown to DuckDB, which never fills it again.
+    DuckDB reads the row as follows::
+
+        bounds present   all values lie between them
+        bounds NULL      only NULLs so far: the next insert of DuckDB starts the bounds from its own rows
+        row missing      unknown, for good: DuckDB never creates the row again
+
+    So a row whose true bounds are unknown must be deleted; with NULL bounds, filters would lose the older rows after DuckDB's next
+    insert. The boxes of geometries follow the same rules. Only for variants, whose fields are in ``extra_stats``, does NULL mean unknown.
+
+    Args:
+        old: The row at the head, None when there is none.
+        batch: Statistics of the column in each new file or batch of inlined rows.
+        data_type: Type of the column.
+        table_id: Id of the table, for the returned row.
+        column_id: Id of the column, for the returned row.
     """
     has_values = any(column.value_count != 0 for column in batch)
     contains_null = (old is not None and old.contains_null is not False) or any(column.null_count != 0 for column in batch)
@@ -386,7 +423,7 @@ def merge_column(
     elif data_type == VARIANT:
         extra_stats = _fields(old, batch)
         if has_values:
-            # DuckDB keeps the least and greatest text of inlined variants there, which nobody can compare with.
+            # DuckDB stores the smallest and largest text of inlined variants there. Texts do not order variants, so they are useless.
             low = high = _NO_BOUND
     elif has_values:
         bounds = _bounds(old, batch, data_type)
@@ -407,7 +444,7 @@ def merge_column(
 
 
 def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
-    """Box and types of the geometries of old rows and new ones; None when those of some are unknown."""
+    """Return box and types of the geometries of old and new rows; None when those of any rows are unknown."""
     texts = [column.extra_stats for column in batch if column.value_count != 0]
     if old is not None:
         texts.append(old.extra_stats)
@@ -420,7 +457,7 @@ def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics])
 
 
 def _fields(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
-    """What is known of the fields of variants of old rows and new ones; None when that is nothing."""
+    """Return the merged statistics of the fields of variants of old and new rows; None when nothing is known."""
     texts = [column.extra_stats for column in batch]
     if old is not None:
         if old.extra_stats is None or not texts:
@@ -430,7 +467,7 @@ def _fields(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
 
 
 def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> bool | None:
-    """NaN in the old rows or the new: None when either side does not know, as in DuckDB."""
+    """Return whether old or new rows contain NaN: None when it is unknown for any of them, as in DuckDB."""
     known = [column.contains_nan for column in batch]
     if old is not None:
         known.append(old.contains_nan)
@@ -452,7 +489,7 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
         greatest = column.max_value if column.max_value is not None else column.exact_max
         if least is None or greatest is None:
             return None
-        # A bound in full length may still be cut: before a NUL.
+        # A bound that is not shortened may still be inexact: it ends before a NUL character, which PostgreSQL cannot store.
         lows.append(_Bound(least, column.exact_min is None and column.min_is_exact is not False))
         highs.append(_Bound(greatest, column.exact_max is None and column.max_is_exact is not False))
     try:
@@ -477,7 +514,7 @@ def _shortened(low: _Bound, high: _Bound, data_type: DataType) -> tuple[_Bound, 
 
 
 def _order(text: str | None, data_type: DataType) -> Any:
-    """Get the key that bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
+    """Return the key that bounds are compared by: values for numbers, times and booleans, otherwise the stored string itself."""
     if isinstance(data_type, PrimitiveType) and data_type.name in COMPARED_AS_TEXT:
         return text
     return order_key(from_text(text or "", data_type))
