@@ -1,4 +1,14 @@
-"""Find rows and files that no surviving snapshot needs, and remove or schedule them (specification: Expire Snapshots)."""
+"""Find rows and files that no surviving snapshot needs, and remove or schedule them (specification: Expire Snapshots).
+
+A row lives from its ``begin_snapshot`` up to, but not including, its ``end_snapshot``. It is needed while a surviving snapshot lies there::
+
+    snapshots     3 ----- 5 ----- 8 ----- 9      5 and 8 are expired
+    row [4, 9)        |===============|          no survivor inside: the row is removed
+    row [3, 9)    |===================|          3 survives: the row stays
+    row [8, -)                    |==========    live: the row stays
+
+Catalog rows are deleted at once; files are scheduled and deleted later, because a reader may still use them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +42,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.text import END
 
 FileKind: TypeAlias = Literal["data", "delete"]
-# Objects whose ended rows go one by one, each by its own lifetime, with the column that holds their id.
+# Objects without rows that depend on them: each ended row is removed by its own lifetime. The value is the column of the id.
 _VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "view_column_tag": "view_id", "macro": "macro_id"}
 _OF_DEAD_TABLES = (
     "table",
@@ -64,7 +74,7 @@ class UnneededFile:
     Attributes:
         id: ``data_file_id`` or ``delete_file_id``.
         path: Full path.
-        reason: Why nothing reads it.
+        reason: Reason why no snapshot reads it, for reports.
     """
 
     id: int
@@ -86,12 +96,12 @@ class DeadTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unneeded:
-    """Everything that leaves the catalog together with some snapshots.
+    """Everything that leaves the catalog together with expired snapshots.
 
     Attributes:
-        files: Files that get scheduled for deletion.
-        shared: Files that stay, as rows that stay name them too: they were added twice.
-        tables: Dropped tables that are forgotten, with their statistics, columns and inlined rows.
+        files: Files to schedule for deletion.
+        shared: Files to keep although their rows are removed: they were added twice, and another row still names them.
+        tables: Dropped tables to remove, with their statistics, columns and inlined rows.
         ended: (metadata table, object id, begin_snapshot, end_snapshot) of schemas, views, tags and macros.
     """
 
@@ -101,16 +111,16 @@ class Unneeded:
     ended: tuple[tuple[str, int, int, int], ...] = ()
 
     def ids(self, kind: FileKind) -> tuple[int, ...]:
-        """Ids of the rows that go, of data files or of delete files."""
+        """Return the ids of the rows to remove, of data files or of delete files."""
         return tuple(file.id for file in (*self.files, *self.shared) if file.kind == kind)
 
     def with_files(self, more: Unneeded) -> Unneeded:
-        """With the files of another one too."""
+        """Return a copy with the files of another instance added."""
         return replace(self, files=(*self.files, *more.files), shared=(*self.shared, *more.shared))
 
 
 class Lifetimes:
-    """The surviving snapshots, asked whether one of them falls into a lifetime.
+    """The surviving snapshots, to check whether a lifetime contains one.
 
     >>> Lifetimes([3, 7]).meet(4, 7), Lifetimes([3, 7]).meet(4, 8), Lifetimes([3, 7]).meet(8, None)
     (False, True, True)
@@ -120,7 +130,10 @@ class Lifetimes:
         self._surviving = sorted(surviving)
 
     def meet(self, begin: object, end: object) -> bool:
-        """Whether a surviving snapshot is at or after ``begin`` and before ``end``; what has no end, or says none of them, is needed."""
+        """Return whether a surviving snapshot is at or after ``begin`` and before ``end``.
+
+        Live rows (no end) and rows with damaged values count as needed: only what is certainly unneeded may be removed.
+        """
         if not isinstance(begin, int) or not isinstance(end, int):
             return True
         position = bisect_left(self._surviving, begin)
@@ -128,11 +141,13 @@ class Lifetimes:
 
 
 def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expired: Collection[int] = ()) -> Unneeded:
-    """Find what no snapshot would need if the snapshots ``expired`` were gone, over the whole catalog.
+    """Find everything in the catalog that no snapshot needs, or would need without the snapshots ``expired``.
 
     Args:
-        connection: Of a read or a write transaction.
-        expired: Ids that count as gone although their rows may still be there.
+        connection: A read or write transaction.
+        tables: The metadata tables.
+        info: Settings of the lake, for full paths.
+        expired: Ids of snapshots that count as expired although their rows may still exist; default none.
     """
     found = _not_needed_by(connection, tables, info, expired)
     return found.with_files(_stray_delete_files(connection, tables, info, known=found.ids("delete")))
@@ -153,7 +168,8 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
         for name, column in _VERSIONED.items()
         if name in tables
     }
-    # After the rows: what a commit beside this one has ended by then has its snapshots among those that survive.
+    # Read after the rows. If a concurrent commit ends more of them meanwhile, its snapshots are among the survivors; the other order
+    # could miss a snapshot that needs a row.
     lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(gone))
 
     filled = _schemas_with_live_objects(connection, tables) if ended["schema"] else frozenset[int]()
@@ -209,7 +225,7 @@ def _schemas_with_live_objects(connection: Connection, tables: CatalogTables) ->
 
 
 def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Sequence[UnneededFile]) -> Unneeded:
-    """Files whose rows go, by whether other rows name them too."""
+    """Split files whose rows are removed by whether other rows name them too."""
     own = {f"{kind}_file": {file.id: file.path for file in gone if file.kind == kind} for kind in ("data", "delete")}
     elsewhere = named_elsewhere(connection, tables, info, own)
     return Unneeded(
@@ -218,7 +234,7 @@ def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo
 
 
 def _stray_delete_files(connection: Connection, tables: CatalogTables, info: LakeInfo, known: Collection[int] = ()) -> Unneeded:
-    """Delete files of data files that are not there, but for those that are known to go."""
+    """Find delete files whose data file has no row, except those that are known already."""
     file, deletes = tables["data_file"], tables["delete_file"]
     query = _file_columns(tables, "delete_file").where(~exists().where(file.c.data_file_id == deletes.c.data_file_id))
     rows = [row for row in connection.execute(query) if row.delete_file_id not in known]
@@ -231,12 +247,12 @@ def _stray_delete_files(connection: Connection, tables: CatalogTables, info: Lak
 
 
 def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Sequence[int]) -> set[int]:
-    """Keep others from expiring or holding some snapshots until the transaction ends: those that are still there."""
+    """Lock snapshots against expiry and pinning until the transaction ends, and return the ids of those that still exist."""
     snapshot = database.tables["snapshot"]
     found: set[int] = set()
     for condition in conditions_of(snapshot.c.snapshot_id, sorted(snapshot_ids)):
         query = select(snapshot.c.snapshot_id).where(condition)
-        # A file has one writer anyway, and DuckDB refuses the words.
+        # A catalog file has one writer anyway, and DuckDB has no FOR UPDATE.
         locking = query.with_for_update() if database.abilities.concurrent_writers else query
         found.update(connection.execute(locking).scalars())
     return found
@@ -262,7 +278,7 @@ def needed_by_transactions(connection: Connection, database: Database) -> Needed
 
     Transactions that begin after this read the newest snapshot.
     """
-    # Only PostgreSQL shows what the transactions of others see.
+    # Only PostgreSQL shows the snapshots of other transactions: the age of their oldest visible xmin.
     if connection.dialect.name != "postgresql":
         return None
     oldest = oldest_transaction(connection)
@@ -277,10 +293,16 @@ def needed_by_transactions(connection: Connection, database: Database) -> Needed
 
 
 def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_ids: Sequence[int]) -> tuple[tuple[int, ...], Unneeded]:
-    """Delete snapshots and everything that only they needed; schedule files for deletion. All in the caller's write transaction.
+    """Delete snapshots and everything that only they needed, and schedule files for deletion, in the caller's write transaction.
+
+    Args:
+        connection: The write transaction.
+        database: The catalog.
+        info: Settings of the lake.
+        snapshot_ids: Snapshots to expire. Unknown ids and the newest snapshot are ignored.
 
     Returns:
-        The ids that were still there and are gone now (the newest snapshot never is), and what went with them.
+        The ids that were deleted, and everything that was removed with them.
     """
     others = _snapshot_ids(connection, database.tables)[:-1]
     wanted = set(snapshot_ids)
@@ -289,7 +311,7 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     apply_changes(PlainStatements(connection), database, deletions)
     found = _not_needed_by(connection, database.tables, info, gone)
     _forget(connection, database, found)
-    # After the data files are gone: a flush beside this may have given one of them another delete file.
+    # After the data files were deleted: a concurrent flush may have given one of them another delete file in the meantime.
     strays = _stray_delete_files(connection, database.tables, info)
     apply_changes(PlainStatements(connection), database, _deletions((), strays.ids("delete"), ()))
     found = found.with_files(strays)
@@ -345,7 +367,7 @@ def _ended(tables: CatalogTables, name: str, id_column: str) -> Select[Any]:
 def _with_all_of(
     connection: Connection, tables: CatalogTables, name: str, rows: Sequence[Row[Any]], table_ids: Sequence[int]
 ) -> Sequence[Row[Any]]:
-    """The rows, and every other file of some tables."""
+    """Return the rows together with the rows of all other files of some tables."""
     key = f"{name}_id"
     found = {getattr(row, key): row for row in rows}
     for condition in conditions_of(tables[name].c.table_id, table_ids):
@@ -355,7 +377,7 @@ def _with_all_of(
 
 
 class _Describer:
-    """Turns file rows into values with full paths and reasons."""
+    """Convert rows of files to values with full paths and reasons."""
 
     def __init__(self, info: LakeInfo, versions: dict[int, Row[Any]], dead: set[int]) -> None:
         self._info = info
@@ -423,16 +445,17 @@ def _deletions(data_files: tuple[int, ...], delete_files: tuple[int, ...], dead:
 
 
 def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneeded) -> None:
-    """Rows that belong to macros and column mappings that are gone."""
+    """Delete rows that belong to deleted macros and column mappings."""
     owners = [("macro_impl", "macro", "macro_id"), ("macro_parameters", "macro", "macro_id")] if found.ended else []
     owners += [("name_mapping", "column_mapping", "mapping_id")] if found.tables else []
     for part, owner, key in owners:
+        # Without NULLs: NOT IN a list with NULL is never true, and nothing would be deleted.
         alive = select(tables[owner].c[key]).where(tables[owner].c[key].is_not(None))
         connection.execute(delete(tables[part]).where(tables[part].c[key].not_in(alive)))
 
 
 def _forget_inlined_deletes(connection: Connection, tables: CatalogTables, found: Unneeded, present: AbstractSet[str]) -> None:
-    """Deletes of rows of the files that go, which the catalog itself holds for tables that stay."""
+    """Delete the inlined deletes of removed data files, in tables that stay."""
     files: dict[int, list[int]] = defaultdict(list)
     for file in (*found.files, *found.shared):
         if file.kind == "data":
@@ -450,14 +473,14 @@ def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[
     names: set[str] = {inlined_delete_name(table_id) for table_id in dead}
     for condition in conditions_of(registered.c.table_id, sorted(dead)):
         names.update(connection.execute(select(registered.c.table_name).where(condition)).scalars())
-    # A flush leaves empty tables behind that are not registered any more.
+    # A flush unregisters superseded tables but does not drop them.
     names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)
     for name in sorted(names & present):
         database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=database.abilities.commits_at_ddl))
 
 
 def superseded_tables(connection: Connection, database: Database) -> list[str]:
-    """Find tables of inlined rows that flushes took out of the catalog before the oldest surviving snapshot.
+    """Return the tables of inlined rows that flushes unregistered before the oldest surviving snapshot.
 
     A session of DuckDB that reads a snapshot from before such a flush queries the table, though it is empty, and fails without it. So does
     a transaction on a server that began before the flush.
@@ -467,7 +490,8 @@ def superseded_tables(connection: Connection, database: Database) -> list[str]:
         oldest = connection.execute(select(func.min(tables["snapshot"].c.snapshot_time))).scalar()
         if oldest is None or has_older_transactions(connection, oldest):
             return []
-    # Before the registered names: a commit creates a table and registers it in one transaction.
+    # Tables are listed before the registered names are read: in the other order, a table that a commit creates and registers in between
+    # would look unregistered.
     present = inspect(connection).get_table_names(schema=tables.schema)
     registered = registered_names(connection, tables)
     left = {name: owner for name in present if name not in registered and (owner := inlined_owner(name)) is not None}
@@ -484,6 +508,7 @@ def drop_superseded(connection: Connection, database: Database, name: str) -> No
     table = database.tables.inlined_data(name)
     with tables_that_may_go():
         if database.abilities.concurrent_writers:
+            # NOWAIT: a waiting exclusive lock would make all later readers of the table wait too.
             quoted = connection.dialect.identifier_preparer.format_table(table)
             connection.exec_driver_sql(f"LOCK TABLE {quoted} IN ACCESS EXCLUSIVE MODE NOWAIT")
         if not names_with_rows(connection, database.tables, [name]):
@@ -491,14 +516,14 @@ def drop_superseded(connection: Connection, database: Database, name: str) -> No
 
 
 def _flushed_lately(connection: Connection, tables: CatalogTables) -> AbstractSet[int] | None:
-    """Ids of tables with a flush after the oldest surviving snapshot that may have taken tables of inlined rows out of the catalog.
+    """Return the ids of tables with a flush after the oldest surviving snapshot that may have unregistered tables of inlined rows.
 
     Returns:
         None if such a flush of any table may be unknown: its snapshot has expired, or its changes cannot be read.
     """
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
     query = select(snapshot.c.snapshot_id, snapshot.c.schema_version).order_by(snapshot.c.snapshot_id)
-    # Such a flush moves the schema version.
+    # A flush that unregisters a table raises the schema version.
     moves = [
         (former.snapshot_id, later.snapshot_id)
         for former, later in pairwise(complete_rows(connection, query, "snapshots"))
@@ -534,7 +559,7 @@ class ScheduledFile:
     Attributes:
         stored_path: Path as stored: relative to the data path, or absolute.
         path: Full path.
-        scheduled: Since when nothing needs it, in UTC; the end of the calendar where the row does not say, as nobody knows how old it is.
+        scheduled: Time, in UTC, from which no snapshot needs it; the end of the calendar if the row has none, so that it never looks old.
     """
 
     stored_path: str
@@ -544,7 +569,10 @@ class ScheduledFile:
 
 
 def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> Iterator[ScheduledFile]:
-    """The whole schedule, in no order. Times are for the caller to compare: where they are text, the database would compare letters."""
+    """Return the whole schedule, in no order.
+
+    The caller compares the times: databases that store them as strings would compare them letter by letter.
+    """
     schedule = tables["files_scheduled_for_deletion"]
     query = select(schedule.c.path, schedule.c.path_is_relative, schedule.c.schedule_start)
     for row in complete_rows(connection, query, "files that are scheduled for deletion"):
@@ -558,12 +586,18 @@ def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInf
 
 
 def still_referenced(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
-    """Those of the full paths that a row of data_file or delete_file names, ended or not, in whatever spelling of the protocol.
+    """Return the full paths that a row of data_file or delete_file names, ended or not, in any spelling of the protocol.
 
-    Asks for those paths alone. Paths with steps or doubled slashes are found by :func:`named_by_any_row`.
+    Queries those paths only. Paths with ``..`` or doubled slashes are found by :func:`named_by_any_row`.
+
+    Args:
+        connection: A transaction.
+        tables: The metadata tables.
+        info: Settings of the lake.
+        full_paths: Paths to find.
     """
     wanted = _by_key(full_paths)
-    # A row stores its path relative to some directory above the file, or whole: every tail of the path is a candidate.
+    # A row stores a path relative to one of the directories above the file, or a full one, so every suffix of the path is a candidate.
     tails = sorted({tail for paths_of in wanted.values() for path in paths_of for tail in (*_tails(path), *spellings(path))})
     found: set[str] = set()
     for name in ("data_file", "delete_file"):
@@ -582,11 +616,15 @@ def named_by_any_row(
     *,
     identity: Callable[[str], object | None] = lambda _path: None,
 ) -> set[str]:
-    """As :func:`still_referenced`, but reads the names of all files, and so finds every spelling of a path.
+    """Return the full paths that any row names, in every spelling. Reads the names of all files; see :func:`still_referenced`.
 
     Args:
-        identity: What is the same for all paths of one file, None where that is not known: directories may have several paths in a store,
-            and letters of two cases may be one.
+        connection: A transaction.
+        tables: The metadata tables.
+        info: Settings of the lake.
+        full_paths: Paths to find.
+        identity: Returns a value that is equal for all paths of one file, None when unknown. Links give a directory several paths, and
+            some file systems ignore case. By default only spellings are compared.
     """
     wanted = _by_key(full_paths)
     names: dict[str, list[str]] = {}
@@ -611,13 +649,17 @@ def named_by_any_row(
 def named_elsewhere(
     connection: Connection, tables: CatalogTables, info: LakeInfo, files: Mapping[str, Mapping[int, str]], *, after: int | None = None
 ) -> set[str]:
-    """Those of some files that another row of data_file or delete_file names too, ended or not: files that were added twice.
+    """Return the full paths that another row of data_file or delete_file names too, ended or not: files that were added twice.
 
     Args:
-        files: By metadata table, the full paths by id of the rows that do not count.
-        after: A snapshot, so that rows which begin at it or before do not count either; None reads the names of all files.
+        connection: A transaction.
+        tables: The metadata tables.
+        info: Settings of the lake.
+        files: Full paths to check, by metadata table and id of the row that names them; these rows do not count.
+        after: Snapshot id; rows that begin at it or before do not count either. None, the default, reads the names of all files.
     """
     wanted = _by_key(path for own in files.values() for path in own.values())
+    # In two steps, because nearly all rows differ by file name already: full paths need joins with table and schema.
     names = {paths.file_name(path).casefold() for alike in wanted.values() for path in alike}
     found: set[str] = set()
     for name, own in files.items() if wanted else ():
@@ -647,11 +689,11 @@ def _full(info: LakeInfo, row: Any) -> str:
 
 
 def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
-    """The last part of every path that the catalog names: data files and delete files, ended or not, and the schedule."""
+    """Return the last part of every path in the catalog: data files and delete files, ended or not, and scheduled files."""
     for name, what in _NAMES.items():
         for (path,) in complete_rows(connection, select(tables[name].c.path), what):
             yield _file_name(path, name)
-            # Paths of lakes on Windows, and those that carry parameters of the store.
+            # Paths of lakes on Windows, and paths with query parameters of the store.
             if "\\" in path or "?" in path:
                 yield re.split(r"[/\\]", path.partition("?")[0])[-1]
 
@@ -665,7 +707,7 @@ def _file_name(path: object, name: str) -> str:
 
 
 def forget_scheduled(connection: Connection, tables: CatalogTables, files: Sequence[ScheduledFile]) -> None:
-    """Remove every row of the schedule for these files."""
+    """Delete every row of the schedule for these files."""
     schedule = tables["files_scheduled_for_deletion"]
     for is_relative in (True, False):
         stored = sorted({file.stored_path for file in files if file.is_relative == is_relative})
@@ -676,7 +718,8 @@ def forget_scheduled(connection: Connection, tables: CatalogTables, files: Seque
 
 
 def _tails(path: str) -> Iterator[str]:
-    """
+    """Return a path and all of its suffixes that begin after a slash.
+
     >>> list(_tails("s3://b/main/t/x.parquet"))
     ['s3://b/main/t/x.parquet', '/b/main/t/x.parquet', 'b/main/t/x.parquet', 'main/t/x.parquet', 't/x.parquet', 'x.parquet']
     """

@@ -1,4 +1,11 @@
-"""Reads all that a commit needs of the newest snapshot, inside the commit's own transaction in few statements."""
+"""Read everything that a commit needs of the newest snapshot, inside the transaction of the commit, in few statements.
+
+The statements are sent in two rounds, because a round trip to a server costs more than a statement::
+
+    round 1   snapshots since the base, options, statistics      always, sent together
+    round 2   renamed tables and views, new inlined tables       only if the schema version changed since the base
+              state of the data files to delete from             only if another snapshot was committed since the base
+"""
 
 from __future__ import annotations
 
@@ -24,25 +31,26 @@ from ducklake_core.format.state import InlinedTable, Snapshot, TableColumnStatis
 _Bound = TypeVar("_Bound")
 
 IN_LIST_SIZE = 1000
-"""Ids bound in one statement; SQLite and PostgreSQL allow 32,766 and 65,535 parameters."""
+"""Maximum number of ids in one statement; SQLite and PostgreSQL allow 32,766 and 65,535 parameters."""
 _MANY = 200
-"""Fewer ids are a list whatever they are."""
+"""Minimum number of ids for which ranges are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadRequest:
-    """Names what a transaction touches, so that the head is read for that alone.
+    """The objects that a transaction depends on; the head is read for these only.
 
     Attributes:
         base: Snapshot that the transaction was planned on.
         schema_version: The schema version of the base.
-        options: Whether the options of the lake are asked for.
-        tables: Existing tables that it changes, by their names.
-        views: Existing views, likewise.
-        statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
+        options: Whether to read the options of the lake.
+        tables: Existing tables that the caller named, which must not have been renamed.
+        views: Existing views that the caller named.
+        statistics_for: Tables that get rows.
+        inlined_for: Tables that get rows in the catalog.
         files: Data files that it deletes rows of; ``deletes_from`` are their tables.
-        gathered_for: Data files, ended ones too, that get a delete file with all of their deletes.
-        added_paths: Paths of files that it adds and nobody else may have added.
+        gathered_for: Data files, including ended ones, that get a delete file with all of their deletes.
+        added_paths: Paths of added files that no other writer may have added.
     """
 
     base: int
@@ -60,9 +68,11 @@ class HeadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """The present deletes of a live data file: ids of its live delete files, and the newest snapshot that deletes are from.
+    """The deletes of a live data file.
 
-    Deletes through the catalog are among them, as far as they were made after the base.
+    Attributes:
+        delete_file_ids: Ids of its live delete files.
+        deleted_at: Newest snapshot of its deletes, -1 for none. Inlined deletes count only if they were made after the base.
     """
 
     delete_file_ids: frozenset[int] = frozenset()
@@ -71,23 +81,24 @@ class FileState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest snapshot and what happened since the base.
+    """The newest snapshot and the changes since the base.
 
     Attributes:
         snapshot: The newest snapshot.
         now: The catalog's clock in UTC, never before the newest snapshot's time.
         base: The snapshot that has the id of the base now, None when it was expired.
-        options: Options of the lake, where they were asked for.
+        options: Options of the lake, if requested; else None.
         later: Surviving snapshots after the base, by id ascending; a gap in their ids means expired history.
         statistics: Statistics of the requested tables; tables that never had rows are missing.
-        column_statistics: Likewise, in no order.
-        replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Only looked for
-            when the schema version has moved, as it does with every rename.
-        replaced_views: Likewise.
-        inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
-            when the schema version has moved, as it does with every new one.
-        files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
-        expired_files: Those of ``gathered_for`` that are not there any more; the others stay until the transaction ends.
+        column_statistics: Column statistics of the requested tables, in no order.
+        replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Read only if the schema version
+            changed, because every rename changes it.
+        replaced_views: Requested views that were renamed, read under the same condition.
+        inlined_tables: The newest table of inlined rows (None for none) of each table that gets such rows. Read only if the schema
+            version changed, because every new one changes it.
+        files: Requested data files that are still live. Read only if a snapshot was committed since the base; a missing file was ended
+            or compacted.
+        expired_files: Members of ``gathered_for`` that were expired; the others are locked until the transaction ends.
         added_paths: Requested paths that files of later snapshots may have.
     """
 
@@ -107,7 +118,12 @@ class Head:
 
 
 def read_head(statements: Statements, database: Database, request: HeadRequest) -> Head:
-    """Read the head inside a write transaction: two questions, asked at once where the database allows it, more after other commits.
+    """Read the head inside a write transaction.
+
+    Args:
+        statements: Statements of the transaction, pipelined if the database allows it.
+        database: The catalog.
+        request: The objects that the transaction depends on.
 
     Raises:
         CommitConflictError: The newest snapshot is older than the base: the catalog was replaced by an earlier one.
@@ -122,6 +138,7 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
     redefined = snapshots[-1].schema_version != request.schema_version
     return Head(
         snapshot=snapshots[-1],
+        # Clocks of clients and servers differ; snapshot times must never decrease.
         now=max(now, snapshots[-1].time),
         base=snapshots[0] if snapshots[0].id == request.base else None,
         options=None if options is None else options_of(options()),
@@ -138,7 +155,7 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
 
 
 def _expired_files(statements: Statements, database: Database, request: HeadRequest) -> frozenset[int]:
-    """An expiry makes no snapshot, so it is the rows that tell, and their locks that have it wait."""
+    """Return the data files without a row. Expiry makes no snapshot, so only the rows show it; their locks make a later expiry wait."""
     file, there = database.tables["data_file"], set[int]()
     for chunk in chunks(sorted(request.gathered_for)):
         query = select(file.c.data_file_id).where(file.c.data_file_id.in_(chunk))
@@ -148,7 +165,7 @@ def _expired_files(statements: Statements, database: Database, request: HeadRequ
 
 
 def _added_paths(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
-    """A false alarm costs another attempt, in which the whole paths are compared."""
+    """Return the requested paths that newer files may have. A false positive costs one more attempt, which compares whole paths."""
     file = tables["data_file"]
     newer = _rows(statements, select(file.c.path).where(file.c.begin_snapshot > request.base))
     by_name: dict[str, list[str]] = {}
@@ -199,7 +216,7 @@ def _snapshot(row: Any) -> Snapshot:
 
 
 def _ask_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:
-    # Most commits are about one table, and a statement without a list is compiled once.
+    # Most commits change one table, and a statement without a list is compiled only once.
     if len(table_ids) == 1:
         owner = tables["table_stats"].c.table_id
         return statements.ask("statistics", lambda: _statistics_query(tables).where(owner == bindparam("owner")), {"owner": table_ids[0]})
@@ -294,7 +311,7 @@ def _files(statements: Statements, database: Database, request: HeadRequest, lat
                     deleted_at=max(state.deleted_at, row.begin_snapshot, row.partial_max or -1, row.committed_at or -1),
                 )
             found[row.data_file_id] = state
-    # What nobody can have done is not asked for: most commits that are not the first to arrive met appends.
+    # Inlined deletes are read only if one was logged: most concurrent commits are appends.
     if any("inlined_delete" in snapshot.changes.lower() for snapshot in later):
         for table_id in sorted(request.deletes_from):
             for chunk in chunks(file_ids):
@@ -305,16 +322,20 @@ def _files(statements: Statements, database: Database, request: HeadRequest, lat
 
 
 def chunks(ids: Iterable[_Bound]) -> Iterator[list[_Bound]]:
-    """Ids (or other values) in lists short enough to be bound in one statement."""
+    """Split ids (or other values) into lists short enough for one statement."""
     everything = list(ids)
     for start in range(0, len(everything), IN_LIST_SIZE):
         yield everything[start : start + IN_LIST_SIZE]
 
 
 def conditions_of(column: ColumnElement[Any], values: Iterable[_Bound]) -> Iterator[ColumnElement[bool]]:
-    """Conditions for one statement each, which together are true of some values: lists of them, or ranges of ids that run on.
+    """Return conditions, for one statement each, that together match the values: lists of them, or ranges of consecutive ids.
 
-    Ranges take the database, and whoever makes the text of the statement, a fraction of the time of long lists.
+    Ranges are compiled and executed in a fraction of the time of long lists.
+
+    Args:
+        column: The column to compare.
+        values: Values to match.
     """
     everything = list(values)
     runs = _runs(everything) if len(everything) >= _MANY else None
@@ -325,7 +346,7 @@ def conditions_of(column: ColumnElement[Any], values: Iterable[_Bound]) -> Itera
 
 
 def _runs(values: Sequence[Any]) -> list[tuple[int, int]] | None:
-    """Integers as ranges, None where there are other values among them.
+    """Return integers as inclusive ranges, None if there are other values.
 
     >>> _runs([7, 1, 3, 2]), _runs([1, "2"]), _runs([1, 2.0])
     ([(1, 3), (7, 7)], None, None)

@@ -25,7 +25,7 @@ from ducklake_core.format.types.names import folded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReopenedSchema:
-    """A dropped schema that is to be there again, as though it had never been dropped.
+    """A dropped schema to restore, as if it had never been dropped.
 
     Attributes:
         ended: The snapshot that dropped it.
@@ -42,16 +42,16 @@ class ReopenedSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mending:
-    """What is to be changed.
+    """The repairs to carry out. Each condition is checked again in the transaction, because the check that found them ran earlier.
 
     Attributes:
-        changes: Rows to change as they are.
-        orphans: (metadata table, its owner, key): rows go whose owner is not there; of a table neither its row nor a column.
-        record_counts: (table id, rows): the statistics of a table count at least so many.
-        inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
-        inlined_deletes: (table id, data file id): inlined deletes to forget, unless a table has the file by now.
-        unscheduled: Stored paths to take out of the schedule, those that the catalog still names.
-        schemas: Dropped schemas to open again, unless another schema has the name by now.
+        changes: Changes of catalog rows to apply without a further check.
+        orphans: (metadata table, its owner, key): delete rows whose owner is missing; a table is missing without a row and a column.
+        record_counts: (table id, rows): raise the row count in the statistics of a table to at least this number.
+        inlined: (name, table id): drop tables of inlined rows, unless the catalog knows the table by now.
+        inlined_deletes: (table id, data file id): remove inlined deletes, unless the data file exists by now.
+        unscheduled: Stored paths to remove from the schedule, if the catalog still names them.
+        schemas: Dropped schemas to restore, unless another schema has the name by now.
         ended: (metadata table, table id, snapshot): live rows of a dropped table to end at the snapshot that dropped it.
     """
 
@@ -67,13 +67,13 @@ class Mending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What is as it was after all, since the catalog needs it by now.
+    """The repairs that were not made, because a concurrent change made them unnecessary or wrong.
 
     Attributes:
         inlined: Names of tables that were not dropped.
-        inlined_deletes: (table id, data file id) of inlined deletes that stay.
-        unscheduled: Stored paths that the schedule has as before, or had no more.
-        schemas: Ids of dropped schemas that stay dropped.
+        inlined_deletes: (table id, data file id) of inlined deletes that were not removed.
+        unscheduled: Stored paths that were not removed from the schedule, or were missing in it.
+        schemas: Ids of dropped schemas that were not restored.
     """
 
     inlined: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MendingSnapshot:
-    """What is said about the snapshot of a repair: who made it, why, and further text as it is stored."""
+    """Author, message and stored extra information of the snapshot of a repair."""
 
     author: str | None
     message: str
@@ -92,15 +92,22 @@ class MendingSnapshot:
 
 
 def newest_snapshot_id(connection: Connection, database: Database, info: LakeInfo) -> int:
-    """Id of the newest snapshot."""
+    """Return the id of the newest snapshot."""
     return CatalogReader(connection, info, database.tables).latest_snapshot().id
 
 
 def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, said: MendingSnapshot) -> tuple[int, Left]:
-    """Change the catalog; another commit at the same time makes this transaction, or the other one, fail and try again.
+    """Repair the catalog as a new snapshot, so that of two concurrent commits one fails and tries again.
+
+    Args:
+        connection: A write transaction.
+        database: The catalog.
+        info: Settings of the lake.
+        mending: The repairs.
+        said: Author and message of the snapshot.
 
     Returns:
-        Id of the snapshot that holds the changes, whose counters tell other sessions to read statistics anew; and what was left alone.
+        Id of the snapshot, whose counters make sessions of DuckDB read statistics again; and the repairs that were not made.
     """
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
     tables = database.tables
@@ -125,12 +132,12 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
 
 
 def inlined_tables_there(connection: Connection, database: Database) -> frozenset[str]:
-    """Names of all tables of inlined rows and deletes that the database has."""
+    """Return the names of all tables of inlined rows and deletes in the database."""
     return frozenset(name for name in inspect(connection).get_table_names(schema=database.tables.schema) if is_inlined_table(name))
 
 
 def _reopen(connection: Connection, tables: CatalogTables, schemas: Sequence[ReopenedSchema]) -> list[ReopenedSchema]:
-    """Open schemas again; those that were opened, as others may have been opened already, or have lost their name to a new schema."""
+    """Restore schemas and return those that were: the others were restored already, or a new schema has their name."""
     if not schemas:
         return []
     schema, reopened = tables["schema"], []
@@ -147,7 +154,7 @@ def _reopen(connection: Connection, tables: CatalogTables, schemas: Sequence[Reo
 
 
 def _end(connection: Connection, tables: CatalogTables, ended: Sequence[tuple[str, int, int]]) -> None:
-    """End live rows of tables that are not there any more. A row that begins later than its table ends is in no snapshot."""
+    """End live rows of dropped tables. A row that begins after its table ended ends where it begins, so that no snapshot shows it."""
     table = tables["table"]
     for name, table_id, end in ended:
         rows = tables[name]
@@ -166,7 +173,7 @@ def _insert_snapshot(
         "snapshot_time": database.now(connection),
         "schema_version": newest.schema_version + bool(reopened),
         "next_catalog_id": newest.next_catalog_id,
-        # Sessions of DuckDB keep statistics by this number.
+        # Sessions of DuckDB cache statistics by this number.
         "next_file_id": newest.next_file_id + 1,
     }
     connection.execute(insert(database.tables["snapshot"]), [row])
@@ -181,7 +188,7 @@ def _insert_snapshot(
 
 
 def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[str, int]]) -> frozenset[str]:
-    """Drop them; the names of those that stay. On MySQL they are dropped after the COMMIT."""
+    """Drop tables of inlined rows and return the names of those that stay. On MySQL the drop follows the COMMIT."""
     if not inlined:
         return frozenset()
     tables = database.tables
@@ -199,7 +206,7 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
 
 
 def _forget_inlined_deletes(connection: Connection, database: Database, forgotten: Sequence[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Delete them; those that stay, as a table has the file by now."""
+    """Remove inlined deletes and return those that stay, because the data file exists by now."""
     if not forgotten:
         return frozenset()
     files, there = database.tables["data_file"], inlined_tables_there(connection, database)
@@ -218,7 +225,7 @@ def _forget_inlined_deletes(connection: Connection, database: Database, forgotte
 
 
 def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> frozenset[str]:
-    """Take them out of the schedule; those that are not taken out: nothing names them any more, or the schedule does not."""
+    """Remove paths from the schedule and return those that were not removed: no row names them, or the schedule lacks them."""
     found = [file for file in scheduled_files(connection, database.tables, info) if file.stored_path in stored] if stored else []
     named = named_by_any_row(connection, database.tables, info, [file.path for file in found])
     needed = [file for file in found if file.path in named]

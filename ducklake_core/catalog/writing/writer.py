@@ -1,4 +1,4 @@
-"""Carry out catalog changes in order inside an open write transaction."""
+"""Apply catalog changes in order inside an open write transaction."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ from ducklake_core.catalog.reading.running_writes import OWN_PREFIX, WRITE_PREFI
 from ducklake_core.catalog.writing.head import chunks, conditions_of
 from ducklake_core.errors import CatalogError
 
+# Rows of one executemany. Bounds the memory of the parameters of large commits.
 _BATCH = 5000
 _FEW = 16
 _KEY = "key_"
@@ -61,20 +62,26 @@ _VALUE = "value_"
 _NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
 
 ROWS_RETRIES = RetryPolicy(max_seconds=30.0, first_pause=0.02, growth=1.5, max_pause=0.5, jitter=0.5)
-"""Looks at rows that other transactions have locked, before a commit is attempted again."""
+"""Checks for rows that other transactions have locked, before a commit is attempted again."""
 
 _SWEEP_KEY = f"{OWN_PREFIX}sweep"
 
 
 def apply_changes(statements: Statements, database: Database, changes: Iterable[CatalogChange]) -> None:
-    """Execute every change in the order given; an error of the database leaves the transaction to be rolled back."""
+    """Apply every change in the given order. After an error of the database the caller must roll back.
+
+    Args:
+        statements: Statements of the transaction.
+        database: The catalog.
+        changes: The changes.
+    """
     tables = database.tables
     for change in changes:
         match change:
             case InsertRows(table=name, rows=rows):
                 _insert(statements, tables[name], tables.fitting(name, rows))
             case UpdateRows(table=name) if name not in tables:
-                # A metadata table of later versions, which has no row here to end.
+                # A metadata table that this format version does not have, so there are no rows to end.
                 pass
             case UpdateRows(table=name, where=where, values=values):
                 _update(statements, tables[name], where, tables.fitting(name, (values,))[0])
@@ -111,7 +118,7 @@ def _sizes(changes: Iterable[CatalogChange]) -> Iterator[tuple[int, str]]:
 
 
 def _sizes_in_rows(table: str, rows: Iterable[Mapping[str, object]]) -> Iterator[tuple[int, str]]:
-    """Sizes of values, and their descriptions: "sql of view 'v'"."""
+    """Return the sizes of values with descriptions such as "sql of view 'v'"."""
     for row in rows:
         name = next((f" {row[key]!r}" for key in _NAMES if isinstance(row.get(key), str)), "")
         for key, value in row.items():
@@ -148,7 +155,7 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             insert_positions(statements, database, change)
         case RemoveInlinedRows(table_name=name, until=until, is_all=is_all):
             inlined = tables.inlined_data(name)
-            # Databases in files empty a table at once where there is no condition; elsewhere others may add rows meanwhile.
+            # Databases in files empty a table at once if DELETE has no condition. On a server other writers may add rows meanwhile.
             empties = is_all and database.abilities.is_file
             _run(statements, delete(inlined) if empties else delete(inlined).where(inlined.c.begin_snapshot <= until))
         case RemoveInlinedDeletes(table_id=table_id, file_ids=file_ids, until=until):
@@ -183,7 +190,7 @@ def _insert(statements: Statements, table: Table, rows: Sequence[Mapping[str, ob
     names = tuple(rows[0])
 
     def build() -> Executable:
-        # A bound parameter may not carry the name of a column that is being set.
+        # The prefix is needed because SQLAlchemy reserves the names of columns that are being set.
         return insert(table).values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in names})
 
     for start in range(0, len(rows), _BATCH):
@@ -215,7 +222,7 @@ def _update_each(statements: Statements, table: Table, key: tuple[str, ...], row
     if not rows:
         return
     if len(rows) > _FEW and rows[0].keys() == set(table.c.keys()):
-        # Without an index on the key, as many searches of the table as it has rows.
+        # One DELETE and one INSERT for whole rows: without an index on the key, each UPDATE would scan the table.
         *same, last = key
         for first, group in groupby(rows, key=lambda row: tuple(row[name] for name in same)):
             _delete(statements, table, {**dict(zip(same, first, strict=True)), last: tuple(row[last] for row in group)})
@@ -237,7 +244,7 @@ def _update_each(statements: Statements, table: Table, key: tuple[str, ...], row
 
 
 def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnElement[bool]]]:
-    """The conditions of one statement after another: a long list of values is spread over several."""
+    """Return the conditions of one statement after another: a long list of values is split over several."""
     single = [
         table.c[name].is_(None) if value is None else table.c[name] == value
         for name, value in where.items()
@@ -256,9 +263,14 @@ def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnE
 def wait_for_rows(database: Database, changes: Iterable[CatalogChange], sleep: Callable[[float], object] = time.sleep) -> None:
     """Wait until no other transaction has locked rows that these changes end or replace, at most 30 seconds.
 
-    Whoever has a turn must not wait for others, because all writers wait for the turn: another program may hold a lock for minutes,
-    as DuckDB does from a flush to the end of its transaction. So the rows are looked at again and again, in transactions that wait for
-    nothing and end at once.
+    The holder of the writer lease must not wait for locks, because all writers wait for the lease: another program may hold a lock for
+    minutes, as DuckDB does from a flush to the end of its transaction. So this function polls without the lease, in transactions that
+    fail at once if a row is locked.
+
+    Args:
+        database: The catalog.
+        changes: Changes of the failed attempt.
+        sleep: Waits for a number of seconds; default ``time.sleep``.
 
     Raises:
         CatalogUnavailableError: The database cannot be reached.
@@ -285,7 +297,7 @@ def _all_free(database: Database, queries: Sequence[Select[Any]]) -> bool:
 
 
 def _rows_to_lock(database: Database, changes: Iterable[CatalogChange]) -> Iterator[Select[Any]]:
-    """Queries that lock the rows, or fail at once where they are locked."""
+    """Return queries that lock the rows, or fail at once if another transaction has locked them."""
     tables = database.tables
     for change in changes:
         match change:
@@ -325,7 +337,7 @@ def _locking(table: Table, conditions: Sequence[ColumnElement[bool]]) -> Select[
 
 
 def store_running_writes(connection: Connection, tables: CatalogTables, write_ids: Sequence[str], now: datetime) -> None:
-    """Store that writes were heard of."""
+    """Insert or renew the rows of running writes, one for each write id, with the current time."""
     forget_running_writes(connection, tables, write_ids)
     heard = now.astimezone(UTC).isoformat()
     rows = [{"key": WRITE_PREFIX + write_id, "value": heard, "scope": None, "scope_id": None} for write_id in write_ids]
@@ -333,22 +345,22 @@ def store_running_writes(connection: Connection, tables: CatalogTables, write_id
 
 
 def forget_running_writes(connection: Connection, tables: CatalogTables, write_ids: Iterable[str]) -> None:
-    """Forget writes that have ended."""
+    """Delete the rows of writes that have ended."""
     metadata = tables["metadata"]
     for keys in chunks(WRITE_PREFIX + write_id for write_id in write_ids):
         connection.execute(delete(metadata).where(metadata.c.key.in_(keys)))
 
 
 def forget_lost_writes(connection: Connection, tables: CatalogTables, now: datetime) -> None:
-    """Forget writes that were killed; one that was heard of again meanwhile stays."""
+    """Delete the rows of writes that were killed; a row that was renewed meanwhile stays."""
     lost = [write.write_id for write in read_running_writes(connection, tables) if write.is_lost(now)]
     forget_running_writes(connection, tables, lost)
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:
-    """Drop them once the transaction, which has changed the catalog already, has committed."""
+    """Drop unregistered tables of inlined rows after the COMMIT of the transaction, where DDL cannot be part of it."""
     tables = database.tables
-    # First of all: a commit that ends later, and registers a table, has counters beyond these, so that its table is left alone.
+    # Counters are read first: a commit that ends later and registers a table has higher counters, so its table is recognized and kept.
     counters = newest_counters(connection, tables)
     registered = registered_names(connection, tables)
     known = known_tables(connection, tables)
@@ -362,13 +374,13 @@ def drop_leftovers(connection: Connection, database: Database) -> None:
 
 
 def sweep_mark(tables: CatalogTables) -> Select[Any]:
-    """Build the query for the mark; there is no row before the first sweep."""
+    """Return the query for the mark of sweeps; there is no row before the first sweep."""
     metadata = tables["metadata"]
     return select(metadata.c.value).where(metadata.c.key == _SWEEP_KEY)
 
 
 def change_sweep_mark(connection: Connection, tables: CatalogTables) -> None:
-    """Change the mark."""
+    """Replace the mark of sweeps, so that commits that add files of other writers notice the sweep."""
     metadata = tables["metadata"]
     connection.execute(delete(metadata).where(metadata.c.key == _SWEEP_KEY))
     connection.execute(insert(metadata), {"key": _SWEEP_KEY, "value": uuid4().hex, "scope": None, "scope_id": None})
