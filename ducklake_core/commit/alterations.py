@@ -188,6 +188,7 @@ def restore_definition(state: TableState, *, then: TableState) -> TableState:
     """Restore columns, keys, sort order, comments and tags of an earlier snapshot; the name stays."""
     # Without the present keys: they may name columns that the earlier snapshot does not have.
     plain = replace(state, partition_spec=None, sort_keys=())
+    # Id 0: the commit creates a new spec, because an ended one cannot become live again.
     spec = None if then.partition_spec is None else replace(then.partition_spec, id=0)
     return replace(
         restore_columns(plain, schema=then.schema),

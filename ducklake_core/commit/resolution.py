@@ -352,6 +352,7 @@ def alter_table(builder: SnapshotBuilder, action: AlterTable) -> None:
         builder.log("created_table", QualifiedName(schema=action.schema_name, name=action.new_name))
     if action.ended:
         builder.end("column", {"table_id": table_id, "column_id": action.ended})
+    # A changed column is in both lists: its row ends, and a new row with the same id begins.
     for node, parent in action.added:
         _insert_column(builder, table_id, column_row(node, parent))
     _insert_transient(builder, table_id, action.transient_columns)
@@ -536,6 +537,7 @@ def rewrite_files(builder: SnapshotBuilder, action: RewriteFiles) -> None:
     """Insert rewritten files, and end their sources with the deletes of those."""
     table_id = action.table_id
     gathered = tuple(source.gathered for source in action.sources if source.gathered is not None)
+    # Earlier snapshots keep reading sources with their deletes, so inlined deletes move to files that end now.
     _gather(builder, gathered, table_id, ends_now=True)
     held = tuple(source.data_file_id for source in action.sources if source.gathered is not None and source.has_inlined_deletes)
     if held:
