@@ -284,6 +284,7 @@ def needed_by_transactions(connection: Connection, database: Database) -> Needed
     oldest = oldest_transaction(connection)
     if oldest is None:
         return None
+    # Rows with a younger xmin were committed after that transaction began, so it reads the snapshot before the first of them.
     number = database.tables["snapshot"].c.snapshot_id
     later = connection.execute(select(func.min(number)).where(func.age(literal_column("xmin")) <= oldest.age)).scalar()
     if later is None:
@@ -304,6 +305,7 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     Returns:
         The ids that were deleted, and everything that was removed with them.
     """
+    # Never the newest: it has the counters from which the next commit takes its ids.
     others = _snapshot_ids(connection, database.tables)[:-1]
     wanted = set(snapshot_ids)
     gone = tuple(number for number in others if number in wanted)
