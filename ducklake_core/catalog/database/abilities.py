@@ -1,4 +1,4 @@
-"""The abilities of each catalog database, so that code asks for an ability instead of a name."""
+"""Describe the abilities of each catalog database, so that code checks an ability instead of a name."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _SORTING = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "ui
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """How DuckDB lays out metadata in one kind of database, and how that database behaves.
+    """The layout that DuckDB uses for metadata in one kind of database, and the behavior of that database.
 
     Attributes:
         boolean_as_integer: BOOLEAN columns are declared BIGINT and hold 0 and 1.
         uuid_as_text: UUID columns are VARCHAR with lower-case dashed text.
         timestamp_as_text: TIMESTAMPTZ columns are VARCHAR with UTC text; comparing them as text is wrong.
         concurrent_writers: Several transactions may write at the same time.
-        commits_at_ddl: Whatever makes, changes or drops a table ends the transaction before, and cannot be taken back (decision 79).
-        is_file: The database is one file on this machine; nothing but opening it may create it.
+        commits_at_ddl: Creating, altering or dropping a table commits the open transaction and cannot be rolled back (decision 79).
+        is_file: The database is one file on this machine, which opening it would create.
         default_schema: Database schema of the metadata tables when none is chosen; None where there are no schemas.
-        has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
-        binary_collation: Collation that compares text by its bytes.
+        has_clock: The database has a clock with microseconds; without one, the clock of this machine is used.
+        binary_collation: Collation that compares strings by their bytes.
         has_regular_expressions: Patterns are regular expressions; without them they are GLOB patterns.
-        inlined_limits: Which tables of inlined rows there may be.
-        validates_input: ``pg_input_is_valid`` is there, which tells in a third of a pattern's time whether a cast will do.
+        inlined_limits: Limits of the columns of tables of inlined rows.
+        validates_input: ``pg_input_is_valid`` exists, which checks a cast in a third of the time of a pattern.
         folds_names: Unquoted names lose their case, and DuckDB leaves plain names of inlined columns unquoted.
-        inlined_cast_to_text: Inlined values of these types must be cast to text in SQL, because the driver's own
-            value loses something (months of an interval, 24:00:00, the offset of a timetz).
-        inlined_as_is: Tables of inlined rows have the columns' own types, nested ones and variants too.
-        inlined_as_text: Tables of inlined rows have types for integers and binaries; everything else is text.
-        inlined_text_as_bytes: Inlined text is kept as bytes.
-        inlined_sorting: Types whose inlined form sorts as their values do.
+        inlined_cast_to_text: Inlined values of these types must be cast to strings in SQL, because the value of the driver
+            loses information (months of an interval, 24:00:00, the offset of a timetz).
+        inlined_as_is: Tables of inlined rows have the types of the columns, including nested types and variants.
+        inlined_as_text: Tables of inlined rows have types for integers and binaries; everything else is stored as strings.
+        inlined_text_as_bytes: Inlined strings are stored as bytes, which may contain NUL.
+        inlined_sorting: Types whose inlined form sorts like their values.
         duckdb_flushes: DuckDB can flush the inlined rows of such a catalog.
         has_untyped_cells: A cell may hold a value of any type, whatever the column's type is.
-        has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
-        packs_rows: Rows can be had as one binary, with their places, by which they are found again.
+        has_useful_indexes: An index makes lookups faster and does not hinder other clients.
+        packs_rows: Rows can be read as one packed binary with their physical positions (ctid), by which they can be read again.
     """
 
     boolean_as_integer: bool
@@ -104,7 +104,7 @@ POSTGRESQL = Abilities(
     inlined_sorting=_SORTING | {"float32", "float64", "decimal"},
     has_useful_indexes=True,
     packs_rows=True,
-    # A page has 8 KiB, and a row is in one page.
+    # A page has 8 KiB, and a row must fit into one page; names have at most 63 bytes.
     inlined_limits=InlinedLimits(max_page_bytes=8160, most_name_bytes=63),
 )
 
@@ -145,8 +145,8 @@ MYSQL = Abilities(
     inlined_as_text=True,
     duckdb_flushes=False,
     commits_at_ddl=True,
-    # A row has to fit into half a page of InnoDB, each text with forty bytes.
-    # A statement has to fit into a packet, which is of a megabyte at least.
+    # A row must fit into half a page of InnoDB (16 KiB), where each long string takes forty bytes.
+    # A statement must fit into a packet, which has at least one megabyte.
     inlined_limits=InlinedLimits(most_columns=180, most_row_bytes=1 << 19, most_name_bytes=63, plain_names=True),
     has_useful_indexes=True,
 )
@@ -157,10 +157,10 @@ _BY_DIALECT = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "duckdb": DUCKDB, "my
 
 
 def abilities_of(dialect: Dialect) -> Abilities:
-    """The abilities behind a SQLAlchemy dialect.
+    """Return the abilities of the database behind a SQLAlchemy dialect.
 
     Raises:
-        UnsupportedFeatureError: A database that this library does not keep catalogs in.
+        UnsupportedFeatureError: This library does not support catalogs in the database.
     """
     found = _BY_DIALECT.get(dialect.name)
     if found is None:

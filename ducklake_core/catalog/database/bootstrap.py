@@ -68,15 +68,17 @@ def create_catalog(
     """Create the metadata tables and the rows of a new lake, in one transaction.
 
     Args:
-        data_path: Base of all files; stored absolute, with a trailing slash. Only a DuckDB file needs none: its lake is in the directory
-            ``<file>.files/``.
-        relative_data_path: Whether a relative path is stored as it is written, and means the working directory of each client.
-        indexes: Whether to make the indexes of catalog/database/tables.py too.
-        version: Of the format.
+        database: The database of the new catalog.
+        data_path: Base of all files; stored absolute, with a trailing slash. Required except for a DuckDB file, whose default is the
+            directory ``<file>.files/``.
+        relative_data_path: Whether to store a relative path as it is, relative to the working directory of each client; default False.
+        encrypted: Whether all data files are encrypted; default False.
+        indexes: Whether to create indexes too, where they are useful (see ``tables``); default True.
+        version: Format version of the lake.
 
     Raises:
         AlreadyExistsError: The database holds a lake already; nothing was changed.
-        UsageError: No data path, or one at which no files can be stored.
+        UsageError: The data path is missing or cannot hold files.
     """
     path = database.address.default_data_path if data_path is None else str(data_path)
     if path is None or not path.strip():
@@ -109,16 +111,20 @@ def create_catalog(
                 f"cannot create the catalog file of {database.address}: {error.strerror}; does its directory exist?"
             ) from error
         except CatalogError as error:
-            # Two creators at once: the loser looks again and finds the winner's lake.
+            # Two creators at the same time: the loser tries again and finds the lake of the winner (AlreadyExistsError).
             if classify(error) != "retry" or not attempts.again(error):
                 raise
 
 
 def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) -> Opened:
-    """Connect to a lake, which is created where there is none; any number of processes may do so at once.
+    """Connect to a lake, and create it if it is missing. Any number of processes may do so at the same time.
+
+    Args:
+        connect: Connects; raises ``NotALakeError`` if there is no lake.
+        create: Creates the lake; raises ``AlreadyExistsError`` if another process was faster.
 
     Raises:
-        NotALakeError: Others create and remove it all the time.
+        NotALakeError: Other processes create and remove the lake repeatedly.
     """
     attempts = _OPEN_RETRIES.attempts()
     while True:
@@ -127,7 +133,7 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
         except NotALakeError as error:
             if not attempts.again(error):
                 raise
-        # Another process was faster, or created the file only so far.
+        # AlreadyExistsError: another process was faster. The next attempt connects.
         with suppress(AlreadyExistsError):
             return create()
 
@@ -135,14 +141,15 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
 def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
     indexes = indexes and database.abilities.has_useful_indexes
     if database.abilities.commits_at_ddl:
-        # Tables without rows are no lake: the first snapshot, of which there can be one, decides whose lake it is.
+        # DDL cannot be rolled back here. Empty tables do not count as a lake; the first snapshot does, and its primary key lets only one
+        # creator insert it.
         database.definitions.make_all(lambda connection: _create_missing_tables(connection, database))
         with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
             _insert_first_rows(connection, database, info)
         if indexes:
             database.definitions.make_all(lambda connection: create_indexes(connection, database.tables))
         return
-    # Another creator is waited for: it has the tables then.
+    # Long patience: this waits for another creator to finish, and then finds its tables.
     with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
         _create_tables(connection, database)
         _insert_first_rows(connection, database, info)
@@ -203,18 +210,19 @@ def _insert_first_rows(connection: Connection, database: Database, info: LakeInf
 
 
 def open_catalog(database: Database, data_path: str | None = None, override: bool = False) -> LakeInfo:
-    """The settings of an existing lake; nothing is created, migrated or stored.
+    """Read the settings of an existing lake; nothing is created, migrated or stored.
 
-    After this the database reads the tables of the version that was found, which may be one that can only be read.
+    Afterwards ``database`` uses the tables of the version that was found, which may be a version that is only readable.
 
     Args:
-        data_path: When given it must be the stored one.
-        override: Use ``data_path`` in place of the stored one, for this session only.
+        database: The database of the catalog.
+        data_path: Expected data path, which must be equal to the stored one; None, the default, accepts any.
+        override: Use ``data_path`` instead of the stored one, in this session only; default False.
 
     Raises:
         NotALakeError: The database holds no lake.
-        CatalogVersionError: A catalog version that this library does not know.
-        UsageError: ``data_path`` is not the stored one.
+        CatalogVersionError: This library does not know the version of the catalog.
+        UsageError: ``data_path`` differs from the stored one.
     """
     settings = _read_settings(database)
     found = _follow_version(database, settings.get("version"))
@@ -245,7 +253,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
 
 
 def _is_same_path(given: str, stored: str) -> bool:
-    """Return whether two data paths are one, whichever name of its protocol each has."""
+    """Return whether two data paths are equal, for any spelling of their protocol (``s3://``, ``s3a://``)."""
     return given == stored or (protocol_of(stored) != "file" and file_key(given) == file_key(stored))
 
 
@@ -258,7 +266,7 @@ def _read_settings(database: Database) -> Mapping[str, str]:
             if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
                 where = f" in schema {metadata.schema!r}" if metadata.schema else ""
                 raise NotALakeError(f"the database {database.address} holds no DuckLake catalog{where}; {_NEW_LAKE}")
-            # Scopes came with version 0.2: an older catalog must still be able to tell its version.
+            # The column exists since version 0.2; the version of an older catalog must be readable too.
             query = select(metadata.c.key, metadata.c.value)
             if "scope" in {column["name"] for column in inspect(connection).get_columns(metadata.name, schema=metadata.schema)}:
                 query = query.where(metadata.c.scope.is_(None))
@@ -275,11 +283,14 @@ def _read_settings(database: Database) -> Mapping[str, str]:
 
 
 def _follow_version(database: Database, found: str | None) -> str:
-    """Let the database read the tables of a version; gives the version."""
+    """Make the database use the tables of a version, and return the version.
+
+    A version between two others means that a migration was interrupted: the tables that exist decide what can be read.
+    """
     if found in WRITABLE:
         database.follow(WRITABLE[found])
         return found
-    # A cell of SQLite may be bytes.
+    # SQLite cells are untyped, so the value may be bytes.
     if isinstance(found, str) and (begun := interrupted_migration(found)) is not None:
         former = begun[0]
         database.follow(former)
@@ -301,7 +312,7 @@ def _follow_version(database: Database, found: str | None) -> str:
     if found is not None:
         database.follow(VERSIONS[found], layout)
         return found
-    # DuckDB takes a catalog that does not tell its version for one of its own.
+    # DuckDB opens a catalog without a version as one of its own version; here the tables decide.
     differences = {version: layout.differences(version) for version in WRITABLE.values()}
     version = next((version for version, found in differences.items() if not found), None)
     if version is None:
@@ -320,10 +331,10 @@ def _created_by() -> str:
 
 @contextmanager
 def new_file(database: Database) -> Iterator[Database]:
-    """A database under another name, which gets the name of this one when the block ends: nobody ever sees it half made.
+    """Return a database in a temporary file that is renamed when the block ends, so that no client ever sees it half created.
 
     Raises:
-        FileExistsError: Somebody else made the file meanwhile; it is not touched.
+        FileExistsError: Another client created the file meanwhile; it is not touched.
         OSError: The file cannot be created.
     """
     path = str(database.address.url.database)
@@ -341,36 +352,44 @@ def new_file(database: Database) -> Iterator[Database]:
 
 
 def create_file(database: Database) -> str:
-    """Create the empty file of a database, and give its name.
+    """Create the empty file of a database, and return its path.
 
     Raises:
-        FileExistsError: There is a file already; it is not touched.
+        FileExistsError: The file exists already; it is not touched.
         OSError: The file cannot be created.
     """
     path = str(database.address.url.database)
     Path(path).touch(exist_ok=False)
     if database.address.url.get_backend_name() == "duckdb":
-        # DuckDB takes no empty file for a database, and makes its own.
+        # DuckDB does not open an empty file. The touch above only proves that the name is free.
         Path(path).unlink()
         duckdb_catalog.create_database(path)
     return path
 
 
 def _give_name(draft: str, path: str) -> None:
-    """Let a file be found under a name that is still free."""
+    """Give a file its final name, if that is still free."""
+    # link() fails atomically if the name exists; rename() would replace the file of another creator.
     try:
         os.link(draft, path)
     except FileExistsError:
         raise
     except OSError:
-        # Some file systems know no links, and nothing else that leaves alone what another creator makes in this instant.
+        # Some file systems have no hard links, and no other atomic way. A creator that finishes between these two lines loses its file.
         if Path(path).exists():
             raise FileExistsError(EEXIST, os.strerror(EEXIST), path) from None
         Path(draft).rename(path)
 
 
 def existing_query(tables: CatalogTables, dialect: Dialect) -> Select[Any]:
-    """The name of the table that the parameter ``name`` names, beside the metadata tables; no row when there is none."""
+    """Return the query for the name of the table given by the parameter ``name``; no row if it does not exist.
+
+    Reads the system catalog of the database, because a query on a missing table would abort the transaction on PostgreSQL.
+
+    Args:
+        tables: The metadata tables, whose schema is searched.
+        dialect: SQLAlchemy dialect of the database.
+    """
     return tables.statement(f"existing, {dialect.name}", lambda: _existing(tables.schema, dialect.name))
 
 

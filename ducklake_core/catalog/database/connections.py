@@ -1,4 +1,12 @@
-"""Connections to the metadata database: short read and write transactions, safe across fork and pickle."""
+"""Open short read and write transactions on the metadata database, safe across fork and pickle.
+
+Four kinds of transaction::
+
+    read, answers     one consistent state of the catalog; several queries in one round trip on PostgreSQL
+    write             any change; waits at most ``patience`` for locks
+    commit            the change of one snapshot, under the writer lease
+    without_commits   a write transaction that keeps commits out, for deleting files
+"""
 
 from __future__ import annotations
 
@@ -42,7 +50,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migrat
 __all__ = ["Database", "Failure", "classify"]
 
 WRITE_LOCK_SECONDS = 1.0
-"""How long a transaction that writes waits for a lock of others on a server."""
+"""Seconds for which a write transaction on a server waits for a lock of another client."""
 _ACCESS: dict[str, Access] = {"sqlite": SqliteAccess(), "duckdb": DuckDBAccess(), "postgresql": PostgresAccess(), "mysql": MySQLAccess()}
 
 
@@ -52,10 +60,10 @@ class Database:
     Connections are never shared with a forked child; a pickled database opens its own.
 
     Args:
-        address: Where it is.
-        pool_size: Connections that are kept open between transactions. A DuckDB file has none.
-        connect_timeout: Seconds to wait for a server's first answer.
-        read_only: Whether every transaction that could write is refused.
+        address: Address of the catalog.
+        pool_size: Number of connections that are kept open between transactions, default 2. A DuckDB file has none.
+        connect_timeout: Seconds to wait for the first answer of a server, default 10.
+        read_only: Whether to reject every transaction that could write; default False.
     """
 
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10, read_only: bool = False) -> None:
@@ -84,7 +92,12 @@ class Database:
         return (_reopen, (self.address, self._pool_size, self._connect_timeout, self.version, self.layout, self.read_only))
 
     def follow(self, version: FormatVersion, layout: Layout | None = None) -> None:
-        """Use the tables of a version: as they were found (``layout``) where it can only be read, else as the format has them."""
+        """Use the metadata tables of a format version.
+
+        Args:
+            version: The format version.
+            layout: Tables and columns that exist, for a version that can only be read; None for those that the format defines.
+        """
         schema = self.address.metadata_schema or self.abilities.default_schema
         self.version = version = replace(version, inlined_limits=self.abilities.inlined_limits)
         self.layout = layout
@@ -92,10 +105,10 @@ class Database:
         self.tables = metadata_tables(schema, version) if layout is None else earlier_tables(schema, layout)
 
     def check_not_read_only(self) -> None:
-        """Refuse to change what was opened to be read only.
+        """Reject writes to a lake that was opened with ``read_only``.
 
         Raises:
-            UsageError: It was.
+            UsageError: It was opened with ``read_only``.
         """
         if self.read_only:
             raise UsageError(
@@ -104,11 +117,14 @@ class Database:
             )
 
     def check_writable(self, *, dry_run: bool = False) -> None:
-        """Refuse a catalog of an earlier version, and one that was opened to be read only, unless nothing is written (``dry_run``).
+        """Reject writes to a catalog of an earlier version, and to one that was opened with ``read_only``.
+
+        Args:
+            dry_run: Whether nothing will be written, which ``read_only`` allows; default False.
 
         Raises:
-            CatalogVersionError: It can only be read, or migrated.
-            UsageError: It was opened to be read only.
+            CatalogVersionError: The catalog can only be read or migrated.
+            UsageError: It was opened with ``read_only``.
         """
         if not dry_run:
             self.check_not_read_only()
@@ -122,12 +138,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads and sees one state of the catalog in all of its statements. Keep it short.
+        """Open a read-only transaction, in which all statements see the same state of the catalog. Keep it short.
 
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
-            CatalogVersionError: Someone migrated the catalog since it was opened.
-            CatalogError: It rejected a statement.
+            CatalogVersionError: The catalog was migrated since it was opened.
+            CatalogError: The database rejected a statement.
         """
         options = self._access.read_options
         try:
@@ -142,7 +158,7 @@ class Database:
             raise
 
     def _check_not_migrated(self, error: CatalogError, options: Mapping[str, Any]) -> None:
-        """Find out whether a statement was refused because the catalog has the tables of another version by now."""
+        """Raise a better error if a statement failed because the catalog was migrated to other tables since it was opened."""
         if isinstance(error, CatalogVersionError) or not isinstance(error.__cause__, SQLAlchemyError) or classify(error) != "fatal":
             return
         try:
@@ -153,15 +169,15 @@ class Database:
         self.check_version(found)
 
     def answers(self, *questions: Question) -> list[Sequence[Any]]:
-        """Rows of several queries in one transaction that only reads; on PostgreSQL asked at once, so that there is one wait for all.
+        """Return the rows of several queries in one read-only transaction; on PostgreSQL they are sent together, in one round trip.
 
         Args:
             questions: Name, statement and parameters of each, as for :meth:`Statements.ask`.
 
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
-            CatalogVersionError: Someone migrated the catalog since it was opened.
-            CatalogError: It rejected a statement.
+            CatalogVersionError: The catalog was migrated since it was opened.
+            CatalogError: The database rejected a statement.
         """
         if not self._access.is_pipelined:
             with self.read() as connection:
@@ -178,7 +194,8 @@ class Database:
                 set_in_transaction(raw, pipeline)
                 found = [statements.ask(*question) for question in questions]
                 if is_behind_a_pooler(raw):
-                    # The driver reads values by settings, which are the session's own again after COMMIT.
+                    # The driver parses values by session settings such as DateStyle. A pooler's session keeps ours only until COMMIT, so
+                    # the answers are read before it.
                     answered = [answer() for answer in found]
                     raw.execute("COMMIT")
                     return answered
@@ -188,7 +205,7 @@ class Database:
 
     @contextmanager
     def _reporting_driver(self) -> Iterator[None]:
-        """What psycopg raises, where SQLAlchemy is not in between, leaves the block as an error of this library."""
+        """Convert errors that psycopg raises without SQLAlchemy in between to errors of this library."""
         import psycopg
 
         try:
@@ -203,40 +220,40 @@ class Database:
 
     @property
     def dialect(self) -> Dialect:
-        """SQLAlchemy's dialect of the database."""
+        """Return the SQLAlchemy dialect of the database."""
         return self._current_engine().dialect
 
     def _stored_version(self, connection: Connection) -> str | None:
         return connection.execute(sql_select(stored_version(self.tables))).scalar()
 
     def check_version(self, found: str | None) -> None:
-        """Refuse to go on with the tables of one version after a migration to another: they may answer wrongly, and not only fail.
+        """Reject a catalog that was migrated since it was opened. Queries on the tables of another version may even return wrong rows.
 
         Args:
-            found: The version that the catalog says now; None when it says none.
+            found: The version that the catalog stores now; None when it stores none.
 
         Raises:
-            CatalogVersionError: It is another one.
+            CatalogVersionError: The version changed.
         """
         check_same_version(found, self.version)
 
     @contextmanager
     def write(self, *, migrating: bool = False, creating: bool = False, patience: float = WRITE_LOCK_SECONDS) -> Iterator[Connection]:
-        """A transaction that commits when the block ends and rolls back when it raises.
+        """Open a transaction that commits when the block ends and rolls back when it raises.
 
-        In a file it holds the one write lock from the start. The wait for that lock is short, as is the wait for any lock of others
-        on a server, where writers queue behind one that waits; repeating is up to the caller. Use :func:`classify` on what is raised.
+        On a file the transaction holds the only write lock from the start. Waits for locks are short, because other writers queue behind
+        a transaction that waits. The caller decides about a retry by :func:`classify`.
 
         Args:
-            migrating: Whether the catalog may be of another version.
-            creating: Whether there is no catalog yet.
-            patience: Seconds to wait for locks on a server; a migration, which no writer may run beside, waits for ever.
+            migrating: Whether the catalog may have another version; default False.
+            creating: Whether there is no catalog yet; default False.
+            patience: Seconds to wait for locks on a server. A migration waits without limit, because it excludes all writers.
 
         Raises:
             CatalogVersionError: The catalog has an earlier version, or was migrated since it was opened.
-            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (see ``classify``).
             CatalogError: The database rejected a statement.
-            UsageError: The database was opened to be read only.
+            UsageError: The database was opened with ``read_only``.
         """
         self.check_not_read_only()
         if not migrating:
@@ -261,7 +278,7 @@ class Database:
         For deleting files: what the transaction reads of the catalog stays true until it ends. Keep it short, as writers wait.
 
         Raises:
-            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (see ``classify``).
             CatalogError: The database rejected a statement.
         """
         with self.write() as connection:
@@ -270,18 +287,21 @@ class Database:
 
     @contextmanager
     def commit(self, turn: Turn = Turn()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
-        """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
+        """Open a write transaction for one commit, of few and quick statements; see :meth:`write`.
 
-        On PostgreSQL the statements go through a pipeline: one wait for what is asked at first, one for everything else and COMMIT.
-        Writers of this library take turns on servers, so that they do not collide: on PostgreSQL by an advisory lock that nobody else
-        looks at, on MySQL by the lock of one row.
+        On PostgreSQL the statements go through a pipeline with two round trips: one for the head, one for all changes and COMMIT::
+
+            BEGIN | lease | history | options | statistics  -->  wait  -->  INSERT ... | UPDATE ... | COMMIT  -->  wait
+
+        Writers of this library hold a lease on servers, so that they commit one after another: an advisory lock on PostgreSQL, which
+        other clients do not check, and the lock of one row on MySQL.
 
         Args:
-            turn: How this attempt gets its turn.
+            turn: The way in which this attempt gets the lease; see :class:`~ducklake_core.catalog.database.writer_queue.Turn`.
 
         Raises:
             CatalogVersionError: The catalog has an earlier version.
-            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (see ``classify``).
             CatalogError: The database rejected a statement.
         """
         if not self._access.is_pipelined:
@@ -311,21 +331,21 @@ class Database:
             raise wrapped(error, str(self.address), self.address.secrets) from error
 
     def now(self, connection: Connection) -> datetime:
-        """The database's clock, in UTC; this machine's where the database has none."""
+        """Return the time of the database, in UTC; that of this machine if the database has no clock."""
         if not self.abilities.has_clock:
             return datetime.now(UTC)
         return in_utc(connection.execute(sql_select(self.clock())).scalar_one())
 
     def clock(self) -> ColumnElement[Any]:
-        """The database's clock as a part of a statement, see :func:`in_utc`; NULL where the database has none."""
+        """Return the clock of the database as a part of a statement, see :func:`in_utc`; NULL if the database has none."""
         return self._access.clock()
 
     def exists(self) -> bool:
-        """Whether a file database is there; server databases are asked by connecting.
+        """Return whether the file of a database exists; True for servers, where only connecting can tell.
 
         Raises:
-            NotALakeError: A directory is there instead.
-            CatalogError: The operating system does not say.
+            NotALakeError: The path is a directory.
+            CatalogError: The operating system denies access.
         """
         return not self.abilities.is_file or file_exists(str(self.address.url.database), str(self.address))
 
@@ -338,7 +358,7 @@ class Database:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Within a transaction: what the driver raises leaves the block as an error of this library."""
+        """Convert errors that the driver raises inside the block to errors of this library."""
         try:
             yield
         except SQLAlchemyError as error:
@@ -348,11 +368,11 @@ class Database:
 
     @contextmanager
     def beside(self) -> Iterator[Connection]:
-        """A session beside a transaction, for what a transaction cannot hold where ``abilities.commits_at_ddl``.
+        """Open another session next to a transaction, for DDL that would commit the transaction (``abilities.commits_at_ddl``).
 
         Raises:
             CatalogUnavailableError: The database cannot be reached, or something is locked.
-            CatalogError: It rejected a statement.
+            CatalogError: The database rejected a statement.
         """
         with self._transaction(self._access.write_options) as connection:
             yield connection
@@ -367,7 +387,7 @@ class Database:
                 yield connection
 
     def unlock_copy(self) -> None:
-        """Forget in a forked child who held the lock when the process was copied."""
+        """Replace the lock in a forked child: a thread of the parent may have held it when the process was copied."""
         self._lock = threading.Lock()
 
     def _current_engine(self) -> Engine:
@@ -383,7 +403,7 @@ class Database:
 
     def _new_engine(self) -> Engine:
         engine = self._access.engine(self.address, pool_size=self._pool_size, connect_timeout=self._connect_timeout)
-        # Who was in a transaction when the database was closed gives a connection back that nobody would close any more.
+        # A transaction that is open while the database is closed returns its connection to a disposed pool, which would never close it.
         closed = threading.Event()
         event.listen(engine, "engine_disposed", lambda _engine: closed.set())
         event.listen(engine, "checkin", lambda _connection, record: record.invalidate() if closed.is_set() else None)
@@ -403,7 +423,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _unlock_copies() -> None:
-    """In a forked child no thread is left that could give back a lock which another thread of the parent held."""
+    """Replace all locks in a forked child, where the threads that held them do not exist."""
     for database in list(_databases):
         database.unlock_copy()
 
@@ -414,11 +434,12 @@ os.register_at_fork(after_in_child=_unlock_copies)
 def _dispose(engine: Engine, process: int) -> None:
     is_ours = process == os.getpid()
     if not is_ours:
-        # In a forked child these connections are the parent's: no goodbye to the server, no close of a file, which garbage would get.
+        # In a forked child these connections belong to the parent. Closing them would end its sessions, and garbage collection would close
+        # them too, so the pool is kept alive.
         _of_parents.append(engine.pool)
     engine.dispose(close=is_ours)
 
 
 def in_utc(found: datetime) -> datetime:
-    """What a database's clock says, with its zone; MySQL says it in UTC, without one."""
+    """Return a time of the database clock in UTC. MySQL returns UTC without a time zone."""
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

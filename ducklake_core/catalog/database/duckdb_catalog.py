@@ -1,4 +1,11 @@
-"""DuckDB files as catalogs: the SQLAlchemy dialect, its DBAPI layer, and one shared handle per process."""
+"""Use DuckDB files as catalogs: the SQLAlchemy dialect, its DBAPI layer, and one shared handle per process.
+
+DuckDB lets either one process write to a file or several processes read it, and holds that lock as long as the file is attached. So a file
+is attached when a transaction begins and detached when the last transaction of the process on it ends::
+
+    SQLAlchemy connection -> FileConnection --begin--> Lease -> _OpenFile (shared in the process) -> DuckDB instance, file attached
+                                            --end----> the last lease detaches the file and keeps the instance as a spare
+"""
 
 from __future__ import annotations
 
@@ -27,33 +34,35 @@ if TYPE_CHECKING:
 
 
 ALIAS = "ducklake_catalog"
-"""The name under which the file is attached; all statements name tables in full, so no name of a user can be mistaken for it."""
+"""Name under which the file is attached. All statements qualify table names with it, so a name of a user cannot collide with it."""
+# Bytes 8 to 11 of every DuckDB file.
 _MAGIC = b"DUCK"
 _FILE_RETRIES = RetryPolicy(first_pause=0.03, max_pause=0.03)
 _MAX_THREADS = 4
 _abandoned: list[_Process] = []
 
+# Text of the RuntimeError that DuckDB raises when a signal handler raised during a query.
 _INTERRUPTED = "Query interrupted"
 
 
 def duckdb_module() -> ModuleType:
-    """The ``duckdb`` package.
+    """Return the ``duckdb`` package.
 
     Raises:
-        UnsupportedFeatureError: It is not installed.
+        UnsupportedFeatureError: The package is not installed.
     """
     return driver_module("duckdb", "a catalog in a DuckDB file", "duckdb")
 
 
 def create_database(path: str) -> None:
-    """Create an empty DuckDB database, where no file is."""
-    # DuckDB makes its files with the newest storage version, without which VARIANT columns cannot be stored.
+    """Create an empty DuckDB database at a path without a file."""
+    # Like the ducklake extension, which uses the newest storage version: older ones cannot store VARIANT columns.
     _attached(path, "STORAGE_VERSION 'latest'").close()
 
 
 @dataclass(slots=True, kw_only=True)
 class _OpenFile:
-    """A file as this process has it open."""
+    """An open file of this process, shared by all of its transactions on it."""
 
     instance: DuckDBPyConnection
     is_writable: bool
@@ -66,7 +75,7 @@ class _Process:
     """The open files of this process by path. One change at a time.
 
     Attributes:
-        spare: An instance of DuckDB with no file, if there is one: to make it takes three times as long as to attach a file.
+        spare: At most one instance of DuckDB without a file. Creating an instance takes three times as long as attaching a file.
     """
 
     turn: threading.Condition = field(default_factory=threading.Condition)
@@ -83,7 +92,7 @@ _process = _Process()
 
 
 def _forget_parent() -> None:
-    """In a forked child the parent's instances have lost their threads: keep them from being used, and from being destroyed."""
+    """Set aside the instances of the parent in a forked child: without their threads, using and destroying them would hang."""
     global _process  # noqa: PLW0603
     _abandoned.append(_process)
     _process = _Process()
@@ -93,17 +102,17 @@ os.register_at_fork(after_in_child=_forget_parent)
 
 
 class Lease:
-    """The use of a file for one transaction. Writers of one process take turns; readers share.
+    """The use of a file for one transaction. Writers of one process exclude each other; readers share the file.
 
     Args:
         path: Absolute path of the file.
         write: Whether the transaction may write.
-        patience: Seconds to wait for others, in this process and in other ones.
+        patience: Seconds to wait for other transactions, in this process and in other processes.
 
     Raises:
-        CatalogUnavailableError: The file is missing, or somebody else has it.
-        NotALakeError: It is no DuckDB database, or a directory.
-        CatalogError: This user may not open it.
+        CatalogUnavailableError: The file is missing, or another process has it open.
+        NotALakeError: The path is not a DuckDB database.
+        CatalogError: The user has no permission to open the file.
     """
 
     def __init__(self, path: str, *, write: bool, patience: float) -> None:
@@ -120,7 +129,7 @@ class Lease:
             raise
 
     def end(self) -> None:
-        """Give the file up; the last user closes it, which also brings everything committed from the log into the file."""
+        """Release the file. The last user detaches it, which also checkpoints the write-ahead log into the file."""
         file = self._file
         with self._process.turn:
             self.connection.close()
@@ -141,9 +150,10 @@ class Lease:
                     raise
 
     def _begin(self, shown: str) -> _OpenFile:
-        """Use the file, if neither another process nor another transaction of this one excludes that."""
+        """Use the file, unless another process or another transaction of this process excludes that."""
         with self._process.turn:
             file = self._process.files.get(self._path) or self._open(shown)
+            # A file that readers attached READ_ONLY cannot become writable before the last of them ends.
             if self._write and (file.has_writer or not file.is_writable):
                 raise _busy(shown, "another transaction of this process is using it", "try again when that has ended")
             file.users += 1
@@ -167,7 +177,7 @@ class Lease:
 
 
 def _attached(path: str, option: str) -> DuckDBPyConnection:
-    """A DuckDB instance of its own that has the file attached under :data:`ALIAS`."""
+    """Return a separate DuckDB instance that has the file attached under :data:`ALIAS`."""
     instance = _instance()
     quoted = path.replace("'", "''")
     try:
@@ -188,12 +198,12 @@ def _instance() -> DuckDBPyConnection:
 
 
 def _close(instance: DuckDBPyConnection) -> None:
-    """Give up the file, and keep the instance for the next one."""
+    """Detach the file, and keep the instance for the next one."""
     duckdb = duckdb_module()
     try:
         instance.execute(f"DETACH {ALIAS}")
     except duckdb.Error:
-        # A checkpoint that fails loses nothing: what is committed stays in the log beside the file.
+        # A failed checkpoint loses nothing: committed changes stay in the write-ahead log next to the file.
         instance.close()
         return
     if _process.spare:
@@ -207,7 +217,10 @@ def _busy(shown: str, who: str, advice: str) -> CatalogUnavailableError:
 
 
 def _explained(path: str, shown: str, error: Exception, *, write: bool) -> CatalogError:
-    """Why DuckDB could not open the file, asked of the file itself. Called only while this process does not have it open."""
+    """Return an error that explains why DuckDB could not open the file, by inspecting the file.
+
+    Called only while this process does not have the file open: closing any descriptor of a file drops the POSIX locks of the process.
+    """
     if (reason := forbidden(path, shown, write=write)) is not None:
         return reason
     try:
@@ -238,12 +251,12 @@ class NativeType(UserDefinedType[Any]):
         self.name = name
 
     def get_col_spec(self, **_options: Any) -> str:
-        """The name."""
+        """Return the name of the type."""
         return self.name
 
 
 class _Preparer(compiler.IdentifierPreparer):
-    """Every name is quoted: DuckDB reserves words that no other database does, and compares names without case even so."""
+    """Quote every name, because DuckDB reserves more words than other databases. Quoted names still ignore case in DuckDB."""
 
     @override
     def _requires_quotes(self, value: str) -> bool:
@@ -251,7 +264,7 @@ class _Preparer(compiler.IdentifierPreparer):
 
     @override
     def quote_schema(self, schema: str) -> str:
-        # A schema of the name of an attached database would be ambiguous.
+        # Always with the database: a schema with the name of an attached database would be ambiguous.
         return f"{self.quote_identifier(ALIAS)}.{self.quote_identifier(schema)}"
 
 
@@ -280,7 +293,7 @@ class DuckDBDialect(default.DefaultDialect):
     supports_native_boolean = True
     supports_native_uuid = True
     supports_multivalues_insert = True
-    # One statement for many rows: executed row by row DuckDB takes a hundred times as long.
+    # One INSERT for many rows: row by row, DuckDB takes a hundred times as long.
     use_insertmanyvalues = True
     use_insertmanyvalues_wo_returning = True
     insertmanyvalues_page_size = 500
@@ -300,7 +313,7 @@ class DuckDBDialect(default.DefaultDialect):
 
     @override
     def initialize(self, connection: Connection) -> None:
-        # Nothing is asked: a connection has no file before its first transaction.
+        # No query: a connection has no file before its first transaction.
         self.default_schema_name = "main"
         self.server_version_info = ()
 
@@ -362,19 +375,19 @@ class DuckDBDialect(default.DefaultDialect):
 
 
 def _run(connection: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a connection of DuckDB, which puts an error of its own in the place of what a signal's handler raises, and works on."""
+    """Call a DuckDB connection. DuckDB replaces an exception of a signal handler by its own error and continues to run the query."""
     try:
         return function(*arguments)
     except RuntimeError as error:
         if str(error) != _INTERRUPTED:
             raise
-        # Whoever closes the connection would wait for its threads.
+        # Without this, closing the connection would wait for the running query.
         connection.interrupt()
         raise KeyboardInterrupt from error
 
 
 class FileConnection:
-    """A connection to a file that is opened when a transaction begins and given up when it ends."""
+    """A connection that attaches its file when a transaction begins and releases it when the transaction ends."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -383,7 +396,12 @@ class FileConnection:
         self._lease: Lease | None = None
 
     def intend(self, *, write: bool, patience: float) -> None:
-        """Set whether the next transaction writes, and how many seconds it may wait for the file."""
+        """Set the properties of the next transaction.
+
+        Args:
+            write: Whether it writes.
+            patience: Maximum seconds to wait for the file.
+        """
         self._write = write
         self._patience = patience
 
@@ -393,26 +411,26 @@ class FileConnection:
         _run(self._lease.connection, self._lease.connection.execute, "BEGIN TRANSACTION")
 
     def commit(self) -> None:
-        """Commit and give the file up, whatever the outcome."""
+        """Commit, and release the file in any case."""
         self._end("COMMIT")
 
     def rollback(self) -> None:
-        """Undo everything and give the file up; without a transaction there is nothing to do."""
+        """Roll back and release the file; does nothing without a transaction."""
         self._end("ROLLBACK")
 
     def close(self) -> None:
-        """Give the file up; what was not committed is undone with it."""
+        """Release the file; uncommitted changes are rolled back."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.end()
 
     def cursor(self) -> Cursor:
-        """A cursor in the connection's transaction."""
+        """Return a cursor in the transaction of the connection."""
         return Cursor(self)
 
     @property
     def inside(self) -> Any:
-        """DuckDB's own connection, while a transaction runs."""
+        """Return the DuckDB connection of the current transaction."""
         assert self._lease is not None, "statements need a transaction"
         return self._lease.connection
 
@@ -426,7 +444,7 @@ class FileConnection:
 
 
 class Cursor:
-    """One statement at a time; its rows are fetched at once, because the next statement of the transaction would discard them."""
+    """A DBAPI cursor. It fetches all rows at once, because the next statement of the transaction would discard them."""
 
     arraysize = 1
 
@@ -437,37 +455,37 @@ class Cursor:
         self.rowcount = -1
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement."""
+        """Execute a statement and fetch its rows."""
         inside = self._connection.inside
         _run(inside, inside.execute, statement, list(parameters))
         self.description = inside.description or None
         self._rows = deque(_run(inside, inside.fetchall) if self.description else ())
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]]) -> None:
-        """Run a statement that returns nothing once for each list of parameters."""
+        """Execute a statement without result rows once for each list of parameters."""
         inside = self._connection.inside
         _run(inside, inside.executemany, statement, [list(values) for values in parameters])
         self.has_no_rows()
 
     def has_no_rows(self) -> None:
-        """Forget the count that DuckDB returns as a row after a statement that changes rows."""
+        """Discard the count that DuckDB returns as a row after a statement that changes rows."""
         self.description = None
         self._rows.clear()
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
+        """Return the next row, None at the end."""
         return self._rows.popleft() if self._rows else None
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """Up to so many further rows."""
+        """Return up to ``size`` further rows."""
         return [self._rows.popleft() for _ in range(min(size or self.arraysize, len(self._rows)))]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All further rows."""
+        """Return all further rows."""
         rows = list(self._rows)
         self._rows.clear()
         return rows
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Discard the rows."""
         self._rows.clear()

@@ -1,4 +1,12 @@
-"""Classify database errors by SQLSTATE or driver code, and decide how often work on a catalog is retried."""
+"""Classify database errors by SQLSTATE or driver code, and decide how often work on a catalog is retried.
+
+Every error of a driver gets one of four classes::
+
+    retry             the transaction failed; the same transaction may succeed at once (another writer won, a lock, a deadlock)
+    unavailable       the transaction failed; the database cannot be reached, or has no resources
+    outcome-unknown   the connection was lost at COMMIT: the transaction may have been committed
+    fatal             everything else: repeating it is useless
+"""
 
 from __future__ import annotations
 
@@ -22,7 +30,9 @@ from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLake
 Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
 # Unique violation, serialization failure, deadlock, lock not available, and two racing CREATEs of one object.
 _RETRY_STATES = frozenset({"23505", "40001", "40P01", "55P03", "42P07", "42P06"})
+# Shutdown, crash, start-up, a dropped database, a canceled statement, and sessions that a time limit ended.
 _LOST_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "25P03", "25P04"})
+# Connection exceptions, insufficient resources (connections, disk, memory), and system errors.
 _LOST_CLASSES = ("08", "53", "58")
 # Ids that another writer has taken, and a file that was replaced by another one since the transaction began.
 _RETRY_EXTENDED_CODES = frozenset(
@@ -35,23 +45,23 @@ _RETRY_EXTENDED_CODES = frozenset(
 )
 _RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 _LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
-# MySQL and MariaDB have too few SQLSTATEs to tell these apart, but numbers of errors.
+# MySQL and MariaDB use too few SQLSTATEs to distinguish these errors, but each has a number.
 BUSY_CODES = frozenset({1040, 1053, 1203, 1226, 3032})
-"""The server has no room for another session, or for more of this user, is ending, or is being looked after (MySQL's offline mode)."""
-# A key that is taken, a lock that did not come in time or at once, a deadlock, a table that is there already, or is another one than it was
-# when the transaction began, a row that somebody else has changed (MariaDB 11.6), and a group that could not agree.
+"""The server has no free session, or none for this user, shuts down, or is in offline mode."""
+# A duplicate key, a lock timeout, a deadlock, a table that exists already or was altered since the transaction began, a row that another
+# transaction changed (MariaDB 11.6), and a conflict within a replication group.
 _RETRY_MYSQL = frozenset({1020, 1050, 1062, 1205, 1213, 1412, 3101, 3572})
-# Ended by the server, by an administrator or by a limit of time; no room on its disk; and the driver's own: no answer, or a broken line.
+# Sessions ended by the server, an administrator or a time limit; a full disk; and errors of the driver: no answer or a broken connection.
 _LOST_MYSQL = BUSY_CODES | frozenset(
     {0, 1021, 1047, 1077, 1079, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 1969}
     | {2002, 2003, 2006, 2013, 2014, 2027, 2055, 3024, 3169, 4031}
 )
-# A statement or a value is longer than the database accepts: answers of the server, and an error of PyMySQL's own.
+# A statement or a value is longer than the database accepts: two errors of the server, one of the driver.
 TOO_LONG_IN_MYSQL = 1153
 _TOO_LONG_MYSQL = frozenset({TOO_LONG_IN_MYSQL, 1301, 2020})
 _NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
 _RECOGNIZABLE = 6
-"""Letters from which on a secret is masked wherever it stands."""
+"""Minimum length of a secret that is masked everywhere; shorter ones are masked only where a message marks them as passwords."""
 
 READERS_SECONDS = 10.0
 """Maximum seconds for which a write to a SQLite file waits for open read transactions, in all of its attempts. DuckDB waits 5 seconds."""
@@ -64,19 +74,19 @@ _LOCK_NOT_AVAILABLE, _LOCKED_IN_MYSQL = "55P03", frozenset({1205, 3572})
 
 
 def code_of_mysql(error: BaseException | None) -> int | None:
-    """The number of an error of PyMySQL; None for errors of other drivers."""
+    """Return the number of an error of PyMySQL, 0 if it has none; None for errors of other drivers."""
     if error is None or not type(error).__module__.startswith("pymysql"):
         return None
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
 def is_about_missing_table(error: DBAPIError) -> bool:
-    """Whether a server has no table of the name that a statement names."""
+    """Return whether a statement failed on a server because its table does not exist."""
     return getattr(error.orig, "sqlstate", None) == _MISSING_TABLE or code_of_mysql(error.orig) == _MISSING_TABLE_OF_MYSQL
 
 
 def is_about_login(error: DuckLakeError) -> bool:
-    """Whether a server does not let this user in, or not into this database."""
+    """Return whether a server rejected the user, or the access of the user to the database."""
     return str(error.details.get("sqlstate", "")).startswith("28") or error.details.get("mysql_error") in _NO_ENTRY_IN_MYSQL
 
 
@@ -101,12 +111,12 @@ def may_be_about_length(error: BaseException) -> bool:
 
 
 def may_pass_by_itself(state: str) -> bool:
-    """Return whether a server that refuses a session with this SQLSTATE may accept one later: it starts, or has no room."""
+    """Return whether a server that rejects a session with this SQLSTATE may accept one later: it starts, or lacks resources."""
     return state in _LOST_STATES or state.startswith(_LOST_CLASSES)
 
 
 def waited_in_vain(error: DuckLakeError) -> bool:
-    """Whether a lock did not come in time."""
+    """Return whether a wait for a lock timed out."""
     return error.details.get("sqlstate") == _LOCK_NOT_AVAILABLE or error.details.get("mysql_error") in _LOCKED_IN_MYSQL
 
 
@@ -116,10 +126,9 @@ def is_blocked_by_readers(error: BaseException | None) -> bool:
 
 
 def classify(error: BaseException) -> Failure:
-    """Classify an error of the catalog database, or after the CatalogError that wraps it.
+    """Return the class of an error of a driver, or of the CatalogError that wraps one; see the module.
 
-    ``retry``: the transaction surely failed and may succeed when run again at once. ``unavailable``: it surely failed,
-    the database cannot be reached. ``outcome-unknown``: the connection was lost at COMMIT. ``fatal``: everything else.
+    An error of a driver itself is never ``outcome-unknown``, because it does not show whether COMMIT was sent.
     """
     if isinstance(error, DuckLakeError):
         known = error.details.get("failure")
@@ -155,7 +164,7 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
 
 
 def _of_duckdb(cause: BaseException | None, lost: Failure) -> Failure:
-    """DuckDB has no codes, but classes of errors."""
+    """Classify an error of DuckDB, which has exception classes instead of codes."""
     import duckdb
 
     if isinstance(cause, duckdb.ConstraintException | duckdb.TransactionException):
@@ -170,9 +179,13 @@ def _psycopg_operational() -> type[Exception]:
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Mask secrets in a text of a driver, also as they stand in an address.
+    """Mask secrets in a message of a driver, also in the spellings of an address.
 
-    Short ones are parts of words: they are masked only where a text says that they are passwords.
+    Short secrets may be parts of words, so they are masked only where the message marks them as passwords.
+
+    Args:
+        text: The message.
+        secrets: Secrets of the address.
 
     >>> without_secrets("no login for hush%20hush, password=a at a host", ["hush hush", "a", ""])
     'no login for ***, password=*** at a host'
@@ -193,14 +206,21 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """A secret as it is, in a URL as one encodes it, SQLAlchemy among them, and in the connection string of a database."""
+    """Return the spellings of a secret: plain, in the URL encodings in use (also SQLAlchemy's), and in connection strings."""
     escaped = secret.replace("\\", "\\\\")
     quoted = (escaped.replace("'", "\\'"), escaped.replace('"', '\\"'))
     return (secret, quote(secret), quote(secret, safe=""), quote(secret, safe=" +"), quote_plus(secret), *quoted)
 
 
 def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_commit: bool = False) -> CatalogError:
-    """The error that callers get instead of the driver's; ``details["failure"]`` keeps its class for :func:`classify`."""
+    """Return the error that callers get instead of that of the driver; ``details["failure"]`` stores its class for :func:`classify`.
+
+    Args:
+        error: The error of SQLAlchemy or the driver.
+        where: Address of the catalog, for the message.
+        secrets: Secrets to mask in the message.
+        at_commit: Whether COMMIT may have been sent; default False.
+    """
     failure = _classify(error, at_commit=at_commit)
     cause = getattr(error, "orig", None) or error
     text = " ".join(without_secrets(str(cause), secrets).split())
@@ -247,9 +267,10 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
 
 @contextmanager
 def closed_after_interrupted_commit(connection: Connection) -> Iterator[None]:
-    """Close the driver's connection when a commit failed, or was interrupted before the driver's: SQLAlchemy takes it for ended.
+    """Close the connection of the driver after a commit that failed or was interrupted.
 
-    Given back to the pool as it is, it would carry its transaction into the next one.
+    SQLAlchemy considers the transaction ended then, although the driver's may still be open. In the pool, the connection would carry it
+    into the next transaction.
     """
     try:
         yield
@@ -260,7 +281,10 @@ def closed_after_interrupted_commit(connection: Connection) -> Iterator[None]:
 
 
 def interruption(error: AssertionError) -> BaseException:
-    """The Ctrl-C in place of which SQLAlchemy, interrupted before it noted the end of a transaction, raised an assertion; or the error."""
+    """Return the interrupt behind an assertion of SQLAlchemy, or the assertion if there is none.
+
+    SQLAlchemy raises an assertion when Ctrl-C arrives before it has noted the end of a transaction.
+    """
     cause = error.__context__
     return error if cause is None or isinstance(cause, Exception) else cause
 
@@ -270,7 +294,7 @@ class RetryPolicy:
     """Limits of how often work is attempted, and pauses between attempts that grow up to a maximum.
 
     Attributes:
-        max_attempts: Maximum number of attempts, the first one included; None when only ``max_seconds`` limits them.
+        max_attempts: Maximum number of attempts, including the first one; None when only ``max_seconds`` limits them.
         max_seconds: Maximum time, in seconds, of failed attempts and pauses together: no attempt begins after it.
         first_pause: Seconds to wait after the first failure, before jitter.
         growth: Factor by which each pause is longer than the one before.
@@ -295,7 +319,7 @@ class RetryPolicy:
         """Begin to count attempts.
 
         Args:
-            max_seconds: Takes the place of the policy's own limit.
+            max_seconds: Overrides the limit of the policy; None, the default, keeps it.
             sleep: Waits for a number of seconds; an exception that it raises, such as Ctrl-C, ends the wait and the work.
         """
         return Attempts(self, self.max_seconds if max_seconds is None else max_seconds, sleep)
@@ -339,7 +363,7 @@ class Attempts:
         """Wait for the next attempt, after one that failed.
 
         Args:
-            error: Why it failed. Open read transactions of a SQLite file are waited for only ``READERS_SECONDS``.
+            error: The error of the failed attempt. It waits for open read transactions of a SQLite file only ``READERS_SECONDS``.
 
         Returns:
             Whether there is a next attempt; without one it does not wait.
@@ -365,7 +389,7 @@ class Attempts:
 
 
 COMMIT_RETRIES = RetryPolicy(max_attempts=25, max_seconds=300.0, first_pause=0.02, growth=1.5, max_pause=2.0, jitter=0.5)
-"""Attempts of one commit: short transactions that lose against another writer, or find the database away. All pauses together take at
+"""Attempts of one commit: short transactions that lose against another writer, or cannot reach the database. All pauses together take at
 most 30 seconds; the limit of seconds is for attempts that wait themselves, for a server that does not answer or for locked rows."""
 
 REPLAN_RETRIES = RetryPolicy(max_attempts=60, first_pause=0.03, growth=1.5, max_pause=0.5, jitter=0.7)
@@ -381,7 +405,7 @@ class CallRetries:
     """The attempts of one call of a user, which all of its transactions, plans and commits share.
 
     So a call waits for other writers and for the database at most six minutes: five in commits, half a minute between plans, and the
-    last attempt. What it does itself, such as writing rows, is not limited.
+    last attempt. The work of the call, such as writing rows, is not limited.
 
     Attributes:
         commits: Attempts of commits.

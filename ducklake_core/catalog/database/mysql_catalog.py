@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as catalogs: the SQLAlchemy dialect, sessions, transactions and streamed results."""
+"""Use MySQL and MariaDB as catalogs: the SQLAlchemy dialect, sessions, transactions and streamed results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 _CHARSET = "utf8mb4"
 _DEFINITION_SECONDS = 10
-"""How long a table that others are using is waited for, before it is dropped."""
+"""Seconds for which a DROP TABLE waits for transactions that use the table."""
 _STREAM_SECONDS = 3600
-"""How long the server waits for somebody who reads rows to want more of them."""
+"""Seconds for which the server waits while a client does not read more rows of a result."""
 _NO_LIMIT = 18_446_744_073_709_551_615
 _SESSION = {
-    # How values are sent, read and compared.
+    # Format and comparison of values.
     "time_zone": "'+00:00'",
     "timestamp": "DEFAULT",
     "sql_mode": "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -51,20 +51,20 @@ _SESSION = {
     "lc_time_names": "'en_US'",
     "sql_auto_is_null": "0",
     "sql_quote_show_create": "1",
-    # Which rows a statement gives or changes, and which statements there are at all. The order matters: a limit of joins is a wish for one.
+    # Limits of rows and statements. The order matters: setting max_join_size clears sql_big_selects.
     "sql_select_limit": str(_NO_LIMIT),
     "max_join_size": str(_NO_LIMIT),
     "sql_big_selects": "1",
     "sql_safe_updates": "0",
     "foreign_key_checks": "1",
     "unique_checks": "1",
-    # How transactions begin and end.
+    # Begin and end of transactions.
     "autocommit": "0",
     "completion_type": "0",
     "lock_wait_timeout": str(_DEFINITION_SECONDS),
     "net_write_timeout": str(_STREAM_SECONDS),
 }
-"""Variables of every session, whatever the server's defaults and its ``init_connect`` are."""
+"""Variables of every session. They override the defaults of the server and its ``init_connect``."""
 _SESSION_OF_MYSQL = {
     "max_execution_time": "0",
     "transaction_read_only": "0",
@@ -78,18 +78,18 @@ _SESSION_OF_MARIADB = {
     "max_recursive_iterations": "1000",
     "old_mode": "''",
 }
-# A server of MySQL may give tables without a primary key one of its own (``sql_generate_invisible_primary_key``): no column of the format.
+# MySQL may add an invisible primary key to tables (``sql_generate_invisible_primary_key``), which must not be listed as a column.
 _SINCE_8_0_30 = ("/*!80030", "show_gipk_in_create_table_and_information_schema = 0")
 _SINCE_10_5_2 = ("/*M!100502", "sql_if_exists = 0")
 _NOT_SETTABLE = frozenset({1193, 1227, 1238, 1290})
-"""The server does not know a variable, keeps it from this user, does not let it be set, or was started with an option against it."""
+"""The variable is unknown, read-only, not permitted for this user, or disabled by an option of the server."""
 
 _READ = {"isolation": "REPEATABLE-READ", "innodb_lock_wait_timeout": "1", "wait_timeout": "DEFAULT"}
 _WRITE = _READ | {"isolation": "READ-COMMITTED"}
 _SAID = "ducklake_settings"
-"""Where a connection keeps what its session was told last."""
+"""Key of ``Connection.info`` under which the current settings of the session are stored."""
 _SMALL_PACKET = 1 << 20
-"""Bytes of a statement that a server accepts by default."""
+"""Smallest limit, in bytes, that servers have for a statement."""
 _ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 
 
@@ -107,13 +107,13 @@ class _Types(MySQLTypeCompiler):
 class _Definitions(MySQLDDLCompiler):
     @override
     def post_create_table(self, table: Table) -> str:
-        # The server's own engine may have no transactions.
+        # The default engine of the server may not support transactions.
         return " ENGINE=InnoDB"
 
 
 class _Statements(MySQLCompiler_mysqldb):
     def visit_rtrim_func(self, function: Function[Any], **kw: Any) -> str:
-        """The RTRIM of other databases, which takes any of some characters away; MySQL's own knows blanks alone."""
+        """Compile RTRIM with a set of characters, as in other databases; MySQL's own RTRIM removes only blanks."""
         text, characters = (self.process(clause, **kw) for clause in function.clauses)
         return f"REGEXP_REPLACE({text}, CONCAT('[', {characters}, ']+$'), '')"
 
@@ -144,7 +144,7 @@ class MySQLDialect(MySQLDialect_pymysql):
         try:
             return StreamingConnection(*cargs, **cparams)
         except ValueError as error:
-            # Of a host's name, such as one with an empty part.
+            # An invalid host name, for example one with an empty label.
             raise UsageError(f"the address of the MySQL catalog cannot be used: {error}") from error
 
     @override
@@ -157,9 +157,9 @@ class MySQLDialect(MySQLDialect_pymysql):
 
 
 def settle(connection: Any) -> None:
-    """Make a new session independent of the server's settings, in one statement.
+    """Make a new session independent of the settings of the server, in one statement.
 
-    A server that does not let this user set one of the variables gets them one by one, without those.
+    If the server does not let this user set one of the variables, each is set by itself, and those that cannot be set are skipped.
     """
     import pymysql
 
@@ -189,7 +189,7 @@ def _set_if_possible(cursor: Any, assignment: str) -> None:
 
 
 def connect_arguments(url: URL) -> dict[str, Any]:
-    """What PyMySQL is to be called with for an address.
+    """Return the arguments of PyMySQL for an address.
 
     >>> from sqlalchemy import make_url
     >>> found = connect_arguments(make_url("mysql://me@db:3307/lake?ssl_mode=verify_ca"))
@@ -199,7 +199,7 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     True
 
     Raises:
-        UsageError: A file of certificates or a cipher that TLS cannot use.
+        UsageError: TLS cannot use a certificate file or a cipher.
     """
     from pymysql.constants import CLIENT
 
@@ -208,11 +208,11 @@ def connect_arguments(url: URL) -> dict[str, Any]:
         "host": url.host or "localhost",
         "port": url.port or 3306,
         "user": url.username,
-        # The driver would only know Latin letters.
+        # As bytes: the driver encodes strings as Latin-1.
         "password": (url.password or "").encode(),
         "database": url.database,
         "charset": _CHARSET,
-        # An UPDATE counts the rows that it found, not those that it changed.
+        # The row count of an UPDATE includes matched rows that did not change, as in other databases.
         "client_flag": CLIENT.FOUND_ROWS,
         "program_name": "ducklake-core",
     }
@@ -220,7 +220,7 @@ def connect_arguments(url: URL) -> dict[str, Any]:
         found["unix_socket"] = socket
     found |= {name: float(query.pop(name)) for name in ("connect_timeout", "read_timeout", "write_timeout") if name in query}
     mode = query.pop("ssl_mode", "preferred" if not query else "verify_ca").lower()
-    # Nothing leaves the machine through a Unix socket: MySQL's own clients encrypt it only when they must, too.
+    # A Unix socket never leaves the machine; the clients of MySQL do not encrypt it by default either.
     if mode == "disabled" or (mode == "preferred" and socket):
         found["ssl_disabled"] = True
     elif mode != "preferred":
@@ -229,20 +229,20 @@ def connect_arguments(url: URL) -> dict[str, Any]:
 
 
 def _tls(mode: str, given: Mapping[str, str]) -> ssl.SSLContext:
-    """How a session is encrypted, and what is asked of the server's certificate.
+    """Return the TLS context of a session.
 
-    Left to itself PyMySQL compares no names unless there is ``ssl_ca``, whatever it is told.
+    PyMySQL's own options are not used: without ``ssl_ca`` it never compares host names.
     """
     if "ssl_key" in given and "ssl_cert" not in given:
         raise UsageError("ssl_key of a MySQL catalog is for the certificate ssl_cert: give both")
     try:
         context = ssl.create_default_context(cafile=given.get("ssl_ca") or None, capath=given.get("ssl_capath") or None)
-        # Certificates that MySQL makes for itself are not strict.
+        # Certificates that MySQL generates lack extensions that OpenSSL's strict mode requires.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = mode == "verify_identity"
         context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
         if "ssl_cert" in given:
-            # Without a password OpenSSL would ask the terminal for that of a key.
+            # Without a password argument OpenSSL would prompt on the terminal for an encrypted key.
             context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"), password="")
         if "ssl_cipher" in given:
             context.set_ciphers(given["ssl_cipher"])
@@ -263,7 +263,7 @@ class MySQLAccess:
     write_options: Mapping[str, Any] = {_SAID: _WRITE}
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
-        """An engine whose sessions do not depend on the settings of the server, and are looked at before they are used again."""
+        """Create an engine whose sessions do not depend on the settings of the server and are checked before they are reused."""
         engine = server_engine(
             address.engine_url,
             pool_size=pool_size,
@@ -271,9 +271,9 @@ class MySQLAccess:
             may_pass=_has_no_room,
             file_number=_file_number,
             ping=lambda connection: connection.ping(reconnect=False),
-            # A commit that makes a table needs a second session for it: to wait for one could be for ever.
+            # No upper limit: a commit that creates a table needs a second session, and waiting for one could deadlock.
             max_overflow=-1,
-            # SQLAlchemy's compiler for MySQL takes joins that are always true for products that nobody meant.
+            # SQLAlchemy would warn about joins ON true, which are intended here, as accidental cartesian products.
             enable_from_linting=False,
         )
         event.listen(engine, "begin", _announce)
@@ -281,18 +281,18 @@ class MySQLAccess:
         return engine
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
-        """See :class:`~ducklake_core.catalog.database.server_connections.Access`; the server knows whole seconds alone."""
+        """See :class:`~ducklake_core.catalog.database.server_connections.Access`; the server accepts whole seconds only."""
         _say(connection, _WRITE | {"innodb_lock_wait_timeout": f"{max(seconds, 1):.0f}"})
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
-        """Take the turn of writers, without which nothing is committed."""
+        """Take the writer lease, without which no writer of this library commits."""
         connection.execute(_version_row(tables)).all()
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
-        """Wait for the lock of the row that says the version, which one writer holds to the end of its transaction, though not for ever.
+        """Wait for the writer lease: the lock of the row with the version, which one writer holds to the end of its transaction.
 
-        From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more. Nobody goes
-        without a turn: whoever migrates the catalog has that lock, too.
+        From then on every wait is short, and the server ends the session of a silent writer. A timeout fails the attempt, unlike on
+        PostgreSQL: a migration holds the same lock, and no writer may pass it.
         """
         assert isinstance(statements, PlainStatements)
         lease = {"wait_timeout": f"{LEASE_SECONDS * turn.leases:.0f}"}
@@ -301,7 +301,7 @@ class MySQLAccess:
         _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
 
     def clock(self) -> ColumnElement[Any]:
-        """The clock of the server in UTC, whatever the session's time zone is."""
+        """Return the clock of the server in UTC, independent of the time zone of the session."""
         return func.utc_timestamp(6)
 
 
@@ -315,7 +315,7 @@ def _announce(connection: Connection) -> None:
 
 
 def _say(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Tell the server what is not yet so in this session."""
+    """Set the variables that differ from the current settings of the session, which are remembered to save round trips."""
     known: dict[str, str] = connection.info.setdefault(_SAID, {})
     changed = {name: value for name, value in settings.items() if known.get(name) != value}
     if changed:
@@ -326,16 +326,16 @@ def _say(connection: Connection, settings: Mapping[str, str]) -> None:
 
 def _assignment(name: str, value: str, is_mariadb: bool) -> str:
     if name == "isolation":
-        # MariaDB knows the newer name since 11.1.
+        # MariaDB has the newer name only since 11.1.
         return f"SESSION {'tx_isolation' if is_mariadb else 'transaction_isolation'} = '{value}'"
     return f"SESSION {name} = {value}"
 
 
 def _note_too_long(context: ExceptionContext) -> None:
-    """Replace the arguments of a lost connection by those of a statement that is too long, if that is the cause.
+    """Turn the error of a lost connection into that of a statement that is too long, if that is the cause.
 
-    The server closes the session while the driver still sends, so that the driver often misses the answer. The limit is only read,
-    in another session, after a long statement has failed.
+    The server closes the session while the driver still sends, so the driver often misses the answer. The limit is read in another
+    session, and only after a long statement has failed.
     """
     error = context.original_exception
     if context.engine is None or not may_be_about_length(error):
@@ -353,7 +353,7 @@ def _note_too_long(context: ExceptionContext) -> None:
 
 
 def _rows_of(parameters: Any) -> Iterable[Iterable[object]]:
-    """Return the values of each execution of a statement: long ones are sent one by one."""
+    """Return the values of each execution of a statement; long ones are sent one by one."""
     rows = parameters if isinstance(parameters, list) else [parameters]
     return (row.values() if isinstance(row, Mapping) else row or () for row in rows)
 
@@ -369,13 +369,19 @@ def _has_no_room(error: Exception) -> bool:
 
 
 def _file_number(connection: Any) -> int | None:
-    # The driver has no public way to its socket.
+    # The driver has no public access to its socket.
     socket = getattr(connection, "_sock", None)
     return None if socket is None else int(socket.fileno())
 
 
 class StreamingCursor(SSCursor):
-    """A cursor whose rows come from the server while they are fetched."""
+    """A cursor that reads rows from the server while they are fetched.
+
+    MySQL sends one result at a time on a connection. If another statement is executed while rows are left, the connection first reads
+    them into the memory of this cursor::
+
+        cursor A: rows 1..10 fetched | statement B: A.keep_rest() reads 11..n into memory | B executes | A continues from memory
+    """
 
     def __init__(self, connection: Any) -> None:
         super().__init__(connection)
@@ -383,32 +389,32 @@ class StreamingCursor(SSCursor):
 
     @override
     def read_next(self) -> Any:
-        """The next row, None after the last one."""
+        """Return the next row, None after the last one."""
         return self._kept.popleft() if self._kept else super().read_next()
 
     def _query(self, q: Any) -> Any:
         self._kept.clear()
-        # The stubs know no private names; this is the one place that every statement of a cursor goes through.
+        # A private method, missing in the stubs: every statement of a cursor goes through it.
         found = super()._query(q)  # type: ignore[misc]
         connection: Any = self.connection
         connection.streaming = self
         return found
 
     def keep_rest(self) -> None:
-        """Read what is left into memory, so that the connection is free for another statement."""
+        """Read the remaining rows into memory, so that the connection is free for another statement."""
         while (row := super().read_next()) is not None:
             self._kept.append(row)
 
 
 class StreamingConnection(PyMySQLConnection):
-    """A connection that keeps the rest of a result before it executes another statement."""
+    """A connection that stores the rest of a streamed result before it executes another statement."""
 
     streaming: StreamingCursor | None = None
-    """The cursor whose rows are coming, or have come."""
+    """The cursor of the last statement, which may have rows left on the server."""
 
     def _execute_command(self, command: Any, sql: Any) -> Any:
         cursor, self.streaming = self.streaming, None
-        # A cursor that was closed has read, and thrown away, what was left.
+        # A closed cursor has read and discarded the remaining rows.
         if cursor is not None and cursor.connection is not None:
             cursor.keep_rest()
         return super()._execute_command(command, sql)  # type: ignore[misc]

@@ -1,4 +1,11 @@
-"""PostgreSQL as a catalog: settings of sessions, and transactions."""
+"""Use PostgreSQL as a catalog: settings of sessions, and transactions.
+
+Statements and values depend on settings, which the server, the database, the role and the address may choose. Who sets them depends on
+whether a pooler (such as PgBouncer) is in front of the server::
+
+    direct session     all settings once, when the session is opened; statements are prepared
+    behind a pooler    all settings in every transaction, because the server session changes; no statement is prepared
+"""
 
 from __future__ import annotations
 
@@ -17,10 +24,10 @@ from ducklake_core.catalog.database.writer_queue import Turn
 
 _APPLICATION = "ducklake-core"
 _LONGEST_LOCK_SECONDS = 300
-"""How long the server leaves the locks that keep commits out to a session that says nothing, because a store deletes files slowly."""
+"""Seconds after which the server ends a silent session that keeps commits out. Long, because a store may delete files slowly."""
 
 SETTINGS = {
-    # How values are sent and read as text.
+    # Text format of values.
     "client_encoding": "UTF8",
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
@@ -37,12 +44,12 @@ SETTINGS = {
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
     "backslash_quote": "safe_encoding",
-    # Which objects and rows a statement means. PostgreSQL looks into pg_catalog first where a path does not name it.
+    # Name resolution and visible rows. PostgreSQL searches pg_catalog first if the path does not contain it.
     "search_path": "public",
     "gin_fuzzy_search_limit": "0",
     "default_with_oids": "off",
     "restrict_nonsystem_relation_kind": "",
-    # How transactions and sessions end.
+    # Isolation, and the end of transactions and sessions.
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
@@ -51,9 +58,9 @@ SETTINGS = {
     "lock_timeout": "0",
     "transaction_timeout": "0",
 }
-"""Values by the names of settings in lower case. Settings that a server does not know are left out."""
+"""Values by the names of settings in lower case. Settings that the server does not have are skipped."""
 _TIMEOUTS = ("statement_timeout", "lock_timeout", "transaction_timeout")
-"""Settings that the address or ``PGOPTIONS`` may choose: they end statements, and change no value."""
+"""Settings that the address or ``PGOPTIONS`` may choose, because they only end statements and change no value."""
 
 
 class PostgresAccess:
@@ -64,11 +71,11 @@ class PostgresAccess:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether libpq is new enough."""
+        """Return whether libpq supports pipelines."""
         return has_pipelines()
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
-        """An engine whose sessions are opened with patience, and looked at before they are used again."""
+        """Create an engine that retries to open sessions and checks them before they are reused."""
         engine = server_engine(
             address.url,
             pool_size=pool_size,
@@ -77,11 +84,11 @@ class PostgresAccess:
             file_number=lambda connection: None if connection.closed else connection.fileno(),
             ping=_ping,
             max_overflow=16,
-            # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
+            # JSON as it is stored: DuckDB 1.4 inlined it in columns of type JSON.
             json_deserializer=bytes,
             use_native_hstore=False,
         )
-        # Before SQLAlchemy's own questions, which limits of time may end.
+        # Before the first queries of SQLAlchemy, which a statement timeout of the server could end.
         event.listen(engine, "connect", settle, insert=True)
         event.listen(engine, "begin", _set_behind_a_pooler)
         return engine
@@ -91,17 +98,20 @@ class PostgresAccess:
         connection.execute(select(func.set_config("lock_timeout", f"{seconds * 1000:.0f}ms", true())))
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
-        """Lock the tables that every commit, also one of DuckDB, adds rows to. Snapshots come first, as they do in a commit."""
+        """Lock the tables into which every commit, also one of DuckDB, inserts rows.
+
+        The snapshot table is locked first, as in a commit, because another order could deadlock.
+        """
         connection.execute(select(func.set_config("idle_in_transaction_session_timeout", f"{_LONGEST_LOCK_SECONDS}s", true())))
         quote = connection.dialect.identifier_preparer.format_table
         for name in ("snapshot", "data_file", "delete_file", "files_scheduled_for_deletion", "metadata"):
             connection.exec_driver_sql(f"LOCK TABLE {quote(tables[name])} IN SHARE ROW EXCLUSIVE MODE")
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
-        """Nothing: without pipelines a turn would be as long as all of its round trips."""
+        """Do nothing: without pipelines a writer would hold the lease for many round trips."""
 
     def clock(self) -> ColumnElement[Any]:
-        """The clock of the server, which goes on within a transaction."""
+        """Return the clock of the server, which advances within a transaction (unlike ``now()``)."""
         return func.clock_timestamp()
 
 
@@ -115,6 +125,7 @@ def _ping(connection: Any) -> None:
 
 
 def _set_all(*, is_local: bool) -> str:
+    # Every function and operator is qualified with pg_catalog, because search_path is not set yet when this runs.
     values = ", ".join(f"('{name}', '{value}')" for name, value in SETTINGS.items())
     timeouts = ", ".join(f"'{name}'" for name in _TIMEOUTS)
     is_chosen = f"known.source OPERATOR(pg_catalog.=) 'client' AND known.name IN ({timeouts})"
@@ -132,8 +143,8 @@ _OF_SESSION, _OF_TRANSACTION = _set_all(is_local=False), _set_all(is_local=True)
 def settle(connection: Any, _record: object) -> None:
     """Set up a new connection, in one round trip.
 
-    A pooler is known by the process that it names for the session, which is not the one that answers. Behind one nothing is set here, and
-    no statement is ever prepared.
+    A pooler is recognized by its process id: the id that it reports at login is not that of the server process that answers. Behind a
+    pooler nothing is set here, and statements are never prepared.
     """
     connection.autocommit = True
     named = int(connection.info.backend_pid)
@@ -150,12 +161,12 @@ def is_behind_a_pooler(connection: Any) -> bool:
 
 
 def set_in_transaction(connection: Any, pipeline: Any = None) -> None:
-    """Behind a pooler, set up the transaction that has just begun.
+    """Set up the transaction that has just begun, if the server is behind a pooler.
 
     Args:
         connection: psycopg's connection.
-        pipeline: Its pipeline, in pipeline mode. The server is waited for when the session's own settings differ from those that the driver
-            goes by when it makes text of values and values of text.
+        pipeline: Its pipeline, in pipeline mode; None otherwise. The driver formats and parses values by the settings that the server has
+            reported, so this waits for the server if those differ.
     """
     if not is_behind_a_pooler(connection):
         return

@@ -21,9 +21,9 @@ from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import Turn
 
 UNKNOWN_SECONDS = 5.0
-"""How long a server that refuses a session is asked again, before it has ever given one: the password may be wrong."""
+"""Seconds for which opening the first session is retried. Short, because the address or the password may be wrong."""
 KNOWN_SECONDS = 20.0
-"""The same for a server that has given one before."""
+"""Seconds for which opening a session is retried after the server has accepted one before."""
 _PING_AFTER_IDLE_SECONDS = 30.0
 _PROBE_SECONDS = 2.0
 _MAX_TRACE_BYTES = 1 << 20
@@ -43,15 +43,15 @@ def server_engine(
     ping: Callable[[Any], object],
     **own: Any,
 ) -> Engine:
-    """An engine whose sessions are opened with patience, and looked at before they are used again.
+    """Create an engine that retries to open sessions and checks them before they are reused.
 
     Args:
-        url: Of the database.
-        pool_size: Sessions that are kept open.
-        defaults: What the driver is told unless the address says otherwise.
-        may_pass: Whether the reason why the server refuses a session, by the driver's error, may pass: then it is asked again.
-        file_number: Of the socket of a driver's connection; None when that is closed.
-        ping: Asks the server whether a session is still there; raises when not.
+        url: URL of the database.
+        pool_size: Number of sessions that are kept open.
+        defaults: Arguments of the driver, unless the address contains them.
+        may_pass: Returns whether the server may accept a session later, by the error of the driver.
+        file_number: Returns the file number of the socket of a connection; None if it is closed.
+        ping: Checks a session with a round trip; raises an error if it is dead.
         own: Further arguments of :func:`sqlalchemy.create_engine`.
     """
     engine = create_engine(
@@ -88,11 +88,11 @@ class _Sessions:
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether PostgreSQL may accept a session later, and note the SQLSTATE of its refusal on the driver's error.
+    """Return whether PostgreSQL may accept a session later, and set the SQLSTATE of the rejection on the error of the driver.
 
-    A server at its connection limit (SQLSTATE 53300), or one that is starting (57P03), says so before there is a session, and so does one
-    that rejects a password (28P01) or has no such database (3D000). libpq keeps that SQLSTATE to itself, so it is read from a trace of a
-    second attempt. Where the trace does not contain it, every refusal of a server that answers is taken for one that may pass.
+    A server reports that it is at its connection limit (SQLSTATE 53300), that it is starting (57P03), that the password is wrong (28P01)
+    or that the database is missing (3D000) before a session exists. libpq does not expose that SQLSTATE, so it is read from a trace of a
+    second attempt. Without it, every rejection of a server that answers counts as temporary.
     """
     import psycopg
 
@@ -111,19 +111,19 @@ def may_pass(error: Exception) -> bool:
 
 
 def _answers(refused: Any) -> bool:
-    """Return whether the server that refused a session is there."""
+    """Return whether the server that rejected a session answers at all."""
     from psycopg import pq
 
     return pq.PGconn.ping(_address_of(refused)) in (pq.Ping.OK, pq.Ping.REJECT)
 
 
 def _refusal(refused: Any) -> str | None:
-    """Return the SQLSTATE with which the server refuses a session; None when it accepts this one, or the trace does not contain it."""
+    """Return the SQLSTATE with which the server rejects a session; None if it accepts this one, or the trace lacks it."""
     from psycopg import pq
 
     if not hasattr(os, "memfd_create"):
         return None
-    # In memory: the trace contains what proves the password.
+    # In memory, never on disk: the trace contains the proof of the password.
     file = os.memfd_create("ducklake-refusal")
     try:
         connection = pq.PGconn.connect_start(_address_of(refused))
@@ -151,7 +151,7 @@ def _finish_connecting(connection: Any) -> None:
 
 
 def _address_of(refused: Any) -> bytes:
-    # Of an address that takes connections and closes them at once, libpq's ping waits for an answer as long as it may.
+    # A timeout of its own: if an address accepts connections and closes them at once, libpq's ping waits for the whole timeout.
     words = [option.keyword + b"=" + _quoted(option.val) for option in refused.info if option.val and option.keyword != b"connect_timeout"]
     return b" ".join((*words, b"connect_timeout=2"))
 
@@ -161,12 +161,12 @@ def _quoted(value: bytes) -> bytes:
 
 
 def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
-    """When a connection goes back to its pool."""
+    """Note the time at which a connection returns to its pool."""
     record.info["idle_since"] = time.monotonic()
 
 
 def _has_news(file_number: int) -> bool:
-    """Whether there is something to read from the socket of a connection that was asked nothing."""
+    """Return whether the socket of an idle connection has data to read."""
     waiting = select.poll()
     waiting.register(file_number, select.POLLIN)
     return bool(waiting.poll(0))
@@ -175,10 +175,14 @@ def _has_news(file_number: int) -> bool:
 def _checked(
     file_number: Callable[[Any], int | None], ping: Callable[[Any], object]
 ) -> Callable[[Any, pool.ConnectionPoolEntry, Any], None]:
-    """Replaces a dead pooled connection, without a round trip in the usual case.
+    """Return a function that replaces dead pooled connections, usually without a round trip.
 
-    An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
-    Only after a long idle time, when something between may have dropped it silently, the server is asked.
+    The socket of an idle connection is readable only if the server has closed the connection or sent its last error. After a long idle
+    time a firewall may have dropped the connection silently, so the server is pinged then.
+
+    Args:
+        file_number: See :func:`server_engine`.
+        ping: See :func:`server_engine`.
     """
 
     def check(connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
@@ -198,7 +202,7 @@ def _checked(
 
 @contextmanager
 def raw_connection(engine: Engine) -> Iterator[Any]:
-    """The driver's own connection from the pool; one that was lost does not go back to it."""
+    """Borrow a connection of the driver from the pool; a lost one does not return to it."""
     with closing(engine.raw_connection()) as pooled:
         raw: Any = pooled.driver_connection
         try:
@@ -210,10 +214,11 @@ def raw_connection(engine: Engine) -> Iterator[Any]:
 
 @contextmanager
 def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
-    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer.
+    """Put a psycopg connection into pipeline mode and return it with its pipeline.
 
-    One that was interrupted, or cannot leave the mode, is closed: what the driver holds of it need not be what the server got. The
-    interruption leaves the block, and not what the driver makes of it.
+    The caller sends BEGIN and COMMIT itself, because psycopg would wait for the answer of BEGIN. A connection that was interrupted, or
+    cannot leave the mode, is closed: the state of the driver may differ from that of the server. An interrupt such as Ctrl-C leaves the
+    block as it is, not as the error that the driver makes of it.
     """
     import psycopg
 
@@ -224,7 +229,7 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
             try:
                 yield raw, pipeline
             except BaseException:
-                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
+                # Consume the answers of skipped statements here. The driver would log each of them as an ignored error.
                 with suppress(psycopg.Error):
                     pipeline.sync()
                 raise
@@ -244,7 +249,13 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, object]) -> list[Any]:
-    """The rows of one query, without a pipeline and without BEGIN and COMMIT: a statement by itself is a transaction."""
+    """Return the rows of one query without a pipeline, BEGIN and COMMIT: a single statement is a transaction of its own.
+
+    Args:
+        raw: A psycopg connection.
+        statement: The query.
+        parameters: Its parameters.
+    """
     import psycopg
 
     raw.autocommit = True
@@ -254,14 +265,14 @@ def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, o
         return [statement.row_type(*row) for row in cursor.fetchall()]
     finally:
         if not raw.closed and raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            # Somebody interrupted the waiting for the answer.
+            # The wait for the answer was interrupted; a late answer would be taken for that of the next statement.
             raw.close()
         if not raw.closed:
             raw.autocommit = False
 
 
 def _interruption(error: BaseException) -> BaseException | None:
-    """What interrupted the driver, such as Ctrl-C, before an error of its own, which says that it was busy or has lost an answer."""
+    """Return the interrupt, such as Ctrl-C, behind an error of the driver about a busy connection or a lost answer; None for none."""
     before = error.__context__
     while before is not None and isinstance(before, Exception):
         before = before.__context__
@@ -269,38 +280,38 @@ def _interruption(error: BaseException) -> BaseException | None:
 
 
 def has_pipelines() -> bool:
-    """Whether libpq is new enough for them."""
+    """Return whether libpq supports pipelines (since PostgreSQL 14)."""
     import psycopg
 
     return psycopg.capabilities.has_pipeline()
 
 
 class Access(Protocol):
-    """One kind of database."""
+    """The operations that differ between kinds of databases."""
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether statements go through psycopg's pipeline mode."""
+        """Return whether statements go through the pipeline mode of psycopg."""
 
     @property
     def read_options(self) -> Mapping[str, Any]:
-        """SQLAlchemy's execution options of transactions that only read, and see one state in all of their statements."""
+        """Return the execution options of read-only transactions, whose statements all see the same state."""
 
     @property
     def write_options(self) -> Mapping[str, Any]:
-        """Those of transactions that write."""
+        """Return the execution options of write transactions."""
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
-        """A new engine; its connections are made when they are needed."""
+        """Create an engine; its connections are opened on demand."""
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
-        """Let a transaction wait so long for the locks of others."""
+        """Limit the seconds for which a transaction waits for locks of other clients."""
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
-        """Block commits until the transaction ends, after waiting for commits that have begun."""
+        """Wait for running commits, and block new ones until the transaction ends."""
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
-        """Wait for the turn of a commit whose statements go one after another."""
+        """Wait for the writer lease, for a commit without a pipeline."""
 
     def clock(self) -> ColumnElement[Any]:
-        """The database's clock as a part of a statement."""
+        """Return the clock of the database as a part of a statement."""

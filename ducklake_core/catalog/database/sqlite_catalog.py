@@ -1,4 +1,12 @@
-"""SQLite files as catalogs: connections that stay open between transactions, one writer at a time."""
+"""Use SQLite files as catalogs: connections that stay open between transactions, one writer at a time.
+
+A pooled connection keeps pages and table definitions of the file in memory. Between two transactions the file may be written or replaced
+(a backup, another lake), so each checkout compares two marks::
+
+    device and inode changed     another file: open a new connection
+    ctime or size changed        the content was written: drop cached pages, and re-read definitions if they differ
+    neither                      reuse everything
+"""
 
 from __future__ import annotations
 
@@ -31,14 +39,14 @@ _BROKEN = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Errors after which a new connection is not worse, and may be better."""
+"""Errors after which the connection is replaced, because a new one may work."""
 
 READ_BUSY_SECONDS = 10.0
 WRITE_BUSY_SECONDS = 1.0
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection that knows its file, and its cursors: one that has rows left keeps the file locked."""
+    """A connection that stores the identity of its file and tracks its cursors, because a cursor with remaining rows locks the file."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -50,7 +58,7 @@ class FileConnection(sqlite3.Connection):
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
 
     def cursor(self, *args: Any, **options: Any) -> Any:
-        """A new cursor."""
+        """Return a new cursor."""
         made = super().cursor(*args, **options)
         self._cursors.add(made)
         return made
@@ -61,7 +69,7 @@ class FileConnection(sqlite3.Connection):
             cursor.close()
 
     def close(self) -> None:
-        """Close the connection, and its cursors before: SQLite keeps the locks of a closed one as long as a cursor has rows left."""
+        """Close the cursors and the connection. SQLite would keep the locks of a closed connection while a cursor has rows left."""
         try:
             self.close_cursors()
         finally:
@@ -69,7 +77,7 @@ class FileConnection(sqlite3.Connection):
 
 
 def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
-    """An engine that keeps up to so many connections open between transactions. It never creates the file."""
+    """Create an engine that keeps up to ``pool_size`` connections open between transactions. It never creates the file."""
     path = str(url.database)
     engine = create_engine(
         url,
@@ -77,7 +85,7 @@ def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
         poolclass=QueuePool,
         pool_size=pool_size,
         max_overflow=-1,
-        # The one used last knows the newest definitions.
+        # The connection that was used last has the newest definitions.
         pool_use_lifo=True,
         hide_parameters=True,
         execution_options=shared_statements(),
@@ -91,22 +99,26 @@ def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
 
 
 def _opened(path: str) -> FileConnection:
+    # Repeat if the file was replaced between stat and open, so that the id belongs to the opened file.
     while True:
         before = _file_id(path)
-        # mode=rw: a mistyped path must fail instead of leaving an empty database behind. isolation_level None: BEGIN is ours.
+        # mode=rw: a mistyped path must fail instead of creating an empty database. isolation_level None: the engine sends BEGIN itself.
         connection = sqlite3.connect(
             Path(path).as_uri() + "?mode=rw", uri=True, isolation_level=None, check_same_thread=False, factory=FileConnection
         )
         if before == _file_id(path):
             connection.path, connection.file_id = path, before
-            # What was opened for reading stays so, even when the file may be written later.
+            # A connection that was opened read-only stays so even if the file becomes writable later.
             connection.may_be_kept = os.access(path, os.W_OK)
             return connection
         connection.close()
 
 
 def _file_id(path: str) -> tuple[int, int] | None:
-    """Which file a path leads to; no other has the same as long as it is open. Asked of the path, as closing the file ends locks."""
+    """Return device and inode of a file, which are unique while it is open.
+
+    By path and not by opening the file: closing any descriptor of a file drops all POSIX locks that the process holds on it.
+    """
     try:
         found = os.stat(path)
     except OSError:
@@ -117,6 +129,7 @@ def _file_id(path: str) -> tuple[int, int] | None:
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(options['ducklake_busy'] * 1000)}")
+    # IMMEDIATE takes the write lock at once; a read transaction that upgrades later could fail with SQLITE_BUSY at any statement.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options["ducklake_write"] else "BEGIN")
 
 
@@ -128,18 +141,18 @@ def _check_file(opened: FileConnection, _record: ConnectionPoolEntry, _proxy: An
 
 
 def _forget_content(opened: FileConnection) -> None:
-    """Keep nothing of a file that somebody else has written to.
+    """Drop everything that is cached of a file that another client has written.
 
-    Pages and definitions of the last transaction count as good for as long as two numbers in the file are what they were. After a backup
-    was copied into the file, others come to the same numbers again. Pages that have another number are dropped by SQLite anyway;
-    definitions are only parsed again when they are others.
+    SQLite trusts cached pages and definitions while the change counter and the schema cookie in the file are unchanged. After a backup is
+    copied over the file, both may reach the same numbers with other content. Definitions are parsed again only if they differ, because
+    parsing is slow.
     """
     opened.execute("PRAGMA shrink_memory").close()
     try:
         (number,) = opened.execute("PRAGMA schema_version").fetchone()
         definitions = (number, hash(tuple(opened.execute("SELECT rootpage, sql FROM sqlite_master"))))
     except sqlite3.Error:
-        # Somebody has locked the file: what is in it is not known.
+        # Another client has locked the file, so its content is unknown.
         definitions = None
     if definitions is None or definitions != opened.definitions:
         opened.execute("PRAGMA writable_schema = RESET").close()
@@ -147,7 +160,7 @@ def _forget_content(opened: FileConnection) -> None:
 
 
 def _content_mark(path: str) -> tuple[int, int] | None:
-    """Moves with whatever is written to a file; unlike the time of its content, nobody can set the time of its last change."""
+    """Return a mark that changes with every write: ctime and size. Programs can set mtime, but not ctime."""
     try:
         found = os.stat(path)
     except OSError:
@@ -157,21 +170,22 @@ def _content_mark(path: str) -> tuple[int, int] | None:
 
 def _end_everything(opened: FileConnection, _record: ConnectionPoolEntry, _state: Any) -> None:
     opened.close_cursors()
-    # A COMMIT that had to wait for readers, and failed, leaves the transaction open; SQLAlchemy takes it for ended.
+    # A COMMIT that failed because of readers leaves the transaction open, although SQLAlchemy considers it ended.
     if opened.in_transaction:
         opened.rollback()
 
 
 def _close_what_holds(opened: FileConnection | None, record: ConnectionPoolEntry) -> None:
-    """Close a connection that would hold something.
+    """Close a connection that would hold locks while it is idle.
 
-    Where there is a write-ahead log an open connection has a lock on the file and a part in the log. A second SQLite in this process,
-    as DuckDB has one, does not see locks of the same process: it would delete the log when it closes, with this connection still in it.
+    In WAL mode an open connection holds a lock on the file and uses its write-ahead log. A second SQLite library in this process, such as
+    the one in DuckDB, does not see POSIX locks of its own process: when it closes the file, it would delete the log that this connection
+    still uses.
     """
     if opened is None:
         return
     try:
-        # Asked of a connection that has not read anything yet, because others had the file, it would wait for them once more.
+        # Without waiting: a connection that could not read because of a lock would wait here once more.
         opened.execute("PRAGMA busy_timeout = 0")
         (mode,) = opened.execute("PRAGMA journal_mode").fetchone()
     except sqlite3.Error:
@@ -198,37 +212,37 @@ class SqliteAccess:
 
     @property
     def read_options(self) -> Mapping[str, Any]:
-        """How long others are waited for."""
+        """Return the seconds to wait for other clients."""
         return {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
 
     @property
     def write_options(self) -> Mapping[str, Any]:
-        """That the write lock is wanted from the start, and how long it is waited for."""
+        """Return that the write lock is taken at the start, and the seconds to wait for it."""
         return {"ducklake_write": True, "ducklake_busy": WRITE_BUSY_SECONDS}
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:  # noqa: ARG002
-        """An engine that keeps so many connections open."""
+        """Create an engine that keeps ``pool_size`` connections open."""
         return sqlite_engine(address.url, pool_size=pool_size)
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
-        """Nothing: the lock was got when the transaction began."""
+        """Do nothing: the transaction took its lock when it began."""
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
-        """Nothing: a file has one writer at a time."""
+        """Do nothing: a file has one writer at a time."""
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
-        """Nothing: whoever has the lock has the turn."""
+        """Do nothing: the write lock of the file is the lease."""
 
     def clock(self) -> ColumnElement[Any]:
-        """NULL: this machine's clock is the file's."""
+        """Return NULL: a file has no clock."""
         return null()
 
 
 class DuckDBAccess(SqliteAccess):
-    """Transactions on DuckDB files, which are open as long as one runs."""
+    """Transactions on DuckDB files, which are attached only while a transaction runs."""
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:  # noqa: ARG002
-        """An engine that keeps nothing open."""
+        """Create an engine that keeps no connection open."""
         engine = create_engine(address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_statements())
         event.listen(engine, "begin", _announce)
         return engine

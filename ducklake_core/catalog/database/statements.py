@@ -1,4 +1,14 @@
-"""Run statements inside an open transaction, one by one or pipelined, with shared compiled SQL."""
+"""Run statements inside an open transaction, one by one or pipelined, with shared compiled SQL.
+
+A commit costs round trips, not work of the server. So :class:`PipelinedStatements` sends statements without waiting, and merges changes of
+different tables into one statement::
+
+    run(INSERT snapshot)           sent alone: it collides with other writers before any row is locked
+    run(UPDATE table_stats)   -.
+    run(INSERT data_file)      +-- one statement: WITH s0 AS (UPDATE ...), s1 AS (INSERT ...) INSERT ...
+    run(INSERT changes)       -'
+    ask(SELECT ...)()              sends everything and waits
+"""
 
 from __future__ import annotations
 
@@ -24,51 +34,63 @@ from ducklake_core.format.cache import BoundedCache
 
 Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
 Answer = Callable[[], Sequence[Any]]
-"""Rows of a question that was asked; calling it waits for them."""
+"""The pending rows of a query; calling it waits for them."""
 Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
-"""A query: a name for its shape, what builds it, and its parameters."""
+"""A query: the name of its shape, the function that builds it, and its parameters."""
 _MAX_TOGETHER = 16
 _PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
 MAX_KNOWN = 2000
-"""Maximum number of statements of one catalog that are kept compiled, or built."""
+"""Maximum number of compiled or built statements that are cached for one catalog."""
 _MAX = 1000
 
 Beside = Callable[[], AbstractContextManager[Connection]]
-"""A session whose statements are committed one by one."""
+"""Opens a session whose statements are committed one by one."""
 _SCOPE = "ducklake_definitions"
 
 
 class Statements(Protocol):
-    """How a commit talks to its database.
+    """The statements of a commit.
 
-    A statement is given by what builds it and by a name for its shape: of statements with one name, only the parameters differ.
-    None is for statements that are not worth remembering.
+    A statement is given by a function that builds it and a name for its shape. Statements with the same name differ only in their
+    parameters, so they are built once. The name None disables the cache.
     """
 
     def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
-        """Execute a statement without an answer, once or for each of several parameters."""
-
-    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
-        """Execute a query."""
-
-    def has_table(self, name: str, schema: str | None) -> bool:
-        """Whether the database has a table of exactly this name."""
-
-    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:
-        """Make a table, as a part of the transaction where the database can do that; otherwise it is there at once, and empty.
+        """Execute a statement without result rows.
 
         Args:
-            statement: What makes it.
-            undo: What drops it again, should the transaction fail; None for a table that others may be using already.
+            name: Name of its shape, or None.
+            build: Builds the statement.
+            parameters: Parameters of one execution, or a list for several; None for none.
+        """
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """Execute a query and return a function that waits for its rows.
+
+        Args:
+            name: Name of its shape, or None.
+            build: Builds the query.
+            parameters: Its parameters; None for none.
+        """
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """Return whether the database has a table with exactly this name."""
+
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:
+        """Create a table as a part of the transaction, or at once if the database commits at DDL.
+
+        Args:
+            statement: The CREATE TABLE statement.
+            undo: The statement that drops the table if the transaction fails; None for a table that other clients may use already.
         """
 
 
 class PlainStatements:
-    """One statement after another.
+    """Statements that wait for their answers, one after another.
 
     Args:
-        connection: In an open transaction.
-        known: Statements that were built before, by name; None builds each one.
+        connection: A connection in an open transaction.
+        known: Cache of built statements by name; None builds each statement.
     """
 
     def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any] | None = None) -> None:
@@ -77,7 +99,7 @@ class PlainStatements:
 
     def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
         """See :class:`Statements`."""
-        # A list of one would go through the driver's path for many, which costs a round trip more.
+        # A list of one would use executemany of the driver, which costs one more round trip.
         if isinstance(parameters, Sequence) and len(parameters) == 1:
             parameters = parameters[0]
         self.connection.execute(_known(self._known, name, build), parameters)
@@ -97,17 +119,16 @@ class PlainStatements:
 
 
 class PipelinedStatements:
-    """Statements that are sent without waiting for the answers of earlier ones, by psycopg's pipeline mode.
+    """Statements that are sent without waiting for earlier answers, in the pipeline mode of psycopg.
 
-    An error of one makes the server skip all that follow, COMMIT included; it is raised where somebody waits next.
-    SQLAlchemy makes the text of each statement once; executing is left to the driver, because SQLAlchemy's own way of doing so
-    takes longer than the server does.
+    After an error the server skips all later statements, including COMMIT; the error is raised at the next wait. SQLAlchemy only compiles
+    each statement once. The driver executes it, because the execution by SQLAlchemy takes longer than the server needs.
 
     Args:
         connection: psycopg's connection, in pipeline mode.
         pipeline: Its pipeline.
-        dialect: SQLAlchemy's dialect for it.
-        known: Statements that were compiled before, by name.
+        dialect: SQLAlchemy dialect of the connection.
+        known: Cache of compiled statements by name.
     """
 
     def __init__(self, connection: Any, pipeline: Any, dialect: Dialect, known: BoundedCache[Hashable, Any]) -> None:
@@ -129,7 +150,7 @@ class PipelinedStatements:
                 self.send()
             self._changes.add(name, statement, rows)
             return
-        # The first change is what collides with other writers: it goes alone, before any row is locked.
+        # The first change (the snapshot row) collides with other writers. It goes alone, before any other row is locked.
         self._has_changed = self._has_changed or statement.changes is not None
         self.send()
         self._unanswered = True
@@ -137,7 +158,7 @@ class PipelinedStatements:
             self._cursor.execute(statement.text, statement.bound(row))
 
     def send(self) -> None:
-        """Send the changes that wait for others to go with, as one statement."""
+        """Send the collected changes as one statement."""
         if self._changes:
             text, values = self._changes.joined(self._known)
             self._changes = Changes()
@@ -170,11 +191,11 @@ class PipelinedStatements:
         self.run(None, lambda: statement)
 
     def all_answered(self) -> None:
-        """The pipeline has ended, and with it every wait."""
+        """Note that the pipeline has ended, so that no answer needs another wait."""
         self._unanswered = False
 
     def _wait(self) -> None:
-        """Get all answers. The server knows then that it is our turn to speak, and how long that may take."""
+        """Wait for all answers. From here on the server applies its timeout for idle transactions to this client."""
         if self._unanswered:
             self._pipeline.sync()
             self._unanswered = False
@@ -185,10 +206,14 @@ class PipelinedStatements:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStatement:
-    """The driver's text of a statement, the values that are part of it, what turns parameters into the driver's values, and its rows.
+    """A statement that is ready for the driver.
 
     Attributes:
-        changes: The name of the table whose rows it inserts, updates or deletes; None for any other statement.
+        text: SQL text with the placeholders of the driver.
+        constants: Values that are part of the statement, by parameter.
+        processors: Parameters, with functions that convert their values for the driver.
+        row_type: Named tuple of the result rows; None without rows.
+        changes: Name of the table whose rows it inserts, updates or deletes; None for any other statement.
     """
 
     text: str
@@ -198,7 +223,7 @@ class CompiledStatement:
     changes: str | None = None
 
     def bound(self, parameters: Mapping[str, object]) -> dict[str, object]:
-        """The driver's parameters."""
+        """Return the parameters for the driver."""
         given = {**self.constants, **parameters}
         return {name: given[name] if process is None else process(given[name]) for name, process in self.processors}
 
@@ -206,13 +231,13 @@ class CompiledStatement:
 def known_statement(
     known: BoundedCache[Hashable, Any], name: Hashable, build: Callable[[], Executable], dialect: Dialect
 ) -> CompiledStatement:
-    """A statement as it was compiled before under its name; None is compiled each time."""
+    """Return the compiled statement of a name from the cache; the name None compiles each time."""
     found: CompiledStatement = _known(known, name, lambda: compiled_statement(build(), dialect))
     return found
 
 
 def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledStatement:
-    """Compile a statement; lists of values are spelled out as they are."""
+    """Compile a statement; lists of values are expanded."""
     if isinstance(statement, ExecutableDDLElement):
         return CompiledStatement(str(statement.compile(dialect=dialect)))
     assert isinstance(statement, ClauseElement)
@@ -222,7 +247,7 @@ def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledState
         bind = compiled.binds.get(name)
         process = bind.type.dialect_impl(dialect).bind_processor(dialect) if bind is not None else None
         processors.append((name, process))
-    # The driver would describe the columns anew for every answer.
+    # One row type per statement: the driver would create a type for every answer.
     selected: Any = getattr(statement, "selected_columns", None)
     row_type = None if selected is None else _row_type(tuple(selected.keys()))
     changes = compiled.statement.table.name if compiled.isinsert or compiled.isupdate or compiled.isdelete else None
@@ -230,11 +255,12 @@ def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledState
 
 
 class Changes:
-    """Changes of rows that can go to the server as one statement, since each is of a table of its own::
+    """Changes of rows that can be sent as one statement, because each changes another table::
 
         WITH s0 AS (UPDATE ...), s1 AS (UPDATE ...) INSERT INTO ...
 
-    All of them see the rows as they were before. A list of parameters stands for as many rows of one table, each another one.
+    All parts see the rows as they were before the statement (PostgreSQL, Data-Modifying Statements in WITH), so two changes of one table
+    must not be combined. A list of parameters counts as one part, because each changes another row.
     """
 
     def __init__(self) -> None:
@@ -245,23 +271,29 @@ class Changes:
         return bool(self._parts)
 
     def has_room(self, count: int) -> bool:
-        """Whether so many more are few enough to be worth a statement of their own shape."""
+        """Return whether ``count`` executions are few enough to combine: each combination is a statement of its own in the cache."""
         return 0 < count <= _MAX_TOGETHER
 
     def can_take(self, table: str) -> bool:
-        """Whether nothing yet changes a table."""
+        """Return whether no collected change affects a table."""
         return table not in self._tables
 
     def add(self, name: Hashable, statement: CompiledStatement, rows: Sequence[Mapping[str, object]]) -> None:
-        """Let a statement, by its name, go with the others, for each of some parameters."""
+        """Add a statement for each of some parameters.
+
+        Args:
+            name: Name of its shape.
+            statement: The statement.
+            rows: Parameters of each execution.
+        """
         self._parts.append((name, statement, rows))
         self._tables.add(statement.changes)
 
     def joined(self, known: BoundedCache[Hashable, Any]) -> tuple[str, dict[str, object]]:
-        """The text of one statement and its parameters.
+        """Return the text of the combined statement and its parameters.
 
         Args:
-            known: Texts that were made before, by what they consist of.
+            known: Cache of texts by their parts.
         """
         every = [(statement, row) for _, statement, rows in self._parts for row in rows]
         shape = ("together", *((name, len(rows)) for name, _, rows in self._parts))
@@ -279,7 +311,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _numbered(number: int, text: str) -> str:
-    """A statement with parameters of names that no other one has.
+    """Return a statement with parameter names that are unique in the combination.
 
     >>> _numbered(1, 'UPDATE "a%%(x)s" SET b = %(value_b)s::BIGINT')
     'UPDATE "a%%(x)s" SET b = %(s1_value_b)s::BIGINT'
@@ -299,8 +331,8 @@ def _row_type(names: tuple[str, ...]) -> Any:
 class CompiledStatements(BoundedCache[Any, Any]):
     """Compiled statements for SQLAlchemy's option ``compiled_cache``, shared by all engines of the process.
 
-    Tables are compared as objects, so that statements of two versions or metadata schemas are never taken for one another. SQLAlchemy
-    compares dialects as objects, too, of which every engine has its own; here dialects of one kind are the same.
+    Keys compare tables as objects, so statements of two versions or metadata schemas are never confused. SQLAlchemy also compares dialects
+    as objects, and every engine has its own; here equal dialects are the same key.
     """
 
     @override
@@ -317,7 +349,7 @@ def _by_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _kind(dialect: Dialect) -> tuple[object, ...]:
-    """All in which two dialects of this library can differ: what they have found out about their server."""
+    """Return everything in which two dialects of this library can differ: facts about their server."""
     escapes = getattr(dialect, "_backslash_escapes", None)
     is_mariadb = getattr(dialect, "is_mariadb", None)
     return type(dialect), is_mariadb, dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
@@ -327,18 +359,18 @@ _compiled = CompiledStatements(_MAX)
 
 
 def shared_statements() -> dict[str, Any]:
-    """Return the execution option by which an engine uses the statements that this process has compiled."""
+    """Return the execution option that makes an engine use the compiled statements of this process."""
     return {"compiled_cache": _compiled}
 
 
 @dataclass(slots=True)
 class Scope:
-    """What one transaction makes and drops outside of itself.
+    """The DDL that a transaction runs outside of itself, on databases that commit at DDL.
 
     Attributes:
-        undo: What drops the tables that are its own, should it fail.
-        drops: What drops the tables that nobody needs once it has committed.
-        at_commit: Whether its COMMIT was sent.
+        undo: Statements that drop the tables that it created, to run if it fails.
+        drops: Statements that drop unneeded tables, to run after it has committed.
+        at_commit: Whether its COMMIT may have been sent.
     """
 
     undo: list[ExecutableDDLElement] = field(default_factory=list)
@@ -347,11 +379,18 @@ class Scope:
 
 
 class Definitions:
-    """The tables that transactions of one database make and drop.
+    """Create and drop tables for the transactions of one database.
+
+    On databases that commit at DDL (MySQL), tables are created before the transaction needs them and dropped after it has committed::
+
+        define(CREATE t_<suffix>)   at once, in a session of its own; the suffix keeps attempts apart
+        transaction fails           undo: DROP t_<suffix>
+        COMMIT without an answer    nothing: the table may be in use, and maintenance drops leftovers
+        COMMIT ok                   drops: DROP of tables that are no longer needed
 
     Args:
-        abilities: Of the database.
-        beside: Opens a session beside a transaction.
+        abilities: Abilities of the database.
+        beside: Opens a session next to a transaction.
     """
 
     def __init__(self, abilities: Abilities, beside: Beside) -> None:
@@ -360,7 +399,7 @@ class Definitions:
 
     @contextmanager
     def around(self) -> Iterator[Scope]:
-        """The whole of a transaction, its COMMIT included."""
+        """Surround a transaction, including its COMMIT, and run its DDL afterwards."""
         scope = Scope()
         try:
             yield scope
@@ -375,59 +414,69 @@ class Definitions:
         self._run(scope.drops)
 
     def statements(self, connection: Connection, known: BoundedCache[Hashable, Any]) -> PlainStatements:
-        """Statements of a transaction that may make tables."""
+        """Return the statements of a transaction that may create tables.
+
+        Args:
+            connection: A connection in the transaction.
+            known: Cache of built statements by name.
+        """
         return BesideStatements(connection, known, self) if self._are_apart else PlainStatements(connection, known)
 
     def make(self, statement: ExecutableDDLElement) -> None:
-        """Make a table in a session of its own.
+        """Execute DDL in a session of its own.
 
         Raises:
-            CatalogUnavailableError: The database cannot be reached, or somebody else has locked what the statement needs.
-            CatalogError: It refused the statement.
+            CatalogUnavailableError: The database cannot be reached, or another client has locked what the statement needs.
+            CatalogError: The database rejected the statement.
         """
         self.make_all(lambda connection: connection.execute(statement))
 
     def make_all(self, make: Callable[[Connection], object]) -> None:
-        """Make several tables in a session of their own.
+        """Create several tables in a session of their own.
 
         Raises:
-            CatalogUnavailableError: The database cannot be reached, or somebody else has locked what a statement needs.
-            CatalogError: It rejected a statement.
+            CatalogUnavailableError: The database cannot be reached, or another client has locked what a statement needs.
+            CatalogError: The database rejected a statement.
         """
         with self._beside() as connection:
             make(connection)
 
     def drop(self, connection: Connection, statement: ExecutableDDLElement) -> None:
-        """Drop a table with a transaction, or right after it: nobody asks for the table when the transaction has committed."""
+        """Drop a table as a part of a transaction, or right after it: the committed transaction leaves no reference to the table.
+
+        Args:
+            connection: A connection in the transaction.
+            statement: The DROP TABLE statement.
+        """
         if self._are_apart:
             scope_of(connection).drops.append(statement)
         else:
             connection.execute(statement)
 
     def new_suffix(self) -> str:
-        """What tells the tables that one attempt to commit makes from those of any other attempt; nothing where they vanish with it."""
+        """Return a suffix that distinguishes the tables of one commit attempt from those of others; empty if DDL rolls back with it."""
         return f"_{uuid4().hex[:12]}" if self._are_apart else ""
 
     def _run(self, statements: list[ExecutableDDLElement]) -> None:
-        # Whatever stays is found again, and a reader that has such a table in use for long is no reason to wait for each of them.
+        # Maintenance drops leftovers later. After one failure the rest is skipped, so that a long reader delays this only once.
         with suppress(CatalogError):
             for statement in statements:
                 self.make(statement)
 
 
 def attach(connection: Connection, scope: Scope) -> None:
-    """Let a connection know the scope of its transaction."""
+    """Store the scope of its transaction on a connection."""
     connection.info[_SCOPE] = scope
 
 
 def scope_of(connection: Connection) -> Scope:
-    """The scope of the transaction that a connection is in."""
+    """Return the scope of the transaction of a connection."""
     found: Scope = connection.info[_SCOPE]
     return found
 
 
 class BesideStatements(PlainStatements):
-    """Statements of a transaction that makes tables in a session beside it."""
+    """Statements of a transaction that creates tables in a session next to it."""
 
     def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any], definitions: Definitions) -> None:
         super().__init__(connection, known)

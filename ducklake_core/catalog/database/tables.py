@@ -48,7 +48,7 @@ PREFIX = "ducklake_"
 _Statement = TypeVar("_Statement")
 _LATER = (1, 1)
 INLINED_SYSTEM_COLUMNS = 3
-"""How many columns of a table of inlined rows are not the user's."""
+"""Number of system columns of a table of inlined rows, before the user's columns."""
 # One line a table: column names in order; a plain name is BIGINT, otherwise name:type; ! is NOT NULL, * is the primary key; + is new in
 # version 1.1.
 _LAYOUT = {
@@ -93,7 +93,7 @@ _LAYOUT = {
 }
 _INLINED_DELETES_NAME = re.compile(rf"{PREFIX}inlined_delete_(?P<owner>\d+)", re.ASCII)
 _INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
-"""The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""
+"""The optional last part distinguishes the tables of several commit attempts, on databases that do not roll back DDL."""
 
 _TIME_TEXT = re.compile(
     r"(?P<day>\d{4}-\d{2}-\d{2})[ T](?P<clock>\d{2}:\d{2}(?::\d{2})?)(?:\.(?P<fraction>\d{1,9}))?"
@@ -114,16 +114,16 @@ _INDEXES = {
     "ducklake_schema_versions_by_table": ("schema_versions", ("table_id",)),
     "ducklake_inlined_data_tables_by_table": ("inlined_data_tables", ("table_id",)),
 }
-"""Name, and the metadata table and columns that it is on."""
+"""Indexes by name: their metadata table and columns."""
 # MySQL has no CREATE INDEX IF NOT EXISTS.
 _WITHOUT_IF = frozenset({"mysql", "mariadb"})
 
 
 def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
-    """Make the indexes that are missing; the names of all."""
+    """Create the indexes that are missing, and return the names of all."""
     knows_if = connection.dialect.name not in _WITHOUT_IF
     for name, (table, columns) in _INDEXES.items():
-        # A copy: an index belongs to its table for good, and other catalogs share the original.
+        # A copy, because creating an Index attaches it to its table permanently, and other catalogs share the original.
         copy = tables[table].to_metadata(MetaData(schema=tables.schema))
         if knows_if or not any(index["name"] == name for index in inspect(connection).get_indexes(copy.name, schema=copy.schema)):
             connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=knows_if))
@@ -131,7 +131,7 @@ def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, 
 
 
 def time_to_text(value: datetime) -> str:
-    """UTC text of a point in time, as DuckDB stores it where the database has no such type.
+    """Return the UTC text of a point in time that DuckDB stores in databases without a suitable type.
 
     >>> time_to_text(datetime(2024, 7, 1, 20, 0, 0, 120000, tzinfo=UTC)), time_to_text(datetime(2024, 7, 1, tzinfo=UTC))
     ('2024-07-01 20:00:00.12+00', '2024-07-01 00:00:00+00')
@@ -143,13 +143,13 @@ def time_to_text(value: datetime) -> str:
 
 @lru_cache(maxsize=256)
 def time_from_text(text: str) -> datetime:
-    """The point in time of any text form that DuckDB reads; without a zone it is UTC.
+    """Return the point in time of any text form that DuckDB reads; without a zone it is UTC.
 
     >>> time_from_text("2024-07-01T20:00:00Z").isoformat(), time_from_text("2024-07-01 22:00:00.5+02").isoformat()
     ('2024-07-01T20:00:00+00:00', '2024-07-01T20:00:00.500000+00:00')
 
     Raises:
-        CatalogCorruptError: Not a time.
+        CatalogCorruptError: The text is not a time.
     """
     found = _TIME_TEXT.fullmatch(text.strip())
     if found is None:
@@ -164,7 +164,7 @@ def time_from_text(text: str) -> datetime:
 
 
 class CatalogBoolean(TypeDecorator[bool]):
-    """BOOLEAN; 0 and 1 where DuckDB declares it BIGINT."""
+    """BOOLEAN, or 0 and 1 if DuckDB declares the column BIGINT."""
 
     impl = Boolean
     cache_ok = True
@@ -175,7 +175,7 @@ class CatalogBoolean(TypeDecorator[bool]):
 
     @override
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:
-        # What is written may be what was read, past the conversion of results, in a column of another type.
+        # A copied row may contain values that were read without the conversion of results.
         known = _truth(value)
         return int(known) if known is not None and abilities_of(dialect).boolean_as_integer else known
 
@@ -189,7 +189,7 @@ def _truth(value: Any) -> bool | None:
         return value
     if type(value) is int and value in (0, 1):
         return value == 1
-    # Cells of SQLite may hold anything, whatever the column's type is.
+    # SQLite does not enforce the types of columns.
     found = _TRUTH.get(str(value).strip().lower())
     if found is None:
         raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
@@ -216,7 +216,7 @@ class CatalogUuid(TypeDecorator[str]):
 
 
 class CatalogTimestamp(TypeDecorator[datetime]):
-    """TIMESTAMPTZ as an aware datetime in UTC. Where it is stored as text, never compare or order by it in SQL."""
+    """TIMESTAMPTZ as an aware datetime in UTC. Databases that store it as text must never compare or sort by it in SQL."""
 
     impl = DateTime
     cache_ok = True
@@ -241,7 +241,7 @@ class CatalogTimestamp(TypeDecorator[datetime]):
     @override
     def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any] | None:
         own = self.impl_instance.result_processor(dialect, coltype)
-        # Asking for each cell what the database is like takes longer than the rest, and a lake may have very many snapshots.
+        # Decided once per result: checking the abilities for each cell takes longer than the rest, and a lake may have many snapshots.
         return _in_utc if own is None and not abilities_of(dialect).timestamp_as_text else super().result_processor(dialect, coltype)
 
 
@@ -284,23 +284,28 @@ class CatalogTables(Mapping[str, Table]):
 
     @cached_property
     def schemas(self) -> FromClause:
-        """The schemas, each with its path as ``schema_name``; what reads names of schemas reads this."""
+        """Return the schemas, each with its path as ``schema_name``; every query for names of schemas uses this."""
         return schemas_by_path(self["schema"])
 
     def statement(self, name: str, build: Callable[[], _Statement]) -> _Statement:
-        """A statement that is built once: what every call asks should cost no more than its answer."""
+        """Return a statement that is built once, because building it takes longer than its execution.
+
+        Args:
+            name: Name of the statement.
+            build: Builds it.
+        """
         if name not in self._statements:
             self._statements[name] = build()
         found: _Statement = self._statements[name]
         return found
 
     def optional(self, table: str, column: str) -> ColumnElement[Any]:
-        """A column that not every version has: NULL where this one has it not."""
+        """Return a column that not every version has; NULL if this version lacks it."""
         there = self[table].c.get(column)
         return (cast(null(), LATEST_TABLES[table].c[column].type) if there is None else there).label(column)
 
     def fitting(self, table: str, rows: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
-        """Rows without the columns that later versions have and this one has not."""
+        """Return rows without the columns that only later versions have."""
         if not rows or self.version.number == NEWEST.number:
             return rows
         if table not in self._later:
@@ -310,31 +315,37 @@ class CatalogTables(Mapping[str, Table]):
 
     @property
     def inlined(self) -> InlinedColumns:
-        """How the leading columns of tables of inlined rows are called."""
+        """Return the names of the system columns of tables of inlined rows."""
         return self.version.inlined_columns
 
     def inlined_data(self, name: str, columns: Iterable[str] = ()) -> Table:
-        """A registered table of inlined rows: ``c.row_id``, ``c.begin_snapshot`` and ``c.end_snapshot``, whatever they are called in this
-        version, then the user's columns, which are found by their place, untyped (as stored).
+        """Return a registered table of inlined rows.
+
+        System columns are ``c.row_id``, ``c.begin_snapshot`` and ``c.end_snapshot``, under whatever names this version gives them. The
+        user's columns follow, to be found by position, untyped (as stored).
+
+        Args:
+            name: Name of the table.
+            columns: Names of the user's columns; default none.
 
         Raises:
-            CatalogCorruptError: It is registered without a name.
+            CatalogCorruptError: The name is empty.
         """
         if not name or not isinstance(name, str):
             raise CatalogCorruptError("ducklake_inlined_data_tables has a row without the name of a table")
         system = [Column(column, BigInteger, key=key) for key, column in asdict(self.inlined).items()]
-        # Databases have more words of their own than SQLAlchemy knows: NOTHING and RETURNING in SQLite.
+        # Always quoted: databases have reserved words that SQLAlchemy does not know, such as NOTHING and RETURNING in SQLite.
         own = (Column(quoted_name(column, quote=True), NullType(), key=f"column {place}") for place, column in enumerate(columns))
         return Table(name, MetaData(schema=self.schema), *system, *own)
 
     def inlined_delete(self, table_id: int) -> Table:
-        """The table of positions deleted through the catalog; it exists only once the first such delete was made."""
+        """Return the table of inlined deletes of a table. It exists only after the first such delete."""
         columns = (Column(column, BigInteger) for column in ("file_id", "row_id", "begin_snapshot"))
         return Table(inlined_delete_name(table_id), MetaData(schema=self.schema), *columns)
 
 
 def inlined_data_name(table_id: int, schema_version: int) -> str:
-    """Name of the table that holds a table's inlined rows of one version of its columns.
+    """Return the name of the table of inlined rows for one version of the columns of a table.
 
     >>> inlined_data_name(4, 2)
     'ducklake_inlined_data_4_2'
@@ -343,7 +354,7 @@ def inlined_data_name(table_id: int, schema_version: int) -> str:
 
 
 def inlined_delete_name(table_id: int) -> str:
-    """Name of the table that holds a table's inlined file deletes.
+    """Return the name of the table of inlined deletes of a table.
 
     >>> inlined_delete_name(4)
     'ducklake_inlined_delete_4'
@@ -352,7 +363,7 @@ def inlined_delete_name(table_id: int) -> str:
 
 
 def inlined_owner(name: str) -> int | None:
-    """The id of the table that a physical table of inlined rows belongs to, by its name; None for any other table.
+    """Return the id of the table to which a table of inlined rows belongs, by its name; None for any other table.
 
     >>> inlined_owner("ducklake_inlined_data_4_17"), inlined_owner("ducklake_inlined_delete_4"), inlined_owner("ducklake_inlined_data_x_1")
     (4, None, None)
@@ -362,7 +373,7 @@ def inlined_owner(name: str) -> int | None:
 
 
 def inlined_version(name: str) -> int:
-    """The schema version that a physical table of inlined rows is of.
+    """Return the schema version of a table of inlined rows, by its name.
 
     >>> inlined_version("ducklake_inlined_data_4_17"), inlined_version("ducklake_inlined_data_4_17_0123456789ab")
     (17, 17)
@@ -373,7 +384,7 @@ def inlined_version(name: str) -> int:
 
 
 def inlined_deletes_owner(name: str) -> int | None:
-    """The id of the table that a physical table of inlined deletes belongs to, by its name; None for any other table.
+    """Return the id of the table to which a table of inlined deletes belongs, by its name; None for any other table.
 
     >>> inlined_deletes_owner("ducklake_inlined_delete_4"), inlined_deletes_owner("ducklake_inlined_data_4_17")
     (4, None)
@@ -383,14 +394,19 @@ def inlined_deletes_owner(name: str) -> int | None:
 
 
 def is_inlined_table(name: str) -> bool:
-    """Whether a table of the database holds inlined rows or deletes, by its name."""
+    """Return whether a table of the database contains inlined rows or deletes, by its name."""
     return inlined_owner(name) is not None or inlined_deletes_owner(name) is not None
 
 
 def may_be_in_the_making(name: str, *, schema_version: int, next_catalog_id: int) -> bool:
-    """Whether a commit that is under way can be making a table of inlined rows or deletes, where tables are seen before the COMMIT.
+    """Return whether a running commit may have created a table of inlined rows or deletes, on databases that commit at DDL.
 
-    Whoever commits next takes the next schema version and ids that were never given out: a name that says less is of no such commit.
+    A running commit uses a later schema version or new ids, so a name with older numbers does not belong to it.
+
+    Args:
+        name: Name of the table.
+        schema_version: Schema version of the newest snapshot.
+        next_catalog_id: Next catalog id of the newest snapshot.
 
     >>> names = ("ducklake_inlined_data_3_7", "ducklake_inlined_data_3_8", "ducklake_inlined_delete_4")
     >>> [may_be_in_the_making(name, schema_version=7, next_catalog_id=4) for name in names]
@@ -405,7 +421,7 @@ def may_be_in_the_making(name: str, *, schema_version: int, next_catalog_id: int
 
 @lru_cache(maxsize=32)
 def metadata_tables(schema: str | None, version: FormatVersion = NEWEST) -> CatalogTables:
-    """The metadata tables of a version in a database schema (None: the connection's own)."""
+    """Return the metadata tables of a version in a database schema (None for the default of the connection)."""
     return CatalogTables(schema, version)
 
 
@@ -427,10 +443,15 @@ LATEST_TABLES = metadata_tables(None)
 
 
 def schemas_by_path(schema: Table) -> FromClause:
-    """The rows of ``ducklake_schema`` with paths in ``schema_name``, as names of tables begin with (format/types/names.py).
+    """Return the rows of ``ducklake_schema`` with the full path in ``schema_name`` (see ``format.types.names``).
 
-    A schema is visible while every schema around it is, so that ``begin_snapshot`` and ``end_snapshot`` are those of all of them. One in a
-    schema that is not there, or in itself, is at no place, and left out; so is one without a name.
+    A nested schema is visible only while every schema around it is, so its lifetime is the intersection of all of them::
+
+        a      [1, -)             ->  a      [1, -)
+        b in a [3, 9)             ->  a.b    [3, 9)
+        c in b [2, -)             ->  a.b.c  [3, 9)
+
+    Schemas without a name, and those inside a missing schema or inside themselves, have no path and are left out.
     """
     top = _rows(schema, _quoted(schema.c.schema_name))
     parent = schema.c.get("parent_schema_id")
@@ -448,14 +469,14 @@ def schemas_by_path(schema: Table) -> FromClause:
 
 
 def _rows(schema: FromClause, name: ColumnElement[str], **others: ColumnElement[Any]) -> Select[Any]:
-    # Both halves of a recursive query need the same type, which databases make of VARCHAR and of joined text.
+    # Both halves of a recursive query need the same type; concatenation changes VARCHAR to TEXT in some databases.
     others = {**others, "schema_name": cast(name, Text)}
     columns = (others.get(column.name, column).label(column.name) for column in schema.c)
     return select(*columns).where(schema.c.schema_name.is_not(None))
 
 
 def _quoted(column: ColumnElement[str]) -> ColumnElement[str]:
-    """A name as it stands in a path: see ``dotted``."""
+    """Return a name as it is written in a path: quoted if it contains a dot or a quote."""
     name = type_coerce(column, String)
     is_odd = or_(name.contains("."), name.contains('"'))
     return case((is_odd, '"' + func.replace(name, '"', '""') + '"'), else_=name)

@@ -24,8 +24,9 @@ _SPELLINGS = (
     "ducklake:lake.ducklake, ducklake:sqlite:lake.sqlite, ducklake:postgres:dbname=lake host=... or ducklake:mysql:db=lake host=..."
 )
 _OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
-"""Databases that this library talks to by a dialect of its own, whatever else is installed."""
+"""Databases for which this library uses its own SQLAlchemy dialect, even if others are installed."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "scram_client_key", "scram_server_key")
+# user:password@host, or a password option of a connection string.
 _LOOKS_LIKE_A_SERVER = re.compile(r"//[^/]*:[^/]*@|^[^/\\]*:[^/]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
 _MASK = "masked_secret"
 _NAMES_ARE_DECODED = make_url("sqlite:///%20").database == " "
@@ -42,7 +43,7 @@ _ABSENT = frozenset({ENOENT, ENOTDIR, EBADF, ELOOP})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogAddress:
-    """Where a lake's metadata database is. Its text never shows a password.
+    """The address of a metadata database. ``str()`` and ``repr()`` never show a password.
 
     Attributes:
         url: SQLAlchemy URL; the path of a file is absolute.
@@ -54,7 +55,7 @@ class CatalogAddress:
     metadata_schema: str | None = None
 
     def __str__(self) -> str:
-        # libpq takes secrets as parameters too, sslpassword among them; the mask must not be percent-encoded.
+        # libpq accepts secrets as parameters too, such as sslpassword. The mask is inserted last, because *** would be percent-encoded.
         shown = self.url.update_query_dict(dict.fromkeys(self._secret_parameters, _MASK))
         return shown.render_as_string(hide_password=True).replace(f"={_MASK}", "=***")
 
@@ -67,17 +68,17 @@ class CatalogAddress:
 
     @property
     def engine_url(self) -> URL:
-        """The URL for SQLAlchemy's engine."""
+        """Return the URL for the engine of SQLAlchemy."""
         return self.url.set(drivername=_OWN_DIALECTS.get(self.url.get_backend_name(), self.url.drivername))
 
     @property
     def default_data_path(self) -> str | None:
-        """Where DuckDB puts data files when it is not told: beside a DuckDB file; None for other databases."""
+        """Return DuckDB's default directory for data files: next to a DuckDB file; None for other databases."""
         return f"{self.url.database}.files/" if self.url.get_backend_name() == "duckdb" else None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must never be shown."""
+        """Return the strings that no message may contain."""
         found = [] if self.url.password is None else [str(self.url.password)]
         if self.url.get_backend_name() == "postgresql" and (of_environment := os.environ.get("PGPASSWORD")):
             found.append(of_environment)
@@ -88,7 +89,7 @@ class CatalogAddress:
 
 
 def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogAddress:
-    """The catalog that a text names.
+    """Parse the address of a catalog.
 
     >>> str(parse_catalog_url("ducklake:postgres:dbname=lake host=db user=me password=secret"))
     'postgresql+psycopg://me:***@db/lake'
@@ -104,12 +105,12 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     'duckdb:////lakes/lake.ducklake'
 
     Args:
-        text: A SQLAlchemy URL or what DuckDB's ATTACH takes, with or without the leading ``ducklake:``.
-        metadata_schema: Database schema of the metadata tables, for PostgreSQL and DuckDB files.
+        text: A SQLAlchemy URL or an address as in DuckDB's ATTACH, with or without the leading ``ducklake:``.
+        metadata_schema: Database schema of the metadata tables, for PostgreSQL and DuckDB files; None for the default.
 
     Raises:
-        UsageError: The text names no catalog.
-        UnsupportedFeatureError: A database that this library does not keep catalogs in.
+        UsageError: The address is not valid.
+        UnsupportedFeatureError: This library does not support catalogs in the database.
     """
     if not isinstance(text, str):
         # The value may contain a password.
@@ -140,15 +141,15 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     if text.startswith("ducklake:") and "://" not in text:
         return _duckdb(text.removeprefix("ducklake:"), metadata_schema)
     try:
-        # What is no UTF-8 would become other letters, and so the name of another file.
+        # Invalid UTF-8 would be replaced, and the address would name another file.
         unquote(text, errors="strict")
         url = _decoded(make_url(text.removeprefix("ducklake:")))
     except (ArgumentError, ValueError):
-        # The driver's own message repeats the whole text, password included.
+        # The message of SQLAlchemy repeats the whole address, including the password.
         raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
     is_server = url.get_backend_name() in ("postgresql", "postgres", "mysql", "mariadb")
     if is_server and ("@" in (url.host or "") or text.partition("://")[2].partition("?")[0].count("@") > 1):
-        # A part of the password would be taken for that of a host, which messages show.
+        # The end of the password would be parsed as the host, which messages show.
         raise UsageError(
             "the catalog address has more than one @: write %40 for each that belongs to the user, the password or the database "
             "(urllib.parse.quote(password, safe='') encodes all such characters)"
@@ -169,7 +170,7 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
 
 
 def _decoded(url: URL) -> URL:
-    """The URL with the name of its database as it is: SQLAlchemy 2.0 leaves ``%20`` in it, 2.1 does not."""
+    """Return the URL with a decoded database name: SQLAlchemy 2.0 keeps ``%20`` in it, 2.1 decodes it."""
     return url.set(database=unquote(url.database)) if url.database and not _NAMES_ARE_DECODED else url
 
 
@@ -193,7 +194,7 @@ def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
 
 
 def _check_is_a_file(path: str) -> None:
-    """Reject the address of a server in place of a path, as every message shows paths."""
+    """Reject an address of a server that was given as a path: messages show paths, so its password would leak."""
     if _LOOKS_LIKE_A_SERVER.search(path) and not os.path.lexists(path):
         raise UsageError(f"the catalog address names a file, but looks like the address of a server with a password: write {_SPELLINGS}")
 
@@ -233,7 +234,7 @@ def _postgres(conninfo: str, metadata_schema: str | None) -> CatalogAddress:
         "postgresql+psycopg", username=given.pop("user", None), password=given.pop("password", None), database=given.pop("dbname", None)
     )
     host, port = given.get("host", ""), given.get("port", "")
-    # SQLAlchemy takes socket directories and lists of hosts from the query part only.
+    # Socket directories and lists of hosts must stay in the query part of a SQLAlchemy URL.
     if host and "/" not in host and "," not in host and (not port or port.isdigit()):
         url = url.set(host=given.pop("host"), port=int(given.pop("port")) if port else None)
     return CatalogAddress(url=url.update_query_dict(given), metadata_schema=metadata_schema)
@@ -251,14 +252,14 @@ def _postgres_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
 
 
 def mysql_url_of_text(text: str) -> URL:
-    """The URL that stands for a text of DuckDB.
+    """Convert a MySQL connection string of DuckDB to a URL.
 
     >>> mysql_url_of_text('host=db user=me db=lake port=3307 socket="/run/my sql.sock"').query["unix_socket"]
     '/run/my sql.sock'
 
     Raises:
-        UsageError: It is no such text; it is not repeated, as it may hold a password.
-        UnsupportedFeatureError: A parameter that is not known.
+        UsageError: The string is not valid. The message does not repeat it, because it may contain a password.
+        UnsupportedFeatureError: A parameter is unknown.
     """
     given: dict[str, str] = {}
     position = 0
@@ -285,11 +286,11 @@ def mysql_url_of_text(text: str) -> URL:
 
 
 def plain_mysql_url(url: URL) -> URL:
-    """A URL in the one form that is used, checked.
+    """Check a MySQL URL and return it in its normal form.
 
     Raises:
-        UsageError: It names no database, or a parameter has a value that it cannot have.
-        UnsupportedFeatureError: Another driver than PyMySQL, or a parameter that is not known.
+        UsageError: The database is missing, or a parameter has an invalid value.
+        UnsupportedFeatureError: The driver is not PyMySQL, or a parameter is unknown.
     """
     driver = url.drivername.partition("+")[2]
     if driver not in ("", "pymysql"):
@@ -313,10 +314,10 @@ def plain_mysql_url(url: URL) -> URL:
 
 
 def refuse_metadata_schema(metadata_schema: str | None) -> None:
-    """MySQL calls its databases schemas.
+    """Reject a metadata schema for MySQL, where a schema is a database.
 
     Raises:
-        UnsupportedFeatureError: One is asked for.
+        UnsupportedFeatureError: A schema was given.
     """
     if metadata_schema is not None:
         raise _no_schemas(metadata_schema)
@@ -334,15 +335,15 @@ def _said(found: re.Match[str]) -> str:
 
 
 def driver_module(package: str, catalog: str, extra: str) -> ModuleType:
-    """A package that talks to a database.
+    """Import the driver of a database.
 
     Args:
-        package: Its name.
-        catalog: What needs it, for people.
+        package: Name of the package.
+        catalog: Kind of catalog that needs it, for the message.
         extra: The extra of ``ducklake-dagster`` that installs it.
 
     Raises:
-        UnsupportedFeatureError: It is not installed.
+        UnsupportedFeatureError: The package is not installed.
     """
     try:
         return import_module(package)
@@ -353,15 +354,15 @@ def driver_module(package: str, catalog: str, extra: str) -> ModuleType:
 
 
 def file_exists(path: str, shown: str) -> bool:
-    """Whether the file of a catalog is there.
+    """Return whether the file of a catalog exists.
 
     Args:
-        path: Its path.
-        shown: How errors name it.
+        path: Path of the file.
+        shown: Name of the file in errors.
 
     Raises:
-        NotALakeError: A directory is there.
-        CatalogError: The operating system does not say.
+        NotALakeError: The path is a directory.
+        CatalogError: The operating system denies access.
     """
     try:
         found = os.stat(path)
@@ -377,12 +378,12 @@ def file_exists(path: str, shown: str) -> bool:
 
 
 def forbidden(path: str, shown: str, *, write: bool = False) -> CatalogError | None:
-    """The error for a file that this user may not open: trying again does not help. None when the user may, or there is no file.
+    """Return the error for a file without permission, which a retry cannot fix; None if access is allowed or the file is missing.
 
     Args:
-        path: Its path.
-        shown: How the error names it.
-        write: Whether it is to be written.
+        path: Path of the file.
+        shown: Name of the file in the error.
+        write: Whether write access is needed too; default False.
     """
     if not os.path.exists(path):
         return None

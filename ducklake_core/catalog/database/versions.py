@@ -1,4 +1,14 @@
-"""Read catalogs of earlier versions in the shape of the newest one (specification: Migrations)."""
+"""Read catalogs of earlier versions in the shape of the newest one (specification: Migrations).
+
+Readers are written for the tables of the newest version. For an earlier catalog, each table is replaced by a subquery that adds missing
+columns and computes changed ones::
+
+    newest table         0.1 to 0.3 catalog                        shown as
+    data_file            partial_file_info                         partial_max, computed from the text
+    partition_column     column_id is a position (0.1)             column_id of the column at that position
+    schema_versions      one row for the whole lake, or none       one row for each table and version
+    table that is new    missing                                   an empty subquery
+"""
 
 from __future__ import annotations
 
@@ -37,14 +47,14 @@ from ducklake_core.errors import CatalogVersionError
 from ducklake_core.format.versions import FormatVersion, format_version
 
 NAN_COUNT = "nan_count"
-"""Column of bounds in version 0.1 as it was specified."""
+"""Column of file statistics in the specification of version 0.1."""
 SCHEMA_SNAPSHOT = "schema_snapshot"
-"""Column of ``inlined_data_tables`` in version 0.1 as it was specified, in place of ``schema_version``."""
+"""Column of ``inlined_data_tables`` in the specification of version 0.1, instead of ``schema_version``."""
 _DIGITS = "0123456789"
 _PARTIAL_MAX = "partial_max:"
 
 PARTIAL_FILE_INFO = "partial_file_info"
-"""Column of ``data_file`` before 0.4; the readers' table has it after all others."""
+"""Column of ``data_file`` before 0.4; readers see it after all other columns."""
 DEFAULTS: dict[tuple[str, str], str | bool] = {
     ("schema", "path"): "",
     ("schema", "path_is_relative"): True,
@@ -53,23 +63,23 @@ DEFAULTS: dict[tuple[str, str], str | bool] = {
     ("name_mapping", "is_partition"): False,
     ("column", "default_value_type"): "literal",
 }
-"""The values that stand for a column which rows of an earlier version lack; NULL for every other column."""
+"""Values of columns that an earlier version lacks; NULL for every other column."""
 
 _ADDED_LATER = frozenset(
     {"column_mapping", "name_mapping", "schema_versions", "macro", "macro_impl", "macro_parameters"}
     | {"sort_info", "sort_expression", "file_variant_stats", "view_column_tag"}
 )
 FORMER_NAMES = {"file_column_stats": "file_column_statistics"}
-"""Metadata tables that had another name once."""
+"""Metadata tables with another name in earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The metadata tables of a catalog as they are. Found by looking, as development versions are not written down anywhere.
+    """The metadata tables that exist in a catalog. Read from the database, because development versions are not documented.
 
     Attributes:
-        version: What the catalog says of itself.
-        tables: Name without prefix and names of columns in order, for each table that is there.
+        version: Version that the catalog stores.
+        tables: Name without prefix and names of columns in order, for each existing table.
     """
 
     version: str
@@ -77,24 +87,24 @@ class Layout:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of columns by table."""
+        """Return the names of columns by table."""
         return dict(self.tables)
 
     def has(self, table: str, column: str) -> bool:
-        """Whether there is such a column."""
+        """Return whether a table has a column."""
         return column in self.columns.get(table, ())
 
     def stored_name(self, table: str) -> str | None:
-        """The name that a table of the newest version has here, None when there is none."""
+        """Return the name in this catalog of a table of the newest version, None when it is missing."""
         return next((name for name in (table, FORMER_NAMES.get(table)) if name in self.columns), None)
 
     def lost(self) -> list[str]:
-        """Tables that every version has, but this catalog has not."""
+        """Return the tables that every version has, but this catalog lacks."""
         names = (name for name in metadata_tables(None) if name not in _ADDED_LATER)
         return [PREFIX + name for name in names if self.stored_name(name) is None]
 
     def differences(self, version: FormatVersion) -> list[str]:
-        """How the tables differ from those of a version, whose order of columns counts."""
+        """Return descriptions of the differences from the tables of a version, including the order of columns."""
         wanted = {name: tuple(column.name for column in table.c) for name, table in metadata_tables(None, version).items()}
         missing = [f"{PREFIX}{name} is missing" for name in wanted if name not in self.columns]
         changed = [
@@ -106,7 +116,13 @@ class Layout:
 
 
 def read_layout(connection: Connection, schema: str | None, version: str) -> Layout:
-    """Look at the metadata tables of a catalog."""
+    """Read the names and columns of the metadata tables of a catalog.
+
+    Args:
+        connection: An open transaction.
+        schema: Database schema of the tables; None for the default.
+        version: Version that the catalog stores.
+    """
     names = [*metadata_tables(schema), *FORMER_NAMES.values()]
     found = inspect(connection).get_multi_columns(schema=schema, filter_names=[PREFIX + name for name in names])
     columns = {name.removeprefix(PREFIX): tuple(column["name"] for column in listed) for (_, name), listed in found.items() if listed}
@@ -114,20 +130,20 @@ def read_layout(connection: Connection, schema: str | None, version: str) -> Lay
 
 
 def stored_version(tables: CatalogTables) -> ColumnElement[Any]:
-    """What :func:`check_same_version` looks at, as a part of a statement: the version that the catalog says."""
+    """Return the stored version of the catalog as a part of a statement, for :func:`check_same_version`."""
     metadata = tables["metadata"]
     return select(metadata.c.value).where(metadata.c.key == "version").limit(1).scalar_subquery()
 
 
 def check_same_version(found: str | None, version: FormatVersion) -> None:
-    """Refuse to go on with the tables of one version after a migration to another: they may answer wrongly, and not only fail.
+    """Reject a catalog that was migrated since it was opened. Queries on the tables of another version may even return wrong rows.
 
     Args:
-        found: What :func:`stored_version` gave; None when the catalog says no version.
-        version: The one that it had when it was opened.
+        found: Result of :func:`stored_version`; None when the catalog stores none.
+        version: Version of the catalog when it was opened.
 
     Raises:
-        CatalogVersionError: It is another one.
+        CatalogVersionError: The versions differ.
     """
     if found not in (None, version.name):
         raise CatalogVersionError(
@@ -139,13 +155,13 @@ def check_same_version(found: str | None, version: FormatVersion) -> None:
 
 
 class EarlierTables(CatalogTables):
-    """Reads like the tables of the newest version: columns and tables that are missing are filled in, by subqueries.
+    """Tables of an earlier version that read like those of the newest one: subqueries add missing columns and tables.
 
-    Only for reading: :meth:`Database.write` refuses earlier versions.
+    Only for reading: :meth:`Database.write` rejects earlier versions.
 
     Attributes:
-        layout: What is there.
-        stored: The tables as they are, by their own names without prefix.
+        layout: The existing tables.
+        stored: The existing tables, by their own names without prefix.
     """
 
     def __init__(self, schema: str | None, layout: Layout) -> None:
@@ -153,7 +169,7 @@ class EarlierTables(CatalogTables):
         self.version = format_version(layout.version)
         self.layout = layout
         self.stored = stored_tables(schema, layout)
-        # Readers use what every FROM element has, so that a subquery may stand where the newest version has a table.
+        # Readers use only attributes that every FROM element has, so a subquery can replace a table.
         self._shown = {name: cast("Table", self._show(name)) for name in super().__iter__()}
 
     @override
@@ -191,7 +207,7 @@ class EarlierTables(CatalogTables):
 
 
 def stored_tables(schema: str | None, layout: Layout) -> dict[str, Table]:
-    """The metadata tables as they are, by their own names without prefix."""
+    """Return the existing metadata tables, by their own names without prefix."""
     current = CatalogTables(schema)
     by_stored_name = {layout.stored_name(name): table for name, table in current.items()}
     metadata = MetaData(schema=schema)
@@ -203,7 +219,7 @@ def stored_tables(schema: str | None, layout: Layout) -> dict[str, Table]:
 
 @lru_cache(maxsize=16)
 def earlier_tables(schema: str | None, layout: Layout) -> EarlierTables:
-    """The readers' tables of one layout in a database schema."""
+    """Return the tables for readers of one layout in a database schema."""
     return EarlierTables(schema, layout)
 
 
@@ -217,23 +233,24 @@ def _missing(table: str, column: Column[Any]) -> ColumnElement[Any]:
 
 
 def newest_snapshot(partial_file_info: ColumnElement[str]) -> ColumnElement[int]:
-    """``partial_max`` of a data file, from the text that said so before 0.4.
+    """Return ``partial_max`` of a data file from the text that stored it before 0.4.
 
-    ``partial_max:N`` says it outright (flushed files); ``snapshot:rows|snapshot:rows`` counts the rows of the file up to and
-    including each snapshot (merged files), so that the last snapshot is the newest. DuckDB's own migration understands
-    only the first form, and forgets which rows of merged files are of which snapshot.
+    The text has two forms: ``partial_max:N`` for flushed files, and ``snapshot:rows|snapshot:rows`` for merged files, which counts the rows
+    up to and including each snapshot, so the last snapshot is the newest. DuckDB's own migration understands only the first form and
+    loses the snapshots of rows in merged files.
     """
     last_count = func.rtrim(func.rtrim(partial_file_info, _DIGITS), ":")
     upto = case((partial_file_info.like(f"{_PARTIAL_MAX}%"), partial_file_info), else_=last_count)
-    # What trimming the digits leaves is a prefix that holds a separator, so it occurs once.
+    # SQL of all databases has no "last number of a string": trim its digits to get the prefix, and remove the prefix. The prefix contains a
+    # separator, so it occurs once.
     return sql_cast(func.replace(upto, func.rtrim(upto, _DIGITS), ""), BigInteger)
 
 
 def partition_column_id(stored: Mapping[str, Table]) -> ColumnElement[int]:
-    """The id of a partition key's column in version 0.1, whose ``column_id`` is the column's place among the top-level columns.
+    """Return the column id of a partition key in version 0.1, which stores the position among the top-level columns instead.
 
-    The place counts the columns that the table had when it got the partition keys. DuckDB's migration counts those of the
-    newest snapshot, which are others once a column was dropped.
+    The position refers to the columns at the time when the table got its partition keys. DuckDB's migration uses the columns of the newest
+    snapshot, which is wrong after a column was dropped.
     """
     key, info, column = stored["partition_column"], stored["partition_info"], stored["column"]
     place = func.row_number().over(partition_by=info.c.partition_id, order_by=(column.c.column_order, column.c.column_id))
@@ -249,14 +266,14 @@ def partition_column_id(stored: Mapping[str, Table]) -> ColumnElement[int]:
 
 
 def contains_nan(stored: Table) -> ColumnElement[bool]:
-    """Whether there is NaN in a file, where bounds have their number too."""
+    """Return whether a file contains NaN, from the flag or the number of NaN values."""
     return or_(func.coalesce(stored.c.contains_nan, false()), func.coalesce(sql_cast(stored.c[NAN_COUNT], BigInteger), 0) > 0)
 
 
 def schema_version_of(stored: Mapping[str, Table]) -> ColumnElement[int]:
-    """The schema version of a table of inlined rows that is known by the snapshot which made it; the table's name ends with the version.
+    """Return the schema version of a table of inlined rows that is registered by the snapshot that created it.
 
-    A number that ends the name is the version itself: some writers kept it under the name of the snapshot.
+    Some writers stored the schema version in the column of the snapshot. Then the name of the table ends with that number.
     """
     registered, snapshot = stored["inlined_data_tables"], stored["snapshot"]
     number = sql_cast(registered.c[SCHEMA_SNAPSHOT], BigInteger)
@@ -266,10 +283,10 @@ def schema_version_of(stored: Mapping[str, Table]) -> ColumnElement[int]:
 
 
 def table_schema_versions(stored: Mapping[str, Table]) -> Select[Any]:
-    """Rows of ``schema_versions`` for each table, from rows for the whole lake: the versions of the lake during the table's life.
+    """Return rows of ``schema_versions`` for each table from rows for the whole lake: all versions during the life of the table.
 
-    Also for versions whose snapshots have expired, which DuckDB's migration leaves out: without them it takes files of
-    different columns for alike, and cannot compact them.
+    Includes versions whose snapshots were expired. DuckDB's migration leaves those out, so it considers files with different columns equal
+    and fails to compact them.
     """
     table = stored["table"]
     lake = union_all(*_lake_schema_versions(stored)).subquery("lake")
@@ -280,7 +297,7 @@ def table_schema_versions(stored: Mapping[str, Table]) -> Select[Any]:
 
 
 def _lake_schema_versions(stored: Mapping[str, Table]) -> tuple[Select[Any], Select[Any]]:
-    """The versions that are known, and those before the second known one, counted back: each change of columns made one."""
+    """Return the known versions, and versions before the second known one, counted backwards: each change of columns made one."""
     known = _known_schema_versions(stored)
     first, oldest = select(func.min(known.c.begin_snapshot)).scalar_subquery(), select(func.min(known.c.schema_version)).scalar_subquery()
     changes = union(

@@ -1,4 +1,14 @@
-"""Writers of PostgreSQL catalogs take turns: this library's among themselves, and those of other programs are let through."""
+"""Let writers of a PostgreSQL catalog commit one after another, without starving writers of other programs.
+
+Writers of this library queue for a lease, an advisory lock that its transaction holds to the end. DuckDB does not take the lease; it
+commits optimistically and tries again after a conflict. When commits without a commit id were seen, the holder of the lease makes room::
+
+    writer A   wait for lease | pause 10 ms | wait for young transactions of others | read head ... COMMIT
+    writer B   wait for lease ........................................................................... | pause ...
+    DuckDB                      BEGIN ... read ... INSERT ... COMMIT (succeeds: no commit of A or B in between)
+
+Timeouts keep the queue moving: a silent holder loses its session after 5 seconds, and a writer that waits for 10 seconds goes without.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +41,19 @@ from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.errors import DuckLakeError
 
 TURN_SECONDS = 10.0
-"""How long a writer waits for those before it; then it goes without a turn, as DuckDB does."""
+"""Seconds for which a writer waits for the lease; then it commits without, as DuckDB does."""
 LEASE_SECONDS = 5.0
-"""How long the server leaves a turn to a writer that says nothing, at first; it ends the session of one that was stopped or cut off."""
+"""Initial seconds after which the server ends the session of a silent holder, such as a stopped process or a lost client."""
 LONGEST_TURN_SECONDS = 300.0
-"""How long a turn may last at first, whatever the writer says; servers before PostgreSQL 17 have no such limit."""
+"""Initial limit, in seconds, of the whole transaction of a holder; needs PostgreSQL 17."""
 LOCK_SECONDS = 1.0
-"""How long a writer that has its turn waits for rows that others have locked."""
+"""Seconds for which the holder waits for rows that other clients have locked."""
 PAUSE_SECONDS = 0.01
-"""How long a writer that has its turn leaves the lake to other programs."""
+"""Seconds for which the holder leaves the lake to other programs."""
 GIVE_WAY_SECONDS, GIVE_WAY_TIMES = 0.005, 10
-"""How long it then waits for a transaction of theirs that began meanwhile, and how often."""
+"""Seconds of one wait for a transaction of another program that began meanwhile, and maximum number of such waits."""
 _YOUNG_SECONDS = 0.25
-"""An older transaction is not a commit that is about to end, but a reader's."""
+"""Age, in seconds, from which a transaction counts as a reader and not as a commit that is about to end."""
 _REMEMBER_SECONDS = 60.0
 _PAUSED_UNTIL = "ducklake_core.paused_until"
 
@@ -56,24 +66,24 @@ _ACTIVITY = table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """How one attempt to commit gets its turn.
+    """The way in which one commit attempt gets the writer lease.
 
     Attributes:
-        queued: Whether it waits for a turn; without one only the database's own constraints keep writers apart.
-        leases: How many times the usual lease it gets.
+        queued: Whether it waits for the lease; without one only the constraints of the database separate writers.
+        leases: Factor by which the time limits of the lease are extended.
     """
 
     queued: bool = True
     leases: int = 1
 
     def after(self, error: DuckLakeError, *, had_turn: bool) -> Turn:
-        """That of the next attempt, after a failure.
+        """Return the turn of the next attempt after a failure.
 
         Args:
             error: The failure.
-            had_turn: Whether it happened after the turn had come.
+            had_turn: Whether the failed attempt had the lease.
         """
-        # Where the connection was lost the lease may have ended. An honest writer may need a longer one; a stopped one asks no more.
+        # The connection may have been lost because the lease expired. A slow writer needs a longer one; a dead writer does not ask again.
         lost = had_turn and classify(error) in ("unavailable", "outcome-unknown")
         return Turn(queued=had_turn or not waited_in_vain(error), leases=min(self.leases * 2, _MAX_LEASES) if lost else self.leases)
 
@@ -82,23 +92,28 @@ _MAX_LEASES = 32
 
 
 class WriterQueue:
-    """Makes the writers of one process take turns at a catalog, and leaves room for others who commit without taking turns."""
+    """The writer lease of one catalog for this process, with the memory of writers that do not take the lease."""
 
     def __init__(self) -> None:
         self._others_until = float("-inf")
 
     def expect_others(self) -> None:
-        """Someone commits here who does not take turns: let them end what they began, for the next minute.
+        """Make room for writers that do not take the lease, for the next minute.
 
-        DuckDB tries again ten times by itself, at ever longer intervals, and each time nobody else may commit between its
-        first question and its last statement. Writers that take turns without a pause would hardly leave it such a moment.
+        DuckDB tries a commit ten times at increasing intervals, and each time fails if another commit ends between its first query and its
+        last statement. Without a pause, a queue of writers would rarely leave it such a gap.
         """
         self._others_until = time.monotonic() + _REMEMBER_SECONDS
 
     def take(self, statements: Statements, schema: str | None, turn: Turn) -> None:
-        """Wait for one's turn, which lasts to the end of the transaction, and then for others, should there be any.
+        """Wait for the lease, which lasts to the end of the transaction, and then for other programs, if any commit here.
 
-        From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more.
+        Afterwards waits for locks are short, and the server ends the session of a silent holder.
+
+        Args:
+            statements: Statements of the transaction.
+            schema: Database schema of the catalog.
+            turn: The way to get the lease.
         """
         limits = {
             "locks": _milliseconds(LOCK_SECONDS),
@@ -110,14 +125,14 @@ class WriterQueue:
         else:
             statements.run("lease", _limit, limits)
         if time.monotonic() < self._others_until:
-            # From here to COMMIT nobody else can begin a commit that succeeds; they get as much time in which they can.
+            # From here to COMMIT no other program can begin a commit that succeeds, so it gets some time before.
             statements.run("pause", _pause, {"pause": PAUSE_SECONDS})
             for _ in range(GIVE_WAY_TIMES):
                 statements.run("give way", _give_way, {"pause": GIVE_WAY_SECONDS, "young": _YOUNG_SECONDS})
 
 
 def turn_key(schema: str | None) -> int:
-    """The advisory lock of those who commit to a catalog; the lock is the database's own, the key is its schema's."""
+    """Return the key of the advisory lock of a catalog. Locks belong to the database, so the key identifies the schema."""
     name = f"ducklake-core commit {schema}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -127,16 +142,16 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _take() -> Executable:
-    """Wait for the lock that one writer holds to the end of its transaction, though not for ever; then set the limits.
+    """Return the query that limits the wait, waits for the lock, and then sets the limits of the lease.
 
-    PostgreSQL computes what is selected from left to right.
+    PostgreSQL evaluates the select list from left to right.
     """
     lock = func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))
     return select(_set("lock_timeout", "patience"), lock, *_limit().selected_columns)
 
 
 def _limit() -> Select[Any]:
-    """Limits of a turn. They are those of this transaction alone, so that it does not matter whose the session is afterwards."""
+    """Return the query that sets the limits of a lease, for this transaction only, because a pooler may reuse the session."""
     has_whole = cast(func.current_setting("server_version_num"), Integer) >= _HAS_TRANSACTION_TIMEOUT
     return select(
         _set("lock_timeout", "locks"),
@@ -153,15 +168,15 @@ def _set(setting: str, name: str) -> ColumnElement[Any]:
 
 
 def _pause() -> Executable:
-    """Sleep, and note when that was over: who begins later is not waited for."""
+    """Return the query that sleeps and stores the end of the pause: transactions that begin later are not waited for."""
     over = func.set_config(_PAUSED_UNTIL, cast(func.clock_timestamp(), String), true())
     return select(func.pg_sleep(bindparam("pause", type_=Double)), over)
 
 
 def _give_way() -> Executable:
-    """Sleep for a moment if another program is in a transaction that began just before."""
+    """Return the query that sleeps briefly if another program is in a transaction that began just before."""
     since = func.clock_timestamp() - func.make_interval(0, 0, 0, 0, 0, 0, bindparam("young", type_=Double))
-    # A transaction goes on seeing this view as it was at first, unless it forgets that.
+    # PostgreSQL caches this view for the whole transaction, unless the snapshot is cleared.
     return (
         select(func.pg_stat_clear_snapshot(), func.pg_sleep(bindparam("pause", type_=Double)))
         .select_from(_ACTIVITY)
