@@ -1,4 +1,4 @@
-"""Changes to catalog rows as values: what resolution produces and the catalog writer executes, in order."""
+"""Define changes of catalog rows as values. Resolution produces them, and the catalog writer executes them in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InsertRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRows:
-    """Set columns of the rows where every key column equals its value, or is one of them when it is a tuple; None is IS NULL."""
+    """Set columns of the rows that match every key column of ``where``: a value means =, a tuple means IN, None means IS NULL."""
 
     table: str
     where: Mapping[str, object]
@@ -29,7 +29,7 @@ class UpdateRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRows:
-    """Insert the rows that match (as in :class:`UpdateRows`) once more, with other values in some columns."""
+    """Insert copies of the rows that match (as in :class:`UpdateRows`), with other values in some columns."""
 
     table: str
     where: Mapping[str, object]
@@ -38,7 +38,7 @@ class CopyRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateEach:
-    """For every row: set its other columns where its key columns have its values. All rows have the same keys; none is None."""
+    """Update one row for each given row, matched by its key columns. All rows have the same keys, and no key column is None."""
 
     table: str
     key: tuple[str, ...]
@@ -64,7 +64,7 @@ class EndInlinedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInlinedTable:
-    """Create a physical table for inlined rows of a table with these top-level columns. Its registration is a row apart."""
+    """Create a physical table for inlined rows of a table with these top-level columns. Its registration is a separate row."""
 
     table_name: str
     columns: tuple[Field, ...]
@@ -77,7 +77,7 @@ class InsertInlinedRows:
     Attributes:
         columns: All of its columns, in order.
         rows: Their values, in their Python forms (see format/files/inlined_rows.py).
-        row_ids: One for each row.
+        row_ids: Row id of each row.
     """
 
     table_name: str
@@ -89,11 +89,11 @@ class InsertInlinedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinePositions:
-    """Delete rows of data files through the catalog; the table that says so is made when it is not there.
+    """Delete rows of data files through the catalog; the table of inlined deletes is created if it is missing.
 
     Attributes:
         table_id: The table.
-        files: Data file id, and positions in it.
+        files: Data file ids with the positions to delete.
     """
 
     table_id: int
@@ -103,10 +103,11 @@ class InlinePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveInlinedRows:
-    """Delete the rows, ended ones too, that a physical table of inlined rows got up to a snapshot.
+    """Delete the rows, including ended ones, that a physical table of inlined rows got up to a snapshot.
 
     Attributes:
-        is_all: Whether that is the newest snapshot of all, so that there can be no other rows.
+        until: Id of that snapshot.
+        is_all: Whether that is the newest snapshot, so that there are no other rows.
     """
 
     table_name: str
@@ -116,7 +117,7 @@ class RemoveInlinedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveInlinedDeletes:
-    """Forget that the catalog deleted rows of some data files, up to a snapshot."""
+    """Remove the inlined deletes of some data files, up to a snapshot."""
 
     table_id: int
     file_ids: tuple[int, ...]
@@ -125,9 +126,9 @@ class RemoveInlinedDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisterInlinedTable:
-    """Forget a physical table of inlined rows if it has no rows.
+    """Unregister a physical table of inlined rows if it is empty.
 
-    It stays until the lake's table is forgotten: sessions of DuckDB that know it read it for earlier snapshots, and fail without it.
+    The table itself stays: sessions of DuckDB that know it query it for earlier snapshots and fail without it. Maintenance drops it later.
     """
 
     table_id: int

@@ -1,4 +1,18 @@
-"""Convert cells of inlined rows between Arrow and what each kind of database stores (specification: Data Inlining)."""
+"""Convert cells of inlined rows between Arrow and the form in which each kind of database stores them (specification: Data Inlining).
+
+======================  ===================  ==========================  ============================
+column                  SQLite, MySQL        PostgreSQL                  DuckDB file
+======================  ===================  ==========================  ============================
+small integers          integer              integer                     the type of the column
+strings, JSON           text                 bytea (UTF-8)               the type of the column
+other leaves            text                 the type, or text           the type of the column
+lists, maps, structs    text (cast form)     text (cast form)            the type of the column
+variants                blob                 bytea                       VARIANT, read as two blobs
+======================  ===================  ==========================  ============================
+
+Reading has three speeds, from fast to exact: cells that SQLite joins into one string per column (:func:`joined_cells`), cells that Arrow
+converts as one array, and cells that are decoded one by one. A faster way returns None whenever its result might differ.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +67,14 @@ from ducklake_core.format.values.variant_encoding import plain_metadata
 _PLAIN_NUMBERS = frozenset({BLOB, BOOLEAN, DATE, TIMESTAMP, VARCHAR, JSON, *FLOATS, *INTEGERS} - {INT128, UINT128})
 
 NULL_VARIANT = b"\0"
-"""The value of a variant that is null: as in files, it is NULL."""
+"""Encoding of the variant value null, which reads as NULL, as in files."""
 _Convert = Callable[[ColumnElement[Any]], ColumnElement[Any]]
 _PLAIN = StructType(fields=(Field(name="metadata", type=BLOB), Field(name="value", type=BLOB)))
 
+# Unit and record separator of ASCII: rare in values, and found again by counting if they occur.
 _SEPARATOR = "\x1f"
 _NULL = "\x1e"
-# Not parameters, which SQLite copies for every row: that doubles the time.
+# Literals, because SQLite copies a bound parameter for every row, which doubles the time.
 _SEPARATOR_IN_SQL: ColumnElement[str] = literal_column(f"'{_SEPARATOR}'")
 _NULL_IN_SQL: ColumnElement[str] = literal_column(f"'{_NULL}'")
 _PLACES = ("_rowid_", "oid", "rowid")
@@ -71,10 +86,16 @@ _TYPE_SUFFIX = re.compile(r"::[A-Za-z_0-9 ]+(\([0-9, ]+\))?")
 
 
 def cells_array(cells: Sequence[Any] | ArrowArray, old: Field, new: Field, abilities: Abilities) -> ArrowArray:
-    """Cells of a column, as Python's values or as Arrow's, as an array of what the column is now.
+    """Convert the cells of a column to an array with the present type of the column.
+
+    Args:
+        cells: Cells as Python values or as an Arrow array.
+        old: The column as it was when the cells were stored.
+        new: The column now.
+        abilities: Abilities of the database.
 
     Raises:
-        SchemaError: A cell is not a value of the column; also as Arrow says it.
+        SchemaError: A cell is not a value of the column; Arrow may raise its own error instead.
         UnsupportedFeatureError: The column cannot be read from this database.
     """
     quick = _plain_array(cells, old)
@@ -85,24 +106,25 @@ def cells_array(cells: Sequence[Any] | ArrowArray, old: Field, new: Field, abili
 
 
 def _plain_array(cells: Sequence[Any] | ArrowArray, column: Field) -> ArrowArray | None:
-    """Cells that Arrow reads as we do, many times as fast; None when there are others among them, and each has to be looked at."""
+    """Return cells that Arrow converts correctly, many times as fast; None if any cell needs individual decoding."""
     if not (column.type in _PLAIN_NUMBERS or isinstance(column.type, DecimalType)):
         return None
     try:
         return _converted(found_array(cells, integers=column.type in INTEGERS), column.type)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
-        # Cells of several types, or values that the column cannot have: what is wrong is found one by one.
+        # Cells of several types, or invalid values: individual decoding finds the wrong one.
         return None
 
 
 def found_array(cells: Sequence[Any] | ArrowArray, *, integers: bool = False) -> ArrowArray:
-    """Cells in the type that they have, NULL for None; an array as it is.
+    """Return cells as an array of their own type, with NULL for None; an array is returned unchanged.
 
     Args:
-        integers: Whether they likely are integers without NULL, of which the standard library makes an array in half of the time.
+        cells: The cells.
+        integers: Whether they are probably integers without NULL, which ``array`` converts in half of the time; default False.
 
     Raises:
-        pyarrow.ArrowException, ValueError, OverflowError, TypeError: They are of several types, or have no Arrow type.
+        pyarrow.ArrowException, ValueError, OverflowError, TypeError: They have several types, or no Arrow type.
     """
     if isinstance(cells, pa.Array):
         return cells
@@ -113,7 +135,7 @@ def found_array(cells: Sequence[Any] | ArrowArray, *, integers: bool = False) ->
 
 
 def _converted(found: ArrowArray, wanted: DataType) -> ArrowArray | None:
-    """Cells of one type, which Arrow has found, as values of a column; None where Arrow's conversion may be another than ours."""
+    """Return cells, in the type that Arrow found, as values of a column; None if Arrow may convert them differently than this library."""
     if pa.types.is_null(found.type):
         found = found.cast(pa.string())
         return cast_leaf(found, wanted, physical=False) if wanted in (VARCHAR, JSON) else found.cast(to_arrow_type(wanted))
@@ -127,7 +149,7 @@ def _converted(found: ArrowArray, wanted: DataType) -> ArrowArray | None:
         case PrimitiveType(name="float64" | "float32") if pa.types.is_float64(found.type):
             return found.cast(to_arrow_type(wanted))
         case PrimitiveType(name="float64" | "date" | "timestamp") | DecimalType() if pa.types.is_string(found.type):
-            # Arrow takes a time of hours alone.
+            # Arrow also accepts times with hours only, which are invalid here.
             is_short = wanted == TIMESTAMP and pc.min(pc.binary_length(found)).as_py() < len("2024-01-01 00:00:00")
             return None if is_short else found.cast(to_arrow_type(wanted))
         case _ if wanted in INTEGERS and pa.types.is_int64(found.type):
@@ -144,7 +166,7 @@ def _is_zero_or_one(found: ArrowArray) -> bool:
 
 
 def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
-    """The Python form of a cell as any of the databases stores it."""
+    """Return the Python form of a cell that any of the databases stores."""
     match column.type, cell:
         case _, None:
             return None
@@ -179,7 +201,13 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
 
 
 def stored_array(values: Sequence[Any], old: Field, new: Field) -> ArrowArray:
-    """Values of a column as it was when they were stored, as an array of what the column is now; children are matched by id."""
+    """Convert Python values to an array with the present type of a column; children are matched by id.
+
+    Args:
+        values: Values with the old type.
+        old: The column as it was when the values were stored.
+        new: The column now.
+    """
     match old.type, new.type:
         case StructType(), StructType(fields=fields):
             children = _children(old)
@@ -202,7 +230,7 @@ def stored_array(values: Sequence[Any], old: Field, new: Field) -> ArrowArray:
 
 
 def _as_in_files(variant: Any) -> object:
-    """A variant as it reads from files: NULL for null, and a dictionary that says that it is sorted only when it is."""
+    """Return a variant as files store it: NULL for null, and a dictionary that is marked as sorted only if it is."""
     if variant is None or variant["value"] == NULL_VARIANT:
         return None
     return {"metadata": plain_metadata(variant["metadata"]), "value": variant["value"]}
@@ -223,7 +251,7 @@ def _member(values: Sequence[Any], old: Field | None, new: Field) -> ArrowArray:
 
 
 def _offsets(values: Iterable[Any]) -> ArrowArray:
-    """Where each list begins; a NULL offset makes the list NULL."""
+    """Return the offset of each list; Arrow makes a list NULL if its offset is NULL."""
     found: list[int | None] = []
     end = 0
     for value in values:
@@ -233,20 +261,20 @@ def _offsets(values: Iterable[Any]) -> ArrowArray:
 
 
 def declared_types(connection: Connection, table_name: str) -> Mapping[str, str]:
-    """The types that the columns of a table are declared with, in capitals, by their names without the case of ASCII letters."""
+    """Return the declared types of the columns of a SQLite table, in upper case, by their folded names."""
     rows = connection.execute(text("SELECT name, upper(type) FROM pragma_table_info(:name)"), {"name": table_name}).all()
     return {folded(name): declared for name, declared in rows}
 
 
 def row_place(declared: Mapping[str, str]) -> ColumnElement[int] | None:
-    """SQLite's own number of a row, by which parts of a table are found at once; None where columns have taken all of its names."""
+    """Return SQLite's row number, which is the key of the table; None if columns use all of its three names."""
     return next((literal_column(name) for name in _PLACES if name not in declared), None)
 
 
 def integer_columns(declared: Mapping[str, str], columns: Sequence[Column[Any]]) -> tuple[bool, ...] | None:
-    """Whether the cells of each column are integers rather than texts; None when a column may have cells of other types.
+    """Return, for each column, whether its cells are integers rather than strings; None if a column may have cells of other types.
 
-    A column that is declared for texts keeps no number (SQLite, Datatypes 3.1), and what is joined of integers is read as integers alone.
+    SQLite converts numbers in a column of text affinity to text (SQLite, Datatypes 3.1). Integer columns are checked when they are read.
     """
     known = [kind for column in columns if (kind := _is_integer(declared.get(folded(str(column.name)), ""))) is not None]
     return tuple(known) if len(known) == len(columns) else None
@@ -261,22 +289,30 @@ def _is_integer(declared: str) -> bool | None:
 def joined_cells(
     connection: Connection, columns: Sequence[Column[Any]], integers: Sequence[bool], condition: ColumnElement[bool]
 ) -> list[ArrowArray] | None:
-    """The cells of each column in the rows that meet a condition, all in one order: int64 or string, NULL for NULL.
+    """Return the cells of each column in the rows that match a condition, joined by SQLite into one string per column.
+
+    The driver creates a Python object for each cell, which takes most of the time of a read; here it creates one per column::
+
+        group_concat(ifnull(c, NULL mark), separator)  ->  "1<sep>2<sep><null>"  ->  split by Arrow  ->  [1, 2, NULL]
 
     Args:
+        connection: A connection to SQLite.
+        columns: The columns.
         integers: Whether the cells of each column are integers.
+        condition: Condition of the rows.
 
     Returns:
-        No arrays when there are no rows, and None when a cell is something else, or there is no telling where one ends: then each has to be
-        fetched.
+        Arrays of int64 or string in the same order of rows; none without rows. None if a cell has another type or contains a separator:
+        the cells must be fetched then.
     """
-    # The greatest of integers is a text or a blob where one is among them; of texts it is told how many there are.
+    # SQLite orders integers before texts and blobs, so the maximum shows whether any cell is no integer. For texts, the count of non-NULL
+    # cells shows whether a cell looks like the NULL mark.
     known = [func.max(column) if is_integer else func.count(column) for column, is_integer in zip(columns, integers, strict=True)]
     texts = [func.group_concat(func.ifnull(column, _NULL_IN_SQL), _SEPARATOR_IN_SQL) for column in columns]
     try:
         count, *found = connection.execute(select(func.count(), *known, *texts).select_from(columns[0].table).where(condition)).one()
     except DBAPIError:
-        # Texts of more than SQLite joins, or of no UTF-8; what else goes wrong does so again where cells are fetched.
+        # The joined string is too long or not UTF-8. Any other error occurs again when the cells are fetched.
         return None
     if not count:
         return []
@@ -310,13 +346,13 @@ def _texts(joined: str, count: int, present: int) -> ArrowArray | None:
 
 
 def _split(joined: str) -> tuple[ArrowArray, ArrowArray]:
-    """What is between separators, and whether each is what stands for NULL."""
+    """Return the parts between separators, and whether each part is the NULL mark."""
     cells = pc.split_pattern(pa.array([joined], pa.string()), _SEPARATOR).flatten()
     return cells, pc.equal(cells, _NULL)
 
 
 def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True) -> object:
-    """The value of a text: a list, a list of (key, value) pairs, or a dict by field name; leaves in their Python forms.
+    """Parse the text of a nested value: a list, a list of (key, value) pairs, or a dict by field name; leaves in their Python forms.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> parse_nested("[a, 'x,y', NULL, 'it\\\\'s']", ListType(element=Field(name="element", type=VARCHAR)))
@@ -330,7 +366,9 @@ def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True
     [('k', 1), ('c=d', None)]
 
     Args:
-        literal_structs: Whether a struct may be written as a SQL literal.
+        text: The text.
+        data_type: Type of the value.
+        literal_structs: Whether a struct may be written as a SQL literal; default True.
 
     Raises:
         SchemaError: The text is not a value of that type.
@@ -339,13 +377,13 @@ def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True
         try:
             return _Parser(text, as_literal=True).whole(data_type)
         except SchemaError:
-            # Other writers may use the one encoder for everything.
+            # Other writers may use the cast form for structs too.
             return _Parser(text, as_literal=False).whole(data_type)
     return _Parser(text, as_literal=False).whole(data_type)
 
 
 def parse_leaf(text: str, data_type: DataType) -> object:
-    """The Python form of a leaf's text, as any of the databases writes it.
+    """Return the Python form of the text of a leaf, in the spelling of any of the databases.
 
     >>> from ducklake_core.format.types.data_types import INTERVAL
     >>> parse_leaf("1 year 2 mons +3 days -04:05:06", INTERVAL) == parse_leaf("14 months 3 days -14706000000 microseconds", INTERVAL)
@@ -356,7 +394,7 @@ def parse_leaf(text: str, data_type: DataType) -> object:
         return split_variant(binary) if isinstance(binary, bytes) else None
     if data_type != INTERVAL:
         return from_cast_text(text, data_type)
-    # PostgreSQL says "mons" and "+3 days"; SQL literals of DuckDB count microseconds.
+    # PostgreSQL writes "mons" and "+3 days"; SQL literals of DuckDB count microseconds.
     plain = re.sub(r"\bmons?\b", "months", text.replace("+", ""))
     micros = re.search(r"(-?\d+) microseconds?\s*$", plain)
     if micros is None:
@@ -367,7 +405,13 @@ def parse_leaf(text: str, data_type: DataType) -> object:
 
 
 class _Parser:
-    """A reader of one text, at ``position``."""
+    """A recursive-descent parser of one text, at ``position``.
+
+    DuckDB writes nested values in two forms::
+
+        cast form      {'a': it\\'s, 'b': [x, NULL]}    strings unquoted where possible, backslash escapes
+        SQL literal    {'a': 'it''s', 'b': [x, NULL]}   structs outside of lists and maps: quotes doubled, casts on leaves
+    """
 
     def __init__(self, text: str, *, as_literal: bool) -> None:
         self.text = text
@@ -382,7 +426,7 @@ class _Parser:
         return found
 
     def value(self, data_type: DataType, stops: str) -> object:
-        """One value, up to one of the characters that may follow it."""
+        """Parse one value, up to one of the characters that may follow it."""
         self.skip_blanks()
         match data_type:
             case ListType(element=element):
@@ -396,7 +440,7 @@ class _Parser:
                 return self.leaf(data_type, stops)
 
     def as_cast(self, read: Callable[[], Value]) -> Value:
-        """Whatever is below a list or a map was written by the cast encoder, even inside a struct."""
+        """Parse in the cast form, which DuckDB uses for everything below a list or map, even inside a struct literal."""
         before, self.as_literal = self.as_literal, False
         try:
             return read()
@@ -454,7 +498,7 @@ class _Parser:
         return None if token.upper() == "NULL" else parse_leaf(token, data_type)
 
     def cast(self, data_type: DataType) -> object:
-        """``CAST('text' AS TYPE)``; the type is the column's own, or a stand-in that says nothing."""
+        """Parse ``CAST('text' AS TYPE)``. The type is skipped: the column determines it."""
         self.position += len("CAST(")
         self.skip_blanks()
         text = self.quoted()
@@ -514,10 +558,17 @@ class _Parser:
 
 
 def split_variant(cell: bytes) -> dict[str, bytes]:
-    """Metadata and value of a variant from the bytes of both (Parquet's encoding of variants: a dictionary, then the value).
+    """Split the bytes of a variant into metadata and value (Parquet variant encoding).
+
+    The metadata is a dictionary of field names, whose last offset determines where it ends::
+
+        byte 0         version (4 bits), sorted flag, width of offsets - 1 (2 bits)
+        width bytes    number of entries
+        offsets        entries + 1, each of that width
+        names          up to the last offset; the value follows
 
     Raises:
-        SchemaError: No dictionary of version 1, or one that is longer than the cell.
+        SchemaError: The cell has no dictionary of version 1, or is shorter than its dictionary.
     """
     width = (cell[0] >> 6) + 1 if cell else 0
     if not cell or cell[0] & 0x0F != 1 or len(cell) < 1 + width:
@@ -531,7 +582,7 @@ def split_variant(cell: bytes) -> dict[str, bytes]:
 
 
 def join_variant(value: Mapping[str, bytes]) -> bytes:
-    """The bytes of a variant as a cell holds them, or DuckDB turns them into its own form; the inverse of :func:`split_variant`.
+    """Return the bytes of a variant as a cell stores them and DuckDB converts them; the inverse of :func:`split_variant`.
 
     >>> join_variant({"metadata": b"\\x01\\0\\0", "value": b"\\x0c\\x07"}).hex()
     '0100000c07'
@@ -540,11 +591,11 @@ def join_variant(value: Mapping[str, bytes]) -> bytes:
 
 
 def stored_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
-    """What a DuckDB file stores of a parameter: the variants that :func:`join_variant` gave the bytes of, also inside other values.
+    """Return the expression that a DuckDB file stores for a parameter: bytes of :func:`join_variant` become variants, also when nested.
 
     Args:
-        cell: The bytes of a variant, or the text of a nested value with the texts of such bytes in it.
-        data_type: Its type.
+        cell: The bytes of a variant, or the text of a nested value that contains such bytes as text.
+        data_type: Type of the value.
     """
     if not holds_variants(data_type):
         return cell
@@ -552,12 +603,12 @@ def stored_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[
 
 
 def plain_type(data_type: DataType) -> DataType:
-    """The type of what :func:`plain_cell` gives: two binaries in the place of each variant."""
+    """Return the type of the result of :func:`plain_cell`: each variant becomes a struct of two binaries."""
     return _with_variants_as(_PLAIN, data_type)
 
 
 def _binary_type(data_type: DataType) -> DataType:
-    """The type with one binary in the place of each variant."""
+    """Return the type with each variant replaced by one binary."""
     return _with_variants_as(BLOB, data_type)
 
 
@@ -569,13 +620,16 @@ def _with_variants_as(form: DataType, data_type: DataType) -> DataType:
 
 
 def _exact_text(cell: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The text of a TIMESTAMP WITH TIME ZONE: DuckDB's own is a millisecond off after the year 287396, where it computes in floats."""
-    # epoch_us is NULL for infinity, of which DuckDB's own text is right.
+    """Return the exact text of a TIMESTAMP WITH TIME ZONE.
+
+    DuckDB's cast computes in floats and is off by a millisecond after the year 287396.
+    """
+    # epoch_us is NULL for infinity; DuckDB's own text is right for that.
     return func.coalesce(cast(func.make_timestamp(func.epoch_us(cell)), String), cast(cell, String))
 
 
 def _json_text(cell: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The text of JSON: DuckDB writes lists of strings with quotes where they need them, and lists of JSON without any."""
+    """Return the text of JSON as a string. In lists, DuckDB quotes strings where needed, but never JSON."""
     return cast(cell, String)
 
 
@@ -583,12 +637,12 @@ _PLAIN_LEAVES: Mapping[DataType, _Convert] = {VARIANT: func.variant_to_parquet_v
 
 
 def is_plain(data_type: DataType) -> bool:
-    """Return whether DuckDB's own text of a value is exact: it has no variant, JSON or timestamp with time zone in it."""
+    """Return whether DuckDB's own text of a value is exact: the type contains no variant, JSON or timestamp with time zone."""
     return not _holds(data_type, _PLAIN_LEAVES)
 
 
 def plain_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
-    """Convert the leaves of a cell of which DuckDB has no exact text: variants to the encoding of Parquet, timestamps to text.
+    """Convert the leaves of a cell that DuckDB does not cast to exact text: variants to Parquet encoding, timestamps to text.
 
     Args:
         cell: The value in SQL.
@@ -604,7 +658,7 @@ def _holds(data_type: DataType, leaves: Container[DataType]) -> bool:
 def _converted_leaves(
     cell: ColumnElement[Any], data_type: DataType, convert: Mapping[DataType, _Convert], depth: int = 0
 ) -> ColumnElement[Any]:
-    """A cell with every leaf of some types converted; ``depth`` lists and maps are around it."""
+    """Convert every leaf of some types in a cell. ``depth`` counts the lists and maps around it and makes lambda parameters distinct."""
     if not _holds(data_type, convert):
         return cell
     match data_type:
@@ -614,13 +668,14 @@ def _converted_leaves(
             entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), convert, depth + 1)
             return func.map_from_entries(func.list_transform(func.map_entries(cell), _each(depth, entry)))
         case StructType(fields=fields):
+            # struct_pack of NULL members is no NULL struct.
             return case((cell.is_not(None), _struct(cell, fields, convert, depth)))
         case _:
             return convert[data_type](cell)
 
 
 def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], convert: Mapping[DataType, _Convert], depth: int) -> ColumnElement[Any]:
-    # By place: DuckDB takes neither a name nor a number as a bound value there.
+    # By position and as a literal: DuckDB accepts no bound parameter there.
     members = (func.struct_extract_at(cell, literal_column(str(place))) for place in range(1, len(fields) + 1))
     named = (
         column(quoted_name(field.name, quote=True)).op(":=")(_converted_leaves(member, field.type, convert, depth))

@@ -1,4 +1,4 @@
-"""The physical tables of inlined rows, with the column types that DuckDB gives them on each database."""
+"""Define the physical tables of inlined rows, with the column types that DuckDB uses on each database."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from ducklake_core.format.versions import FormatVersion
 
 _RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
 _SQLITE_ROW_ID = "rowid"
-"""SQLite's own name for the position of a row: DuckDB does not find NULLs in a column of this name."""
+"""SQLite's name for the number of a row. DuckDB does not find NULLs in a user column of this name."""
+# DuckDB stores geometries in files only.
 _NEVER_INLINED = frozenset({"geometry"})
 
 _INTEGERS_AMONG_TEXTS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
@@ -88,9 +89,14 @@ def may_inline(schema: Schema, version: FormatVersion) -> bool:
 
 
 def has_inlined_table(schema: Schema, version: FormatVersion) -> bool:
-    """Return whether a table of these columns gets a table of inlined rows, as with DuckDB.
+    """Return whether a table with these columns gets a table of inlined rows, by the rules of DuckDB.
 
-    DuckDB inlines rows into the newest table of inlined rows, and fails if that has other columns.
+    DuckDB inserts into the newest table of inlined rows without checking its columns, and fails if they differ. So this library creates
+    exactly the tables that DuckDB would create.
+
+    Args:
+        schema: Columns of the table.
+        version: Format version of the lake, with the limits of its database.
     """
     if len(schema) + INLINED_SYSTEM_COLUMNS > version.inlined_limits.most_columns:
         return False
@@ -105,7 +111,7 @@ def has_inlined_table(schema: Schema, version: FormatVersion) -> bool:
 
 
 def _are_plain(names: Sequence[str]) -> bool:
-    """Whether MySQL takes them for different names of columns of one table.
+    """Return whether MySQL accepts the names for different columns of one table.
 
     >>> _are_plain(["a", "b c", "ä"]), _are_plain(["ä", "Ä"]), _are_plain(["a "]), _are_plain(["🦆"])
     (True, False, False, False)
@@ -115,7 +121,14 @@ def _are_plain(names: Sequence[str]) -> bool:
 
 
 def physical_table(tables: CatalogTables, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
-    """The table to create for inlined rows with these top-level columns."""
+    """Return the table to create for inlined rows.
+
+    Args:
+        tables: The metadata tables, for the schema and the names of system columns.
+        abilities: Abilities of the database.
+        name: Name of the table.
+        columns: Top-level columns.
+    """
     system = (Column(column, BigInteger) for column in tables.inlined.names)
     data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
     if abilities.inlined_as_is:
@@ -128,7 +141,7 @@ def physical_table(tables: CatalogTables, abilities: Abilities, name: str, colum
 
 
 def native_type(data_type: DataType) -> TypeEngine[Any]:
-    """A type as DuckDB files have it."""
+    """Return a type under its DuckDB name."""
     return NativeType(_duckdb_name(data_type))
 
 

@@ -1,4 +1,13 @@
-"""Read rows that the catalog itself holds (specification: Data Inlining)."""
+"""Read inlined rows (specification: Data Inlining).
+
+A physical table stores rows with the columns of one schema version; a read may want the columns of another::
+
+    registered tables   inlined_data_4_2 (a, b)    inlined_data_4_5 (a, c)       one for each change of columns
+    StoredForm          columns common with the wanted ones, matched by id
+    result              a, c: values of a, default of c                          wanted columns, then rowid and snapshot_id
+
+Live rows have no end snapshot, so the condition on begin and end snapshot selects the rows of any snapshot.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +49,20 @@ TABLE_NAME = "inlined_table"
 END_SNAPSHOT = "end_snapshot"
 
 BATCH_ROWS = 16_384
-"""Rows of a batch where rows are read some at a time; the Python objects of more than these make no use of the processor's cache."""
+"""Rows of a batch. The Python objects of larger batches do not fit into the cache of the processor."""
 
 
 JOINED_ROWS, JOINED_FROM = 65_536, 10_000
-"""Rows of a batch whose cells SQLite joins, and rows of a table from which that is faster, as making the statement takes milliseconds."""
+"""Rows of a batch whose cells SQLite joins, and rows of a table from which joining is faster: compiling its statement takes time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenInlined:
-    """Which inlined rows are read.
+    """A selection of inlined rows.
 
     Attributes:
-        condition: On a physical table of inlined rows.
-        snapshot: The column whose value stands as the row's ``snapshot_id``.
+        condition: Returns the condition on a physical table of inlined rows.
+        snapshot: Column that becomes ``snapshot_id`` of the result.
     """
 
     condition: Callable[[Table], ColumnElement[bool]]
@@ -61,25 +70,27 @@ class ChosenInlined:
 
 
 EVERY_VERSION = ChosenInlined(condition=lambda _source: true())
-"""All rows, ended ones too."""
+"""All rows, including ended ones."""
 
 
 def inlined_rows(
     reader: CatalogReader, table: TableState, read_schema: Schema, *, with_table: bool = False, chosen: ChosenInlined | None = None
 ) -> pa.Table | None:
-    """Rows from all registered tables of inlined rows, None when there are none.
+    """Return rows from all registered tables of inlined rows, None when there are none.
 
     Args:
-        read_schema: Columns wanted, by their ids; rows that lack a column have its ``initial_default``.
-        with_table: Whether a last column ``inlined_table`` names the physical table that holds the row.
-        chosen: Which rows; those visible at ``table.snapshot_id`` when None.
+        reader: Reader of the catalog.
+        table: State of the table.
+        read_schema: Columns of the result, by their ids; rows that lack a column get its ``initial_default``.
+        with_table: Whether to append a column ``inlined_table`` with the physical table of the row; default False.
+        chosen: The rows to read; None, the default, for those visible at ``table.snapshot_id``.
 
     Returns:
         The columns of ``read_schema`` in their logical Arrow types, then ``rowid`` and ``snapshot_id`` (the snapshot that
         added the row, unless ``chosen`` says otherwise), both int64.
 
     Raises:
-        UnsupportedFeatureError: A value that cannot be read.
+        UnsupportedFeatureError: A value cannot be read.
         CatalogUnavailableError: Another writer flushed a table meanwhile; read again in a new transaction.
     """
     sources = _still_there(reader, table)
@@ -98,7 +109,7 @@ def inlined_rows(
 
 
 def _still_there(reader: CatalogReader, table: TableState) -> list[InlinedTable]:
-    """Whoever flushes the rows of earlier columns drops their table as well, maybe since the state was read."""
+    """Return the tables that are still registered: a flush may have unregistered tables of former columns since the state was read."""
     if not table.inlined_tables:
         return []
     registered = reader.catalog["inlined_data_tables"]
@@ -109,19 +120,25 @@ def _still_there(reader: CatalogReader, table: TableState) -> list[InlinedTable]
 class TableVersions:
     """The columns of a table at each of its schema versions.
 
-    Every change of columns leaves a row in ducklake_schema_versions, which outlives expired snapshots; versions in between
-    belong to changes of something else.
+    Every change of columns inserts a row into ducklake_schema_versions, which survives the expiry of its snapshot. The schema version
+    belongs to the whole lake, so versions without a row for this table are changes of other objects.
     """
 
     def __init__(self, table_id: int, versions: Sequence[tuple[int, int]], history: Sequence[tuple[ColumnRow, int | None]]) -> None:
-        """Args are (schema version, begin snapshot) pairs, and what ``CatalogReader.column_history`` tells."""
+        """Store the versions of one table.
+
+        Args:
+            table_id: The table.
+            versions: Pairs of schema version and begin snapshot.
+            history: Rows of columns with their end snapshots, see ``CatalogReader.column_history``.
+        """
         self._snapshots = versions
         self._history = history
         self._table_id = table_id
 
     @classmethod
     def read(cls, reader: CatalogReader, table_id: int) -> TableVersions:
-        """Those of one table, in two statements."""
+        """Read the versions of one table, in two statements."""
         versions = reader.catalog["schema_versions"]
         query = select(versions.c.schema_version, versions.c.begin_snapshot).where(versions.c.table_id == table_id)
         found = [(row.schema_version, row.begin_snapshot) for row in reader.connection.execute(query)]
@@ -130,7 +147,7 @@ class TableVersions:
         return cls(table_id, found, reader.column_history(table_id))
 
     def schema_at(self, schema_version: int) -> Schema:
-        """The columns that a table of inlined rows of that schema version has.
+        """Return the columns of a table of inlined rows with a schema version.
 
         Raises:
             CatalogCorruptError: The table had no columns then.
@@ -141,12 +158,12 @@ class TableVersions:
         return schema
 
     def snapshot_of(self, schema_version: int) -> int:
-        """The snapshot from which on the table had the columns of a schema version."""
+        """Return the snapshot since which the table has had the columns of a schema version."""
         begun = [snapshot for version, snapshot in self._snapshots if version <= schema_version]
         return max(begun) if begun else min((row.begin_snapshot for row, _ in self._history), default=0)
 
     def schema_of(self, snapshot_id: int) -> Schema:
-        """The columns that the table had at a snapshot; the same schema for snapshots with the same columns."""
+        """Return the columns of the table at a snapshot; the same object for snapshots with the same columns."""
         live = (row for row, end in self._history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
         return _schema_of(tuple(live))
 
@@ -160,7 +177,7 @@ def _schema_of(rows: tuple[ColumnRow, ...]) -> Schema:
 def _read(
     reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, chosen: ChosenInlined
 ) -> pa.Table | None:
-    """Rows of one physical table, None when there are none."""
+    """Return the rows of one physical table, None when there are none."""
     form = StoredForm.of(reader, table, source, stored, wanted)
     joined = JoinedForm.of(reader, form, _highest_place(reader, source)) if chosen.snapshot == "begin_snapshot" else None
     if joined is not None:
@@ -171,7 +188,7 @@ def _read(
 
 
 def _highest_place(reader: CatalogReader, source: InlinedTable) -> int:
-    """SQLite's highest number of a row, which it knows at once, and which is the number of rows where none was deleted; 0 elsewhere."""
+    """Return SQLite's highest row number, an estimate of the row count that needs no scan; 0 for other databases."""
     if not abilities_of(reader.connection.dialect).has_untyped_cells:
         return 0
     name = reader.connection.dialect.identifier_preparer.quote(source.name)
@@ -183,20 +200,20 @@ def _highest_place(reader: CatalogReader, source: InlinedTable) -> int:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Rows by row id and snapshot, as nearly all are found already."""
+    """Return the rows sorted by row id and snapshot. They nearly always are already."""
     row_ids = rows[ROW_ID].to_numpy()
     return rows if bool((np.diff(row_ids) > 0).all()) else rows.sort_by([(ROW_ID, "ascending"), (SNAPSHOT_ID, "ascending")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredForm:
-    """How rows are stored in a physical table, and how they are wanted.
+    """The columns of a physical table and the columns of the result.
 
     Attributes:
-        physical: The table, with the columns that it has in common with those wanted.
-        columns: These, as they are stored.
-        wanted: Columns wanted.
-        with_end: Whether the snapshot that ended a row is wanted as well.
+        physical: The table, with the columns that it shares with the result.
+        columns: The shared columns, as they are stored.
+        wanted: Columns of the result.
+        with_end: Whether to add the snapshot that ended a row.
     """
 
     table: TableState
@@ -211,7 +228,16 @@ class StoredForm:
     def of(
         cls, reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, *, with_end: bool = False
     ) -> StoredForm:
-        """That of one table of inlined rows with columns ``stored``, of which those of ``wanted`` are read."""
+        """Return the form of one table of inlined rows.
+
+        Args:
+            reader: Reader of the catalog.
+            table: State of the table.
+            source: The table of inlined rows.
+            stored: Columns that it stores.
+            wanted: Columns of the result.
+            with_end: Whether to add the snapshot that ended a row; default False.
+        """
         by_id = {column.id: column for column in stored}
         columns = tuple(by_id[column.id] for column in wanted if column.id in by_id)
         names = _stored_names(reader, source, stored)
@@ -226,7 +252,14 @@ class StoredForm:
         )
 
     def fetch(self, reader: CatalogReader, chosen: ChosenInlined, *, ordered: bool = True, **options: Any) -> CursorResult[Any]:
-        """The rows, by row id and snapshot where ``ordered``: the system's columns, then the others."""
+        """Execute the query for the rows: system columns first, then the user's columns.
+
+        Args:
+            reader: Reader of the catalog.
+            chosen: The rows to read.
+            ordered: Whether to sort by row id and snapshot; default True.
+            options: Execution options of SQLAlchemy.
+        """
         source = self.physical
         ends = [source.c.end_snapshot.label("ended_at")] if self.with_end else []
         cells = [_cell(stored, column, self.abilities) for stored, column in zip(self.own, self.columns, strict=True)]
@@ -238,15 +271,15 @@ class StoredForm:
 
     @property
     def own(self) -> list[Column[Any]]:
-        """The user's columns, found by position: one may have the name of a system column in other letters."""
+        """Return the user's columns, by position: a name may differ from that of a system column only by case."""
         return list(self.physical.c)[INLINED_SYSTEM_COLUMNS:]
 
     def table_of(self, rows: Sequence[Any]) -> pa.Table:
-        """Fetched rows as Arrow columns."""
+        """Convert fetched rows to an Arrow table."""
         return self.table_of_columns(list(zip(*rows, strict=True)), len(rows))
 
     def table_of_columns(self, columns: Sequence[Sequence[Any] | ArrowArray], num_rows: int) -> pa.Table:
-        """So many rows as Arrow columns, given the cells of each column as they are stored."""
+        """Convert the stored cells of each column to an Arrow table with ``num_rows`` rows."""
         row_ids, snapshots, *cells = columns
         system = {ROW_ID: _numbers(row_ids), SNAPSHOT_ID: _numbers(snapshots)}
         if self.with_end:
@@ -281,12 +314,12 @@ class StoredForm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedForm:
-    """How rows of an SQLite table come whose cells are joined in the database.
+    """A read of a SQLite table whose cells the database joins, see :func:`~ducklake_core.catalog.inlined.cells.joined_cells`.
 
     Attributes:
-        columns: The columns, in the order in which the form wants them.
-        integers: Which of them have integers.
-        place: SQLite's number of a row.
+        columns: The columns, in the order of the form.
+        integers: Whether each of them contains integers.
+        place: SQLite's row number.
     """
 
     form: StoredForm
@@ -296,7 +329,7 @@ class JoinedForm:
 
     @classmethod
     def of(cls, reader: CatalogReader, form: StoredForm, row_count: int) -> JoinedForm | None:
-        """None where cells are fetched one by one: of few rows, in other databases, and where a column may hold something else."""
+        """Return the joined read; None if cells must be fetched: few rows, another database, or a column that may have other cells."""
         if not form.abilities.has_untyped_cells or row_count < JOINED_FROM:
             return None
         source = form.physical
@@ -307,7 +340,7 @@ class JoinedForm:
         return None if place is None or integers is None else cls(form=form, columns=columns, integers=integers, place=place)
 
     def batches(self, reader: CatalogReader, condition: ColumnElement[bool]) -> Generator[pa.Table, None, None]:
-        """The rows that meet a condition, some at a time, as the database finds them."""
+        """Yield the rows that match a condition in batches, in the order of their row numbers."""
         source, after = self.form.physical, true()
         while True:
             some = select(self.place.label("place")).select_from(source).where(after).order_by(self.place).limit(JOINED_ROWS).subquery()
@@ -328,7 +361,7 @@ class JoinedForm:
 
 
 def _numbers(cells: Sequence[Any] | ArrowArray, *, nullable: bool = False) -> ArrowArray | None:
-    """Cells as integers; None when there is something else among them."""
+    """Return cells as an int64 array; None if a cell is no integer."""
     try:
         found = found_array(cells, integers=not nullable)
     except (pa.ArrowException, ValueError, OverflowError, TypeError):
@@ -339,9 +372,9 @@ def _numbers(cells: Sequence[Any] | ArrowArray, *, nullable: bool = False) -> Ar
 
 
 def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -> dict[int, str]:
-    """Names of the columns in the physical table, by column id.
+    """Return the names of the columns in the physical table, by column id.
 
-    DuckDB leaves plain names unquoted, so that PostgreSQL folds them to lower case: only their order can be trusted.
+    DuckDB does not quote plain names, so PostgreSQL folds them to lower case: only the order of columns is reliable.
     """
     names = {column.id: column.name for column in stored}
     if not abilities_of(reader.connection.dialect).folds_names or all(name == name.lower() for name in names.values()):
@@ -381,20 +414,23 @@ def stored_batches(
     ordered: bool = True,
     any_ended: bool = True,
 ) -> Generator[pa.Table, None, None]:
-    """All rows of one physical table as they were stored, ended ones too, some at a time.
+    """Yield all rows of one physical table as they are stored, including ended ones, in batches.
 
     Args:
-        stored: The columns that it has.
-        row_count: About how many rows there are.
-        ordered: Whether the rows come by row id and snapshot, and not as the database finds them.
-        any_ended: Whether any row may have ended; where it is known that none has, nobody has to ask each.
+        reader: Reader of the catalog.
+        table: State of the table.
+        source: The physical table.
+        stored: Its columns.
+        row_count: Approximate number of rows.
+        ordered: Whether to sort by row id and snapshot; default True.
+        any_ended: Whether any row may have ended; False saves reading the end snapshots. Default True.
 
     Yields:
         Its columns in their logical Arrow types, then ``rowid``, ``snapshot_id`` and ``end_snapshot`` (NULL for live rows), all int64.
 
     Raises:
-        UnsupportedFeatureError: A value that cannot be read.
-        CatalogCorruptError: A row id or a snapshot that is no number.
+        UnsupportedFeatureError: A value cannot be read.
+        CatalogCorruptError: A row id or a snapshot is not a number.
         CatalogUnavailableError: Another writer flushed the table meanwhile; read again in a new transaction.
     """
     form = StoredForm.of(reader, table, source, stored, stored, with_end=any_ended)
@@ -404,7 +440,7 @@ def stored_batches(
 
 
 def _fetched_batches(reader: CatalogReader, form: StoredForm, *, ordered: bool) -> Generator[pa.Table, None, None]:
-    # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
+    # Other drivers fetch rows on demand anyway, and the buffer of SQLAlchemy would cost more than the rows.
     streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
     with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
         fetch = _plain_rows(found.cursor) if form.abilities.has_untyped_cells else found.fetchmany
@@ -417,7 +453,7 @@ def _fetched_batches(reader: CatalogReader, form: StoredForm, *, ordered: bool) 
 
 
 def _plain_rows(cursor: Any) -> Callable[[int], Sequence[Any]]:
-    """The driver's rows where SQLAlchemy has nothing to do for them but to make rows of its own, which takes a fifth of the reading."""
+    """Return a function that fetches rows of the driver directly, because creating rows of SQLAlchemy takes a fifth of the read."""
 
     def fetch(size: int) -> Sequence[Any]:
         try:

@@ -28,16 +28,20 @@ _CLOSING = frozenset("]}")
 _DEEP = 2
 
 _BATCH_VALUES = 30_000
-"""Parameters of one statement: SQLite takes 32,766, PostgreSQL 65,535."""
+"""Maximum number of parameters in one statement; SQLite allows 32,766, PostgreSQL 65,535."""
 
 _BATCH_ROWS = 5_000
 
 
 def encoder(data_type: DataType, abilities: Abilities) -> Encode:
-    """Get the function that turns the values of a column into parameters.
+    """Return the function that converts the values of a column to parameters.
 
-    PostgreSQL and DuckDB turn the texts into the column's type themselves: they are the only form that loses nothing of
-    months, infinities, years before 1, 24:00:00 and numbers of any length.
+    Most types are sent as strings, which PostgreSQL and DuckDB cast to the type of the column. Only strings keep the months of an interval,
+    infinities, years before 1, 24:00:00 and numbers of any length.
+
+    Args:
+        data_type: Type of the column.
+        abilities: Abilities of the database.
     """
     if not isinstance(data_type, PrimitiveType):
         if isinstance(data_type, ListType | MapType | StructType):
@@ -67,11 +71,11 @@ def _utf8(value: object) -> object:
 
 
 def nested_text(value: object, data_type: DataType) -> str:
-    r"""The text of a nested value that DuckDB's parser reads: as its ``CAST(value AS VARCHAR)`` writes it.
+    r"""Return the text of a nested value that DuckDB can read, in the form of its ``CAST(value AS VARCHAR)``.
 
-    For structs outside of lists and maps DuckDB itself writes SQL literals, which its parser does not always read. Where both
-    mean the same, strings in them are quoted as there; where they do not, because of a quote or a backslash, a blank follows the
-    first brace, which DuckDB never writes and skips.
+    For structs outside of lists and maps DuckDB itself writes SQL literals, which its parser does not always read. If both forms mean the
+    same, strings in structs are quoted as in the literal. If they differ, because of a quote or a backslash, a blank follows the first
+    brace: DuckDB never writes that blank and skips it, so readers can distinguish the forms.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> nested_text(["a", "x,y", None, "", "it's", "b\\s"], ListType(element=Field(name="element", type=VARCHAR)))
@@ -87,9 +91,9 @@ def nested_text(value: object, data_type: DataType) -> str:
 
 
 def is_readable(value: object, data_type: DataType, depth: int = 0) -> bool:
-    """Whether DuckDB's parser reads the text of a nested value: otherwise the row belongs into a file.
+    """Return whether DuckDB's parser reads the text of a nested value; if not, the row must be written to a file.
 
-    It ends a value in two containers at the first closing bracket, even in quotes, and takes a list of JSON for JSON itself.
+    The parser ends a value inside two containers at the first closing bracket, even in quotes, and reads a list of JSON as JSON itself.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> texts = ListType(element=Field(name="element", type=VARCHAR))
@@ -142,7 +146,7 @@ def _nested(value: object, data_type: DataType, *, quoted: bool) -> str:
 
 
 def _variant_text(value: Mapping[str, bytes]) -> str:
-    r"""The text of a blob with the bytes of a variant, closing brackets as bytes: see :func:`is_readable`.
+    r"""Return the text of a blob with the bytes of a variant. Closing brackets are escaped, see :func:`is_readable`.
 
     >>> _variant_text({"metadata": b"\x01\0\0", "value": b"\x0da]}"})
     '\\x01\\x00\\x00\\x0Da\\x5D\\x7D'
@@ -162,6 +166,11 @@ def _quote(text: str) -> str:
 def insert_inlined_rows(statements: Statements, database: Database, change: InsertInlinedRows) -> None:
     """Insert the rows inside an open write transaction.
 
+    Args:
+        statements: Statements of the transaction.
+        database: The catalog.
+        change: The rows.
+
     Raises:
         CatalogCorruptError: The table does not have as many columns as the rows.
     """
@@ -169,7 +178,7 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
 
     def build() -> Executable:
         table = database.tables.inlined_data(change.table_name, names)
-        # Parameters are numbered: a user's column may have any name.
+        # Parameters are numbered, because a column may have a name that is not valid for a parameter.
         cells: list[ColumnElement[Any]] = [bindparam(f"p{number}", type_=NullType()) for number in range(len(table.c))]
         if database.abilities.inlined_as_is:
             own = zip(change.columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
@@ -183,7 +192,7 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
 
 
 def parameters_of(change: InsertInlinedRows, database: Database) -> list[dict[str, object]]:
-    """The values of the rows as the database stores them, system columns first: ``p0``, ``p1`` and so on."""
+    """Return the parameters of each row, ``p0``, ``p1`` and so on, with the system columns first."""
     encoders = [encoder(column.type, database.abilities) for column in change.columns]
     names = [f"p{number}" for number in range(INLINED_SYSTEM_COLUMNS + len(encoders))]
     found: list[dict[str, object]] = []
@@ -194,9 +203,9 @@ def parameters_of(change: InsertInlinedRows, database: Database) -> list[dict[st
 
 
 def _stored_names(statements: Statements, database: Database, change: InsertInlinedRows) -> Sequence[str]:
-    """Names of the columns in the physical table.
+    """Return the names of the columns in the physical table.
 
-    DuckDB leaves plain names unquoted, so that PostgreSQL folds them to lower case: only their order can be trusted.
+    DuckDB does not quote plain names, so PostgreSQL folds them to lower case: only the order of columns is reliable.
     """
     names = [column.name for column in change.columns]
     if not database.abilities.folds_names or all(name == name.lower() for name in names):
@@ -217,9 +226,9 @@ def _stored_names(statements: Statements, database: Database, change: InsertInli
 
 
 def insert_positions(statements: Statements, database: Database, change: InlinePositions) -> None:
-    """Insert the positions inside an open write transaction."""
+    """Insert inlined deletes inside an open write transaction."""
     target = database.tables.inlined_delete(change.table_id)
-    # Nothing registers it, and any writer may have made it since the base: the database itself has to tell.
+    # The table is not registered, and any writer may have created it since the base, so the database decides.
     statements.define(CreateTable(target, if_not_exists=True))
     rows = [(file_id, position) for file_id, positions in change.files for position in positions]
     for start in range(0, len(rows), _BATCH_ROWS):
@@ -231,7 +240,15 @@ def insert_positions(statements: Statements, database: Database, change: InlineP
 
 
 def newest_deletes(statements: Statements, database: Database, table_id: int, file_ids: Sequence[int], after: int) -> Mapping[int, int]:
-    """By data file, the newest snapshot after a given one that has deleted rows of it through the catalog, if there is one."""
+    """Return the newest snapshot, by data file, with inlined deletes of its rows after a given snapshot.
+
+    Args:
+        statements: Statements of the transaction.
+        database: The catalog.
+        table_id: The table.
+        file_ids: Data files to check.
+        after: Snapshot id; only later snapshots count.
+    """
     if not statements.has_table(inlined_delete_name(table_id), database.tables.schema):
         return {}
     deletes = database.tables.inlined_delete(table_id)
