@@ -1,4 +1,8 @@
-"""Prove that a list of rows is complete, for operations that delete what the list does not name."""
+"""Prove that a list of rows is complete, for operations that delete everything that the list does not name.
+
+A server, a proxy or a driver may silently cut a result (sql_select_limit, row security policies). For a sweep of orphaned files, a cut list
+of known files means lost data. So rows are counted by the database and by this library, and the counts must agree.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,18 @@ from ducklake_core.errors import CatalogError
 
 
 def complete_rows(connection: Connection, query: Select[Any], what: str, *, at_once: int = 2000) -> Iterator[Row[Any]]:
-    """Yield all rows of a query, and raise at the end when there were fewer than the database counts.
+    """Yield all rows of a query, and raise an error at the end if they are fewer than the database counts.
 
-    The proof needs every row to be taken: whoever stops before has none.
+    Only a caller that consumes every row gets the proof.
 
     Args:
-        connection: An open transaction. Where it sees what others commit meanwhile, further rows are no error.
+        connection: An open transaction. If it sees commits of other writers, additional rows are no error.
         query: The query.
-        what: What the rows are, for the message.
-        at_once: How many rows are fetched at a time.
+        what: Description of the rows, for the message.
+        at_once: Number of rows to fetch at a time, default 2,000.
 
     Raises:
-        CatalogError: There are more rows than the database gave.
+        CatalogError: The database returned fewer rows than it counts.
     """
     show_every_row(connection)
     counted = _count(connection, query)
@@ -35,10 +39,16 @@ def complete_rows(connection: Connection, query: Select[Any], what: str, *, at_o
 
 
 def check_complete(connection: Connection, table: Table, given: int, what: str) -> None:
-    """Raise when a table has more rows than were read of it in the same transaction.
+    """Check that a table has no more rows than were read in the same transaction.
+
+    Args:
+        connection: The transaction.
+        table: The table.
+        given: Number of rows that were read.
+        what: Description of the rows, for the message.
 
     Raises:
-        CatalogError: It has.
+        CatalogError: The table has more rows.
     """
     query = select(literal(1)).select_from(table)
     show_every_row(connection)
@@ -46,7 +56,7 @@ def check_complete(connection: Connection, table: Table, given: int, what: str) 
 
 
 def show_every_row(connection: Connection) -> None:
-    """Let PostgreSQL raise an error where a row security policy would hide rows, until the transaction ends."""
+    """Make PostgreSQL raise an error if a row security policy would hide rows, until the transaction ends."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SELECT pg_catalog.set_config('row_security', 'off', true)")
 
@@ -54,7 +64,7 @@ def show_every_row(connection: Connection) -> None:
 def _check_count(connection: Connection, query: Select[Any], given: int, counted: int | None, what: str) -> None:
     if counted is not None and given >= counted:
         return
-    # Rows that another transaction deletes between the count and the list are missing from the list alone.
+    # Another transaction may have deleted rows between the count and the list, so count again.
     again = _count(connection, query)
     if counted is not None and again is not None and given >= again:
         return

@@ -42,9 +42,9 @@ from ducklake_core.format.state import InlinedTable, Snapshot
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
 
 NOTHING = -1
-"""An id that no snapshot and no table has."""
+"""An id that no snapshot and no table has; a parameter that matches nothing."""
 
-# What belongs to a table, with the column that holds its id.
+# Metadata tables that define a table, with the column of its id.
 _OF_TABLES = {
     "table": "table_id",
     "column": "table_id",
@@ -61,14 +61,14 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """What the catalog says at this moment.
+    """The present state of the catalog, for a caller that checks whether its own state is still valid.
 
     Attributes:
         snapshot: The newest snapshot.
-        known: The snapshot that has the known id now, None when none has it (any more).
+        known: The snapshot that has the known id now; None if there is none, or none any more.
         options: All options of the lake.
         inlined_tables: Tables of inlined rows of the table, by schema version.
-        has_inlined_deletes: Whether the database has a table for the table's inlined deletes.
+        has_inlined_deletes: Whether the table of inlined deletes exists.
     """
 
     snapshot: Snapshot
@@ -79,12 +79,12 @@ class Current:
 
 
 def read_current(database: Database, known: int = NOTHING, table_id: int = NOTHING) -> Current:
-    """Ask for all of it in one read transaction; on a server, in one round trip.
+    """Read the present state in one statement, which takes one round trip on a server.
 
     Args:
         database: The catalog.
-        known: Id of a snapshot that was seen before.
-        table_id: The table.
+        known: Id of a snapshot that was read before; default none.
+        table_id: Table whose tables of inlined rows to read; default none.
 
     Raises:
         CatalogCorruptError: The lake has no snapshot, or a table of inlined rows is registered without a name or version, or for two.
@@ -110,7 +110,9 @@ def read_current(database: Database, known: int = NOTHING, table_id: int = NOTHI
 
 
 def _changed_query(tables: CatalogTables, dialect: Dialect) -> CompoundSelect[Any]:
-    """Rows of several kinds under the columns of a snapshot, each in one of its own type: a statement by itself sees one state.
+    """Return one statement for rows of several kinds, under the columns of a snapshot, matched by type.
+
+    A single statement sees one state of the catalog without a transaction around it.
 
     ::
 
@@ -152,8 +154,13 @@ def _option(row: Any) -> tuple[str, str, str | None, int | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerTable:
-    """A table that is no longer there, and its last snapshots: from ``begin`` to before ``end``, of which ``last`` is the newest that was
-    not expired, None when they all were."""
+    """A dropped table under its last name.
+
+    Attributes:
+        begin: First snapshot under that name.
+        end: Snapshot that dropped the table.
+        last: Newest surviving snapshot with the table; None when all were expired.
+    """
 
     id: int
     begin: int
@@ -162,7 +169,7 @@ class FormerTable:
 
 
 def changed_definitions(reader: CatalogReader, after: int) -> set[int]:
-    """Ids of tables, and of whatever else has tags, of which any row of the definition began or ended after a snapshot: one statement."""
+    """Return the ids of tables, and other objects with tags, whose definition changed after a snapshot, in one statement."""
     queries = []
     for name, column in _OF_TABLES.items():
         source = reader.catalog[name]
@@ -171,7 +178,14 @@ def changed_definitions(reader: CatalogReader, after: int) -> set[int]:
 
 
 def former_tables(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> list[FormerTable]:
-    """Tables that had a name when they were dropped, and are not there at a snapshot, the one that was dropped last first."""
+    """Return the dropped tables that had a name when they were dropped, the last dropped first.
+
+    Args:
+        reader: Reader of the catalog.
+        schema: Schema of the table.
+        name: Name of the table.
+        snapshot_id: Newest snapshot to consider.
+    """
     table, owner = reader.catalog["table"], reader.catalog.schemas
     query = (
         select(table.c.table_id, table.c.table_name, table.c.begin_snapshot, table.c.end_snapshot, owner.c.schema_name)
@@ -184,7 +198,7 @@ def former_tables(reader: CatalogReader, schema: str, name: str, snapshot_id: in
     versions = (
         reader.connection.execute(select(table.c.table_id, table.c.end_snapshot).where(table.c.table_id.in_(ids))).all() if ids else []
     )
-    # A table that was renamed away is not dropped, or was dropped by its other name.
+    # A row that ended by a rename is no drop: the table is live, or was dropped under its other name.
     last = {number: [row.end_snapshot for row in versions if row.table_id == number] for number in ids}
     dropped = [row for row in dict.fromkeys(rows) if None not in last[row.table_id] and row.end_snapshot == max(last[row.table_id])]
     kept = [snapshot.id for snapshot in reader.snapshots(until=snapshot_id)] if dropped else []
@@ -209,7 +223,7 @@ class ViewState:
         sql: The query; ``{DUCKLAKE_CATALOG}`` stands for the name under which a reader has attached the lake.
         column_aliases: Names of its columns, the first ones at least; empty when the query names them all.
         comment: Its ``comment`` tag; ``tags`` are its other tags by key.
-        column_comments: Comments of its columns by the names that the query gives them (format 1.1).
+        column_comments: Comments of its columns by their names in the query (format 1.1).
         snapshot_id: The snapshot this state was read at.
     """
 
@@ -227,12 +241,12 @@ class ViewState:
     column_comments: Mapping[str, str] = field(default_factory=dict)
 
     def commented_column(self, name: str) -> str:
-        """A column's name as the comment that it has is stored under, which differs at most in case."""
+        """Return the name under which the comment of a column is stored, which may differ in case."""
         return next((one for one in self.column_comments if same_name(one, name)), name)
 
 
 def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
-    """All views at a snapshot, by schema and name."""
+    """Return all views at a snapshot, by schema and name."""
     found: dict[int, list[Row[Any]]] = {}
     for row in reader.connection.execute(_query(reader.catalog, snapshot_id)):
         found.setdefault(row.view_id, []).append(row)
@@ -240,7 +254,7 @@ def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
 
 
 def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState | None:
-    """A view by name without regard to case, None when there is none at that snapshot."""
+    """Return a view by its case-insensitive name, None when it does not exist at the snapshot."""
     tables = reader.catalog
     query = _query(tables, snapshot_id).where(
         may_be_named(tables["view"].c.view_name, name), may_be_named(tables.schemas.c.schema_name, schema)
@@ -250,7 +264,7 @@ def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -
 
 
 def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState:
-    """A view by name without regard to case.
+    """Return a view by its case-insensitive name.
 
     Raises:
         NotFoundError: It does not exist at that snapshot.
@@ -276,7 +290,7 @@ def _query(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
 
 
 def _tags(tables: CatalogTables, snapshot_id: int) -> Subquery:
-    """Tags of views, and those of their columns where the version has any."""
+    """Return the tags of views and, if the version has them, of their columns."""
     tag = tables["tag"]
     own = select(tag.c.object_id, cast(null(), String).label("column_name"), tag.c.key, tag.c.value).where(live(tag, snapshot_id))
     if "view_column_tag" not in tables:
@@ -315,15 +329,15 @@ def _aliases(row: Row[Any]) -> Iterator[str]:
 
 
 def without_macro_calls(given: Given, known_macros: Callable[[], Sequence[Macro]]) -> Given | str:
-    """Return a condition or expression with scalar macros of the schema ``main`` in place of their calls; anything but SQL as it is.
+    """Return a condition or expression with calls of scalar macros of the schema ``main`` expanded.
 
     Args:
-        given: The condition or expression.
-        known_macros: Returns the macros that it may call; called only if the text calls a function that DuckDB does not have.
+        given: The condition or expression; anything but a string is returned unchanged.
+        known_macros: Returns the macros of the lake; called only if the SQL calls a function that DuckDB does not have.
 
     Raises:
-        UsageError: No definition of a macro takes the arguments.
-        UnsupportedFeatureError: A macro that cannot be put in place of its call.
+        UsageError: No definition of a macro accepts the arguments.
+        UnsupportedFeatureError: A macro cannot be expanded.
     """
     names = called_functions(given) if isinstance(given, str) else frozenset()
     if not names or not isinstance(given, str):
@@ -336,7 +350,7 @@ def without_macro_calls(given: Given, known_macros: Callable[[], Sequence[Macro]
     }
     if not known:
         return given
-    # What they call may be macros as well.
+    # Macros of any schema, because the expanded macros may call them.
     every = {folded(macro.name): macro.implementations for macro in found if macro.kind == "scalar"}
     return with_macros(given, every | known)
 
@@ -353,12 +367,12 @@ class Macro:
 
     @property
     def kind(self) -> MacroKind:
-        """Whether it makes values or rows; all of its definitions do the same."""
+        """Return the kind, which all of its definitions share: scalar macros return values, table macros return rows."""
         return self.implementations[0].kind if self.implementations else "scalar"
 
 
 def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
-    """All macros at a snapshot, by schema, name and id: two statements whatever their number."""
+    """Return all macros at a snapshot, by schema, name and id, in two statements."""
     found: dict[int, Macro] = {}
     parameters = _parameters(reader, snapshot_id)
     macro, schema, implementation = reader.catalog["macro"], reader.catalog.schemas, reader.catalog["macro_impl"]
@@ -400,7 +414,7 @@ def _parameters(reader: CatalogReader, snapshot_id: int) -> dict[tuple[int, int]
     )
     found: dict[tuple[int, int], list[MacroParameter]] = {}
     for row in reader.connection.execute(query):
-        # A default is missing where its type is unknown: its text is then NULL, which is no default.
+        # DuckDB stores a missing default as the text NULL with the type unknown. A default of NULL has another type.
         has_default = row.default_value_type not in (None, "", "unknown")
         found.setdefault((row.macro_id, row.impl_id), []).append(
             MacroParameter(

@@ -1,4 +1,12 @@
-"""Turn catalog rows of data files, delete files and name mappings into values (specification: ducklake_data_file)."""
+"""Convert catalog rows of data files, delete files and name mappings to values (specification: ducklake_data_file).
+
+A plan may have a million files, so rows are streamed. One cursor reads the files, and one cursor per kind reads the rows that belong to
+them; all are ordered by file id and advance together (a merge join)::
+
+    data_file          1        2        3        4
+    delete_file        1             3 3
+    column statistics  1 1 1    2 2 2    3 3 3    4 4 4
+"""
 
 from __future__ import annotations
 
@@ -19,18 +27,18 @@ from ducklake_core.format.state import TableState
 
 _ROWS_PER_FETCH = 2000
 _MAX_SHARED = 10_000
-# What DuckDB writes unless an option says otherwise.
+# DuckDB's default number of rows in a row group.
 _ROW_GROUP_ROWS = 122_880
 _CELLS = attrgetter(
     "data_file_id", "path", "record_count", "file_size_bytes", "row_id_start", "begin_snapshot", "end_snapshot", "partial_max"
 )
 
 BY_NAME = "map_by_name"
-"""The one kind of mapping that there is."""
+"""The only kind of mapping in the format."""
 
 
 class StatementRunner:
-    """Runs statements; many rows come through a cursor on the server, which is closed with the stack."""
+    """Execute statements; with ``streaming`` through a server-side cursor, which is closed with the stack."""
 
     def __init__(self, connection: Connection, stack: ExitStack, *, streaming: bool) -> None:
         self._connection = connection
@@ -38,7 +46,7 @@ class StatementRunner:
         self._options = {"yield_per": _ROWS_PER_FETCH} if streaming else {}
 
     def __call__(self, query: Select[Any], parameters: Mapping[str, object]) -> CursorResult[Any]:
-        """The rows of a statement, valid until the stack is closed."""
+        """Return the rows of a statement, which are valid until the stack is closed."""
         return self._stack.enter_context(self._connection.execute(query, parameters, execution_options=self._options))
 
 
@@ -63,7 +71,7 @@ class _Grouped:
 
 
 class SharedNumbers(dict[int | None, int | None]):
-    """One object for each number that many files have in common, as their count of rows or snapshot: a plan holds a million files."""
+    """One object for equal numbers, such as row counts and snapshots, to save memory in plans with a million files."""
 
     def __missing__(self, number: int | None) -> int | None:
         if len(self) < _MAX_SHARED:
@@ -72,20 +80,20 @@ class SharedNumbers(dict[int | None, int | None]):
 
 
 class Streams:
-    """Rows that belong to files, one stream for each kind; a kind that cannot have rows has none."""
+    """Rows that belong to files, one stream for each kind; kinds without rows have no stream."""
 
     def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
         self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
         self.counts = SharedNumbers()
 
     def take(self, name: str, file_id: int) -> Sequence[Row[Any]]:
-        """The rows of one kind that belong to a file; files must be asked for by ascending ids."""
+        """Return the rows of one kind that belong to a file. Calls must have ascending file ids."""
         stream = self._streams.get(name)
         return () if stream is None else stream.take(file_id)
 
 
 class HeldRows:
-    """The same of rows that are held in memory, in any order of files."""
+    """Rows in memory with the interface of :class:`Streams`, in any order of files."""
 
     def __init__(self, rows: Mapping[str, Iterable[Row[Any]]]) -> None:
         self.counts = SharedNumbers()
@@ -95,26 +103,26 @@ class HeldRows:
                 self._rows.setdefault((name, row.data_file_id), []).append(row)
 
     def take(self, name: str, file_id: int) -> Sequence[Row[Any]]:
-        """The rows of one kind that belong to a file."""
+        """Return the rows of one kind that belong to a file."""
         return self._rows.get((name, file_id), ())
 
 
 def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, encrypted: bool, *, plain: bool = False) -> DataFile:
-    """The value of one row of ``ducklake_data_file``, with what the streams hold for it.
+    """Return the value of one row of ``ducklake_data_file`` with the rows that belong to it.
 
     Args:
         row: The row.
         table: The table.
-        streams: What belongs to the file.
+        streams: Rows that belong to the file.
         encrypted: Whether the lake is encrypted.
-        plain: Whether the row surely has none of the columns that only some versions have, so that it need not be asked.
+        plain: Whether the row has none of the columns that only some versions have, which saves a lookup; default False.
     """
     file_id, path, counted, size, ids_from, begin, end, partial_max = _CELLS(row)
     deletes, inlined = streams.take("deletes", file_id), streams.take("inlined_deletes", file_id)
     values = streams.take("partition_values", file_id)
     inlined_deletes = tuple([found.row_id for found in inlined]) if inlined else ()
     partition_values = tuple([(found.partition_key_index, found.partition_value) for found in values]) if values else ()
-    # Cells of SQLite may hold anything, whatever the column's type is.
+    # SQLite does not enforce the types of columns.
     usable = isinstance(path, str) and path and isinstance(counted, int) and isinstance(begin, int)
     usable = usable and isinstance(size or 0, int) and isinstance(ids_from or 0, int)
     usable = usable and isinstance(end or 0, int) and isinstance(partial_max or 0, int)
@@ -152,12 +160,12 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, 
 
 
 def has_plain_rows(data_file: Table) -> bool:
-    """Whether rows of the metadata table have none of the columns that only some versions have."""
+    """Return whether the metadata table has none of the columns that only some versions have."""
     return PARTIAL_FILE_INFO not in data_file.c and "row_group_count" not in data_file.c
 
 
 def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
-    """The value of one row of ``ducklake_delete_file``."""
+    """Return the value of one row of ``ducklake_delete_file``."""
     if not (row.path and all(isinstance(number, int) for number in (row.begin_snapshot, row.partial_max or 0, row.delete_count or 0))):
         raise CatalogCorruptError(
             f"delete file {row.delete_file_id} of data file {row.data_file_id} of table {table.qualified_name} has no usable row in the "
@@ -182,12 +190,15 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
 
 
 def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
-    # As DuckDB does: a key in a lake that is not encrypted means nothing, an empty one is none.
+    # As in DuckDB: keys are ignored in a lake that is not encrypted, and an empty key means none.
     return EncryptionKey(row.encryption_key) if encrypted and row.encryption_key else None
 
 
 def rows_of_one_row_group(table: TableState) -> int:
-    """Rows that a file of DuckDB has in one row group: a thread's own rows become one from half of its size on."""
+    """Return the number of rows below which a file of DuckDB has only one row group.
+
+    A thread of DuckDB flushes its rows as a row group from half of the row group size on.
+    """
     if "parquet_row_group_size_bytes" in table.options:
         return 0
     size = table.options.get("parquet_row_group_size", "")
@@ -195,15 +206,15 @@ def rows_of_one_row_group(table: TableState) -> int:
 
 
 def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnStatistics:
-    """The value of one row of ``ducklake_file_column_stats``.
+    """Return the value of one row of ``ducklake_file_column_stats``.
 
     Args:
         row: The row.
         file: The data file that it belongs to.
-        one_row_group: Below this many rows a file that the catalog has no count for surely has one row group; see
+        one_row_group: Number of rows below which a file has one row group, if the catalog has no count; see
             :func:`rows_of_one_row_group`.
     """
-    # DuckDB says that there is no NaN when there is none in the file's last row group.
+    # DuckDB writes the flag of the last row group only, so "no NaN" is reliable only for files with one row group.
     is_one = file.record_count < one_row_group if file.row_group_count is None else file.row_group_count == 1
     contains_nan = row.contains_nan if row.contains_nan or is_one else None
     return ColumnStatistics(
@@ -221,7 +232,7 @@ def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnSt
 
 
 def _optional(row: Row[Any], name: str) -> Any:
-    """A column that tables of some versions lack. Asking a row for an attribute that it lacks takes longer than all that it has."""
+    """Return the value of a column that some versions lack. A failed attribute lookup on a row is slow, so the mapping is checked."""
     cells = row._mapping  # noqa: SLF001 - its documented name
     return cells[name] if name in cells else None  # noqa: SIM401 - get() asks for it, and catches the error
 
@@ -231,12 +242,12 @@ def _text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    """A count of statistics, None when it is none."""
+    """Return a count of statistics, None when it is invalid."""
     return value if isinstance(value, int) and value >= 0 else None
 
 
 def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tuple[NameMapping, ...]:
-    """The mappings with these ids, in one statement whatever their number; none when there are no ids.
+    """Return the mappings with these ids, in one statement.
 
     Args:
         reader: An open read transaction.
@@ -245,7 +256,7 @@ def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tupl
 
     Raises:
         CatalogCorruptError: A mapping is missing.
-        UnsupportedFeatureError: A mapping of another kind than by name.
+        UnsupportedFeatureError: A mapping does not map by name.
     """
     wanted = set(ids)
     if not wanted:
@@ -255,6 +266,7 @@ def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tupl
         select(mapping.c.mapping_id, mapping.c.type, name.c.column_id, name.c.source_name, name.c.target_field_id)
         .add_columns(name.c.parent_column, name.c.is_partition)
         .select_from(mapping.outerjoin(name, and_(name.c.mapping_id == mapping.c.mapping_id)))
+        # A range instead of a list: the ids of files are close together, and the statement stays short.
         .where(mapping.c.mapping_id.between(min(wanted), max(wanted)))
     )
     found: dict[int, list[NameMappingRow]] = {}

@@ -1,4 +1,16 @@
-"""Read the live data files of a table at a snapshot, with their deletes, pruned by a predicate."""
+"""Read the live data files of a table at a snapshot, with their deletes, pruned by a predicate.
+
+Pruning has two stages, and the number of live files decides whether the first is worth its statements::
+
+    no predicate, or up to 100 files    read all files with statistics -------------------------> exact check in Python
+    more files                          the database excludes files by partition values and
+                                        bounds that it compares safely --> read the rest -------> exact check in Python
+
+    PostgreSQL   one statement returns the ids of live files and of excluded ones as packed binaries (PackedSets)
+    others       the conditions are part of the statement that reads the ids
+
+Up to 1,000 remaining files are read by their ids. More are read as a stream of all live files, merged with the ids.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +61,19 @@ from ducklake_core.format.layout import transforms
 from ducklake_core.format.state import TableState
 
 MAX_IDS = 1000
-"""Above this many files a statement names none of them, and reads all rows from the first file on."""
+"""Maximum number of files that a statement names; for more, it reads all rows from the first file on."""
 Query: TypeAlias = tuple[Select[Any], Mapping[str, object]]
 """A statement and its parameters."""
 
 # Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
 _STREAM_FROM = 5000
 FEW_FILES = 100
-"""Up to so many live files are all read and pruned here: building and compiling conditions on their bounds would take longer."""
+"""Maximum number of live files that are all read and pruned in Python. Compiling conditions on bounds would take longer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FileCounts:
-    """How many live files there are, and how many were left out by which means. Complete once the files were iterated."""
+    """Number of live files, and of files excluded by each stage. Complete after the iteration."""
 
     files_total: int = 0
     pruned_by_partition: int = 0
@@ -69,7 +81,7 @@ class FileCounts:
 
     @property
     def files_kept(self) -> int:
-        """Files that may hold matching rows."""
+        """Return the number of files that may contain matching rows."""
         return self.files_total - self.pruned_by_partition - self.pruned_by_statistics
 
 
@@ -79,9 +91,9 @@ class Chosen:
 
     Attributes:
         total: Number of live files.
-        by_partition: How many of them are excluded by partition values.
-        ids: Ascending ids of those that are left.
-        places: Where the database keeps their statistics, where that is known.
+        by_partition: Number of files excluded by partition values.
+        ids: Ids of the remaining files, ascending.
+        places: Physical positions (ctid) of their statistics rows, if known; else None.
     """
 
     total: int
@@ -91,10 +103,10 @@ class Chosen:
 
 
 class DataFiles:
-    """Live files in the order of their ids, each with statistics of the wanted columns; may be iterated once per read transaction.
+    """Live files by id, each with statistics of the requested columns. Iterate once per read transaction.
 
     Attributes:
-        counts: What was left out, complete after the iteration.
+        counts: Number of excluded files, complete after the iteration.
     """
 
     def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None, statistics_for: frozenset[int]) -> None:
@@ -110,7 +122,7 @@ class DataFiles:
             yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
         queries, chosen = FileQueries(self._reader, self._table, None), None
-        # A file has no cursor on a server to decide about, so that files are counted as they come.
+        # The count decides about a server-side cursor, which catalog files do not have: they are counted during the iteration.
         is_counted = self._predicate is not None or not self._abilities.is_file
         total = queries.total(FEW_FILES + 1 if self._predicate is not None and self._packs_rows else None) if is_counted else 0
         if not is_counted:
@@ -132,7 +144,7 @@ class DataFiles:
 
     @property
     def _packs_rows(self) -> bool:
-        """Whether rows have places; those of an earlier version's tables, read through queries, have none."""
+        """Return whether rows have physical positions. Subqueries for tables of earlier versions have none."""
         return self._abilities.packs_rows and isinstance(self._reader.catalog["file_column_stats"], Table)
 
     @property
@@ -140,7 +152,7 @@ class DataFiles:
         return abilities_of(self._reader.connection.dialect)
 
     def _choose(self, queries: FileQueries, predicate: Predicate, total: int) -> Chosen:
-        """The files that the database does not exclude, of a number of live ones that not every database has counted to its end."""
+        """Return the files that the database does not exclude. ``total`` may be a limited count on databases with packed rows."""
         pruned = FileQueries(self._reader, self._table, predicate)
         packed = pruned.sets(self._wanted) if self._packs_rows else None
         if packed is None:
@@ -150,17 +162,17 @@ class DataFiles:
         return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, places=places)
 
     def _read(self, queries: FileQueries, chosen: Chosen | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
-        """The live files, or those of them that were chosen, with the statistics of the wanted columns.
+        """Yield the live files, or the chosen ones, with the statistics of the requested columns.
 
         Args:
             queries: The statements.
-            chosen: None for all files.
-            most: There are no more files than that.
+            chosen: Files to read; None for all.
+            most: Upper limit of the number of files.
         """
         one_row_group, plain = rows_of_one_row_group(self._table), has_plain_rows(self._reader.catalog["data_file"])
         few = chosen is not None and len(chosen.ids) <= MAX_IDS
         with ExitStack() as stack:
-            # A server reads with several processes what it answers as a whole, and alone what a cursor asks for.
+            # Without a cursor PostgreSQL may use parallel workers; with one it never does.
             run = StatementRunner(self._reader.connection, stack, streaming=not few and most >= _STREAM_FROM)
             rows = iter(run(*(queries.files(list(chosen.ids)) if chosen is not None and few else queries.files())))
             if chosen is not None and not few:
@@ -174,7 +186,7 @@ class DataFiles:
                 yield file, {one.column_id: statistics_of(one, file, one_row_group) for one in found} if found else {}
 
     def _belonging(self, queries: FileQueries, files: list[int], places: list[str] | None) -> Iterator[tuple[str, Query]]:
-        """One statement for each kind of rows that may exist for these files, and for those that follow when they are many."""
+        """Yield one statement for each kind of rows that may exist for these files; for many files also for the files that follow."""
         if not files:
             return
         table = self._table
@@ -199,7 +211,7 @@ class DataFiles:
 
 
 def _among(rows: Iterator[Row[Any]], chosen: array[int]) -> Iterator[Row[Any]]:
-    """The rows of some files, both by ascending ids."""
+    """Yield the rows whose ids are in ``chosen``; both are sorted by id."""
     place, count = 0, len(chosen)
     for row in rows:
         while place < count and chosen[place] < row.data_file_id:
@@ -211,6 +223,7 @@ def _among(rows: Iterator[Row[Any]], chosen: array[int]) -> Iterator[Row[Any]]:
 
 
 def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate, found: Sequence[tuple[int, str | None]]) -> bool:
+    # A damaged or unknown spec, or an incomplete set of values, excludes nothing.
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or sorted(index for index, _ in found) != list(range(len(spec.fields))):
         return True
@@ -219,7 +232,14 @@ def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate
 
 
 def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, files: Sequence[DataFile]) -> frozenset[int]:
-    """Ids of those files (given by ascending ids, live or not) that may hold a row satisfying a predicate bound to ``table.schema``."""
+    """Return the ids of files that may contain a matching row.
+
+    Args:
+        reader: Reader of the catalog.
+        table: State of the table.
+        predicate: The predicate, bound to ``table.schema``.
+        files: Files to check, by ascending ids, live or not.
+    """
     if not files:
         return frozenset()
     queries, ids = FileQueries(reader, table, None), [file.id for file in files]
@@ -239,20 +259,21 @@ def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, fi
 def data_files(
     reader: CatalogReader, table: TableState, predicate: Predicate | None = None, statistics_for: frozenset[int] = frozenset()
 ) -> DataFiles:
-    """The live files of a table at ``table.snapshot_id`` that may hold rows satisfying a predicate.
+    """Return the live files of a table at ``table.snapshot_id`` that may contain matching rows.
 
-    Iterating raises NotFoundError when that snapshot was expired.
+    Iterating raises NotFoundError if that snapshot was expired.
 
     Args:
-        predicate: Bound to ``table.schema``; files that surely hold no matching row are left out. None for all files.
-        statistics_for: Ids of leaf columns whose statistics are returned with each file; files without a row for a
-            column have no entry for it.
+        reader: Reader of the catalog.
+        table: State of the table.
+        predicate: Predicate bound to ``table.schema``, which excludes files without matching rows. None, the default, for all files.
+        statistics_for: Ids of leaf columns whose statistics to return with each file; default none. Columns without a row have no entry.
     """
     return DataFiles(reader, table, predicate, statistics_for)
 
 
 class FileQueries:
-    """The statements, all on the same set of files."""
+    """The statements that read one set of files. Those without a predicate are built once per process and bound by parameters."""
 
     def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None) -> None:
         self._tables = reader.catalog
@@ -267,7 +288,7 @@ class FileQueries:
 
     @property
     def _live(self) -> ColumnElement[bool]:
-        """The data file is live; made when a statement is, which is once for most."""
+        """Return the condition that a data file is live."""
         file = self._tables["data_file"]
         return and_(file.c.table_id == bindparam("owner"), self._is_live(file))
 
@@ -275,17 +296,20 @@ class FileQueries:
         return live_or_unknown(source, bindparam("at", type_=BigInteger), any_cell=self._any_cell)
 
     def _statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
-        """A statement of files that no predicate chooses, built once."""
+        """Return a statement, from the cache if no predicate is part of it."""
         return self._tables.statement(f"{name}, {self._any_cell}", build) if self._is_plain else build()
 
     def _kept(self) -> ColumnElement[bool]:
-        """Conditions are three-valued: only what is surely excluded goes."""
+        """Return the condition that nothing excludes a file. A NULL exclusion means unknown and keeps the file."""
         by_statistics = condition_of(self.exclusion, self._where_statistics)
         exclusions = [part for part in (self._by_partition, by_statistics) if part is not None]
         return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
 
     def total(self, most: int | None = None) -> int:
-        """Number of live files, excluded ones too; counted up to ``most``, which spares the database the others.
+        """Return the number of live files, including excluded ones.
+
+        Args:
+            most: Count only up to this number; None, the default, counts all.
 
         Raises:
             NotFoundError: The snapshot was expired.
@@ -307,7 +331,7 @@ class FileQueries:
         return int(row.total)
 
     def check_snapshot(self) -> None:
-        """As :meth:`total`, without counting.
+        """Check that the snapshot of the table still exists, as :meth:`total` does, without counting.
 
         Raises:
             NotFoundError: The snapshot was expired.
@@ -322,22 +346,22 @@ class FileQueries:
 
     def _check_snapshot(self, exists: bool, time: datetime | None) -> None:
         if not exists:
-            # What only expired snapshots had has left the catalog: what is still live there would look like all of it.
+            # Expiry removed files that only this snapshot had; the remaining rows would look like the whole table.
             raise expired_since(self._table)
         check_same_snapshot(self._table, time)
 
     def excluded_by_partition(self) -> int:
-        """How many live files their partition values exclude."""
+        """Return the number of live files that partition values exclude."""
         if self._by_partition is None:
             return 0
         query = select(func.sum(case((self._by_partition, 1), else_=0))).select_from(self._tables["data_file"]).where(self._live)
         return int(self._reader.connection.execute(query, self._at).scalar() or 0)
 
     def kept(self) -> array[int]:
-        """Ids of the live data files that nothing excludes, ascending.
+        """Return the ids of the live data files that nothing excludes, ascending.
 
         Raises:
-            CatalogCorruptError: A file has no number for an id, as cells of SQLite may hold anything.
+            CatalogCorruptError: The id of a file is not a number; SQLite does not enforce types.
         """
         number = self._tables["data_file"].c.data_file_id
         rows = self._reader.connection.execute(select(number).where(self._kept()).order_by(number), self._at)
@@ -348,7 +372,7 @@ class FileQueries:
             raise CatalogCorruptError(f"a data file of table {name} has an id that is no number", table=name) from error
 
     def files(self, chosen: Sequence[int] | None = None) -> Query:
-        """The rows of live data files, or of some of them by their ids."""
+        """Return the query for live data files, or for some of them by id."""
         file = self._tables["data_file"]
 
         def build() -> Select[Any]:
@@ -360,7 +384,7 @@ class FileQueries:
         return self._statement("chosen files", build), {**self._at, "files": chosen}
 
     def delete_files(self, files: list[int]) -> Query:
-        """The live delete files of some data files."""
+        """Return the query for the live delete files of some data files."""
         deletes = self._tables["delete_file"]
         few = len(files) <= MAX_IDS
 
@@ -375,18 +399,24 @@ class FileQueries:
         return self._tables.statement(name, build), {**self._at, "files": files if few else files[0]}
 
     def partition_values(self, files: list[int]) -> Query:
-        """The partition values of some data files, one row for each key."""
+        """Return the query for the partition values of some data files, one row for each key."""
         value = self._tables["file_partition_value"]
         return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
 
     def statistics(self, files: list[int], columns: frozenset[int], places: Sequence[str] | None = None) -> Query:
-        """The statistics of some columns in some data files, which are looked for at some places alone where those are known."""
+        """Return the query for the statistics of some columns in some data files.
+
+        Args:
+            files: Ids of the data files, ascending.
+            columns: Ids of the columns.
+            places: Physical positions of the rows, if known, so that no index or scan is needed; None, the default, otherwise.
+        """
         stats = self._tables["file_column_stats"]
         query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
         return self._of(query if places is None else query.where(is_at(places)), stats, files)
 
     def sets(self, wanted: frozenset[int]) -> PackedSets | None:
-        """The live files, and what the statistics of columns say about files, in one statement; None where these exclude nothing.
+        """Return the live files and the files that statistics exclude, in one statement; None if nothing can be excluded.
 
         Raises:
             CatalogCorruptError: A file has no id.
@@ -397,7 +427,7 @@ class FileQueries:
         exclusion = limited(self.exclusion, columns)
         groups = groups_of(exclusion)
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
-        # A view in the table's stead has no places.
+        # A view with the name of the table has no physical positions.
         has_places = has_places and bool(groups) and self._reader.has_table(self._tables["file_column_stats"].name)
         if self._by_partition is not None:
             self._reader.connection.execute(select(func.set_config("work_mem", WORK_MEMORY, True)))
@@ -413,7 +443,7 @@ class FileQueries:
         return PackedSets(row, exclusion, has_places=has_places)
 
     def inlined_deletes(self, files: list[int]) -> Query:
-        """The positions of some data files that the catalog itself hides."""
+        """Return the query for the inlined deletes of some data files."""
         source = self._tables.inlined_delete(self._table.id)
         visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(
             source.c.begin_snapshot <= self._table.snapshot_id, is_in(source.c.file_id, files)
@@ -424,13 +454,13 @@ class FileQueries:
         return query.where(source.c.table_id == self._table.id, is_in(source.c.data_file_id, files)), {}
 
     def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
-        # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
+        # An alias, because SQLAlchemy would correlate this subquery if the enclosing statement selects from the same table.
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
         outside = self._outside(stats, bounds)
         return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
 
     def _outside(self, stats: FromClause, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
-        """A row of statistics says that any of these conditions holds for its file."""
+        """Return the condition that a statistics row proves any of these conditions for its file."""
         file = self._tables["data_file"]
         found = Bounds(
             low=stats.c.min_value,
@@ -445,7 +475,7 @@ class FileQueries:
         return or_(*(and_(stats.c.column_id == column, any_of(conditions, found)) for column, conditions in columns.items()))
 
     def _where_partition(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool] | None:
-        """Identity keys are bounds themselves: every row of the file has that value."""
+        """Return the condition that partition values exclude a file. For identity keys, the value is both bounds: every row has it."""
         value, file = self._tables["file_partition_value"].alias(), self._tables["data_file"]
         found = Bounds(low=value.c.partition_value, high=value.c.partition_value)
         conditions = [
@@ -467,9 +497,13 @@ class FileQueries:
 
 
 def is_in(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
-    """The row belongs to one of the files, or, when they are many, at least to none before the first.
+    """Return the condition that a row belongs to one of the files; for many files, to none before the first, so callers must filter.
 
-    Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
-    them row by row, which takes minutes where a scan takes milliseconds.
+    Never a join: catalogs may have no indexes, and without fresh table statistics PostgreSQL estimates a tiny table and uses a nested loop,
+    which takes minutes where a scan takes milliseconds.
+
+    Args:
+        column: Column with file ids.
+        files: File ids, ascending.
     """
     return column.in_(files) if len(files) <= MAX_IDS else column >= files[0]

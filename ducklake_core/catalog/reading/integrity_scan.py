@@ -22,15 +22,17 @@ _ROWS_PER_FETCH = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCell:
-    """A cell that no reader can do with.
+    """A cell with an invalid value.
 
     Attributes:
         table: Metadata table without its prefix.
-        column: Its column, None when the rows cannot be read at all.
-        row: The row's first cells, for people.
-        says: Why.
-        is_missing: Whether it is NULL where a value must be.
-        table_id: The table it is about, where the row has one; ``key`` is the row's own id, and ``path`` its path.
+        column: Its column; None when the rows cannot be read at all.
+        row: First cells of the row, for reports.
+        says: Reason.
+        is_missing: Whether it is NULL although a value is required.
+        table_id: Table of the row, if any.
+        key: Id of the row.
+        path: Path of the row, if any.
     """
 
     table: str
@@ -45,7 +47,7 @@ class BadCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedRow:
-    """Where one inlined row is, and when it is visible."""
+    """Table, row id and lifetime of one inlined row."""
 
     table_id: int
     name: str
@@ -56,11 +58,13 @@ class InlinedRow:
 
 @dataclass(slots=True, kw_only=True)
 class EveryRow:
-    """Rows of the metadata tables whose cells can be used, and what is wrong with the others.
+    """The valid rows of the metadata tables, and the invalid cells of the others.
 
     Attributes:
-        looks_at_columns: Whether to look at the columns of tables of inlined rows and deletes first, and to leave out those that lack some:
-            a statement for each of them on most databases, without which such a table makes all of them unreadable.
+        required: Columns that must not be NULL, by metadata table.
+        looks_at_columns: Whether to check the columns of tables of inlined rows and deletes first, and to leave out tables that lack some.
+            This takes a statement for each table on most databases; without it, one damaged table makes all of them unreadable.
+        bad: Invalid cells found so far.
     """
 
     connection: Connection
@@ -72,17 +76,22 @@ class EveryRow:
 
     @property
     def abilities(self) -> Abilities:
-        """Those of the database."""
+        """Return the abilities of the database."""
         return abilities_of(self.connection.dialect)
 
     def rows(self, name: str) -> list[Row[Any]]:
-        """All usable rows of a metadata table."""
+        """Return all valid rows of a metadata table; read once."""
         if name not in self._known:
             self._known[name] = list(self.stream(name))
         return self._known[name]
 
     def stream(self, name: str, order: Sequence[str] = ()) -> Iterator[Row[Any]]:
-        """Likewise, not held in memory."""
+        """Yield all valid rows of a metadata table, without keeping them in memory.
+
+        Args:
+            name: The metadata table without prefix.
+            order: Columns to sort by; default none.
+        """
         table = self.tables[name]
         kinds = _kinds(table)
         required = set(self.required.get(name, ()))
@@ -96,17 +105,17 @@ class EveryRow:
                     else:
                         self.bad.append(found)
         except DuckLakeError as error:
-            # A cell that cannot even be fetched: of no row of the table can be said what it is.
+            # The driver fails to convert a cell, so no further row of the table can be read.
             self.bad.append(BadCell(table=name, column=None, row="", says=error.message))
 
     def inlined_tables(self) -> InlinedTables:
-        """The tables of inlined rows and deletes."""
+        """Return the tables of inlined rows and deletes."""
         known = {row.table_id for row in self.rows("table")}
         found = inlined_tables(self.connection, self.tables, known)
         return self._readable(found) if self.looks_at_columns else found
 
     def _readable(self, found: InlinedTables) -> InlinedTables:
-        """Those that have the columns that all have; the others go to ``bad``."""
+        """Return the tables that have all system columns; add the others to ``bad``."""
         owners = {name: (number, self.tables.inlined_data(name)) for number, name in found.data}
         owners |= {name: (number, self.tables.inlined_delete(number)) for number, name in found.deletes}
         columns = inspect(self.connection).get_multi_columns(schema=self.tables.schema, filter_names=list(owners))
@@ -125,7 +134,7 @@ class EveryRow:
         )
 
     def inlined_rows(self, there: InlinedTables) -> Iterator[InlinedRow]:
-        """Every inlined row without its values; those without usable numbers go to ``bad``."""
+        """Yield every inlined row without its values; rows with invalid numbers are added to ``bad``."""
 
         def query(table_id: int, name: str) -> Select[Any]:
             source = self.tables.inlined_data(name)
@@ -142,7 +151,7 @@ class EveryRow:
                 self._bad_inlined(row, "a row id or snapshot that is no number")
 
     def inlined_deletes(self, there: InlinedTables) -> Iterator[Row[Any]]:
-        """Rows (table_id, name, file_id, row_id, begin_snapshot) of all deletes that the catalog holds."""
+        """Yield all inlined deletes as rows (table_id, name, file_id, row_id, begin_snapshot)."""
 
         def query(table_id: int, name: str) -> Select[Any]:
             source = self.tables.inlined_delete(table_id)
@@ -164,12 +173,12 @@ class EveryRow:
         self.bad.append(BadCell(table=row.name, column="row_id", row=_shown(row), says=says, table_id=row.table_id))
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table of that name, prefix included."""
+        """Return whether the database has a table with that name, including its prefix."""
         return inspect(self.connection).has_table(name, schema=self.tables.schema)
 
 
 def _kinds(table: Any) -> dict[str, type]:
-    """What the cells of each column are in Python; others are checked when they are fetched."""
+    """Return the Python type of each column. Other columns are checked when they are fetched."""
     numbers = {column.name: int for column in table.c if isinstance(column.type, BigInteger | CatalogBoolean)}
     return numbers | {column.name: str for column in table.c if isinstance(column.type, String)}
 
@@ -209,7 +218,7 @@ def _shown(row: Row[Any]) -> str:
 
 
 def statistics_of_files(connection: Connection, tables: CatalogTables, ids: Sequence[int]) -> dict[int, list[Row[Any]]]:
-    """Usable rows of ``file_column_stats`` by data file, for some files."""
+    """Return the valid rows of ``file_column_stats`` of some files, by data file id."""
     statistics = tables["file_column_stats"]
     kinds = _kinds(statistics)
     found: dict[int, list[Row[Any]]] = {}
@@ -220,7 +229,14 @@ def statistics_of_files(connection: Connection, tables: CatalogTables, ids: Sequ
 
 
 def still_there(connection: Connection, tables: CatalogTables, name: str, ids: Sequence[int]) -> set[int]:
-    """Those of some ids of data files, of delete files or of snapshots that the catalog still has."""
+    """Return the ids that the catalog still has.
+
+    Args:
+        connection: An open transaction.
+        tables: The metadata tables.
+        name: ``data_file``, ``delete_file`` or ``snapshot``.
+        ids: Ids to check.
+    """
     files = tables[name]
     number = files.c[f"{name}_id"]
     found: set[int] = set()
@@ -231,15 +247,15 @@ def still_there(connection: Connection, tables: CatalogTables, name: str, ids: S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedTables:
-    """Tables of inlined rows and deletes as the database has them.
+    """Tables of inlined rows and deletes in the database, each as (table id, name).
 
     Attributes:
-        data: (table id, name) of those with rows that are registered and there, for the table that their name is of.
-        deletes: (table id, name) of those with deletes of tables that the catalog knows.
-        missing: (table id, name) of those that are registered and not there.
-        dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
-            Not told are empty ones of known tables, which a flush leaves to sessions that have seen them, and on MySQL those that a
-            commit may be making.
+        data: Registered and existing tables of inlined rows.
+        deletes: Existing tables of inlined deletes of known tables.
+        missing: Registered tables that do not exist.
+        dead: Existing tables that nothing reads: unregistered ones with rows, and those of unknown tables. Not included are empty
+            unregistered tables, which a flush leaves for sessions that know them, and on MySQL tables that a running commit may have
+            created.
     """
 
     data: tuple[tuple[int, str], ...] = ()
@@ -249,12 +265,12 @@ class InlinedTables:
 
 
 def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterable[int]) -> InlinedTables:
-    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements, or four.
+    """Return the tables of inlined rows and deletes, including missing and dead ones, in three or four statements.
 
     Args:
         connection: An open transaction.
         tables: The metadata tables.
-        known: Ids of all tables of the catalog, dropped ones too.
+        known: Ids of all tables of the catalog, including dropped ones.
     """
     counters = newest_counters(connection, tables)
     registered = tables["inlined_data_tables"]
@@ -263,7 +279,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     known_ids, registered_names = set(known), {name for _, name in wanted}
     of_rows = {(owner, name) for name in there if (owner := inlined_owner(name)) is not None}
     of_deletes = {(owner, name) for name in there if (owner := inlined_deletes_owner(name)) is not None}
-    # Of tables that nothing registers those of known tables are dead when they have rows.
+    # An unregistered table of a known table is dead only if it has rows; one of an unknown table always is.
     ownerless = {one for one in of_rows | of_deletes if one[0] not in known_ids}
     unregistered = {one for one in of_rows if one[0] in known_ids and one[1] not in registered_names}
     making = in_the_making((name for _, name in ownerless | unregistered), counters)
@@ -277,25 +293,28 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
 
 
 def known_tables(connection: Connection, tables: CatalogTables) -> frozenset[int]:
-    """Ids of the tables that the catalog knows at all; of one whose row was lost it has the columns still, and perhaps the only rows."""
+    """Return the ids of all tables in the catalog, including those whose table row was lost but whose columns exist.
+
+    The inlined rows of such a table may be the only copy of its data, so they must not be dropped.
+    """
     both = union(*(select(tables[name].c.table_id) for name in ("table", "column"))).subquery()
     return frozenset(number for (number,) in complete_rows(connection, select(both.c.table_id), "ids of tables"))
 
 
 def registered_names(connection: Connection, tables: CatalogTables) -> frozenset[str]:
-    """Names of tables of inlined rows as the catalog registers them.
+    """Return the names of the registered tables of inlined rows.
 
-    On MySQL a transaction sees rows as they were and tables as they are: what :func:`inlined_tables` calls missing may have been dropped
-    by an expiry meanwhile. A later transaction sees that it is not registered any more.
+    On MySQL a transaction sees rows as of its snapshot, but tables as they are. A table that :func:`inlined_tables` reports as missing may
+    have been dropped by a concurrent expiry; a later transaction sees that it is no longer registered.
     """
     query = select(tables["inlined_data_tables"].c.table_name)
     return frozenset(name for (name,) in complete_rows(connection, query, "tables of inlined rows"))
 
 
 def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:
-    """The schema version and the next catalog id of the newest snapshot.
+    """Return the schema version and the next catalog id of the newest snapshot.
 
-    None where nobody sees the tables of a transaction before its COMMIT: only on MySQL may a table be in the making.
+    None if tables are visible only after COMMIT: only on MySQL can a running commit have visible tables.
     """
     if not abilities_of(connection.dialect).commits_at_ddl:
         return None
@@ -305,16 +324,19 @@ def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping
 
 
 def in_the_making(names: Iterable[str], counters: RowMapping | None) -> frozenset[str]:
-    """Those of some tables of inlined rows and deletes that commits may have been making when :func:`newest_counters` was read.
+    """Return the tables of inlined rows and deletes that running commits may have created when :func:`newest_counters` was read.
 
-    Whoever then calls a table a leftover must have read the counters before what is registered: a commit that ends in between has
-    registered its table, and has counters beyond these.
+    Read the counters before the registered names. A commit that ends in between has registered its table and has higher counters.
+
+    Args:
+        names: Names of tables.
+        counters: Result of :func:`newest_counters`.
     """
     return frozenset() if counters is None else frozenset(name for name in names if may_be_in_the_making(name, **counters))
 
 
 def names_with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
-    """Names of those of some tables of inlined rows that have any row."""
+    """Return the names of the tables of inlined rows that have any row."""
     if not names:
         return frozenset()
     queries = [
@@ -326,10 +348,10 @@ def names_with_rows(connection: Connection, tables: CatalogTables, names: Sequen
 
 @contextmanager
 def tables_that_may_go() -> Iterator[None]:
-    """Tables of inlined rows and deletes are read that others may drop meanwhile, as servers show it at once.
+    """Convert the error about a missing table of inlined rows or deletes, which another client may drop during a read.
 
     Raises:
-        CatalogUnavailableError: One of them is gone; whoever reads again finds others.
+        CatalogUnavailableError: A table was dropped; a new read uses the present tables.
     """
     try:
         yield

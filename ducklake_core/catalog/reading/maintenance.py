@@ -1,4 +1,4 @@
-"""Read what maintenance decides by: sizes and counts of a lake, histories of files, and all files that the catalog names."""
+"""Read the input of maintenance decisions: sizes and counts of a lake, histories of files, and all files that the catalog names."""
 
 from __future__ import annotations
 
@@ -43,18 +43,27 @@ from ducklake_core.format.state import TableState
 from ducklake_core.format.types.schema import Schema, build_schema
 
 FILE_SIZE_BANDS = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
-"""Upper ends (excluded) in bytes of the bands that files are counted in; the last band has none."""
+"""Upper limits (exclusive), in bytes, of the size bands in which files are counted; the last band has no limit."""
 
 CLUSTERED_KEY = "clustered_by"
-"""In ``commit_extra_info`` of a rewrite: ids of the columns that it clustered files by."""
+"""Key in ``commit_extra_info`` of a rewrite: ids of the columns by which it clustered files."""
 
 _AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeGauges:
-    """Rows of the statements, by table id where they are of a table. ``lake`` has the counts of the lake as a whole, ``missing`` the
-    names of tables of inlined rows that are registered and not there."""
+    """Sums and counts at the newest snapshot.
+
+    Attributes:
+        tables: Schema and name of the live tables, by table id.
+        files: Row of sums over data files, by table id.
+        delete_files: Row of sums over delete files, by table id.
+        inlined: Counts of inlined rows and deletes, by table id and kind.
+        lake: Counts of the whole lake.
+        missing: Names of registered tables of inlined rows that do not exist.
+        oldest_scheduled: Earliest time in the schedule; None when it is empty.
+    """
 
     snapshot_id: int
     snapshot_count: int
@@ -70,7 +79,13 @@ class LakeGauges:
 
 
 def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes: int) -> LakeGauges | None:
-    """All sums at the newest snapshot; None when the lake has no snapshot."""
+    """Return all sums at the newest snapshot; None when the lake has no snapshot.
+
+    Args:
+        connection: An open read transaction.
+        tables: The metadata tables.
+        small_file_bytes: Size in bytes below which a file counts as small.
+    """
     snapshot = tables["snapshot"]
     number = snapshot.c.snapshot_id
     ends = select(func.min(number).label("first"), func.max(number).label("last"), func.count().label("number")).subquery()
@@ -106,7 +121,7 @@ def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes:
 
 
 def _names(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
-    """Every table that the catalog knows, and whether the row is of one that is there now."""
+    """Select every table of the catalog, and whether its row is live."""
     table, schema = tables["table"], tables.schemas
     source = table.outerjoin(schema, and_(schema.c.schema_id == table.c.schema_id, live(schema, snapshot_id)))
     is_live = case((and_(live(table, snapshot_id), schema.c.schema_id.is_not(None)), 1), else_=0)
@@ -150,7 +165,7 @@ def _delete_files(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
 
 
 def _inlined(connection: Connection, tables: CatalogTables, there: InlinedTables, snapshot_id: int) -> dict[tuple[int, str], int]:
-    """Numbers by table id and kind: ``rows`` that are visible, ``ended`` ones, ``deletes`` of rows of live files; one statement."""
+    """Return counts by table id and kind (visible ``rows``, ``ended`` rows, ``deletes`` of rows of live files), in one statement."""
     queries: list[Select[Any]] = []
     for table_id, name in there.data:
         source = tables.inlined_data(name)
@@ -175,7 +190,10 @@ def _number(table_id: int, kind: str, source: FromClause, condition: ColumnEleme
 
 
 def _scheduled(tables: CatalogTables) -> Select[Any]:
-    """How many files, how many of them by distinct paths, and the earliest time, of texts of either form where times are text."""
+    """Select the number of scheduled files, of distinct paths, and the earliest time.
+
+    Times that are stored as text have two forms, with a blank or a T, which do not sort together: each has its own minimum.
+    """
     schedule = tables["files_scheduled_for_deletion"]
     time = schedule.c.schedule_start
     is_iso = cast(time, String).like("%T%")
@@ -189,7 +207,7 @@ def _scheduled(tables: CatalogTables) -> Select[Any]:
 
 
 def _orphans(tables: CatalogTables) -> Select[Any]:
-    """Rows that belong to a file that the catalog does not know, and tables whose statistics outlived them."""
+    """Select the number of rows of unknown files, and of statistics of unknown tables."""
     file, table = tables["data_file"], tables["table"]
 
     def lost(name: str) -> Any:
@@ -208,7 +226,7 @@ def _orphans(tables: CatalogTables) -> Select[Any]:
 
 
 def _doubles(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
-    """What must not be there twice, and files whose partition values are not those of their partition keys."""
+    """Select the number of duplicate rows, and of files whose partition values do not match their partition keys."""
     file, deletes, table = tables["data_file"], tables["delete_file"], tables["table"]
 
     def surplus(source: FromClause, *keys: ColumnElement[Any]) -> Any:
@@ -241,7 +259,7 @@ def _sum(condition: ColumnElement[bool], value: ColumnElement[int]) -> Any:
 
 
 class SchemaVersions:
-    """The schema versions that a table's columns had, by the snapshots from which they held.
+    """The schema versions of the columns of a table, by the snapshots from which they applied.
 
     >>> versions = SchemaVersions([(1, 1), (7, 3)])
     >>> versions.at(0), versions.at(6), versions.at(7)
@@ -252,13 +270,13 @@ class SchemaVersions:
         self._versions = sorted(versions)
 
     def at(self, snapshot_id: int) -> int | None:
-        """The schema version of the table at a snapshot; None before the first one known."""
+        """Return the schema version of the table at a snapshot; None before the first known one."""
         position = bisect_right(self._versions, (snapshot_id, 2**63))
         return self._versions[position - 1][1] if position else None
 
 
 def schema_versions(reader: CatalogReader, table_id: int) -> SchemaVersions:
-    """The schema versions of a table."""
+    """Return the schema versions of a table."""
     versions = reader.catalog["schema_versions"]
     query = select(versions.c.table_id, versions.c.begin_snapshot, versions.c.schema_version)
     rows = reader.rows_of_table(("schema versions",), lambda among: query.where(among(versions.c.table_id)), table_id)
@@ -266,13 +284,13 @@ def schema_versions(reader: CatalogReader, table_id: int) -> SchemaVersions:
 
 
 def schema_at(reader: CatalogReader, table: TableState, snapshot_id: int) -> Schema:
-    """The columns that a table had at an earlier snapshot."""
+    """Return the columns of a table at an earlier snapshot."""
     rows = (row for row, end in reader.column_history(table.id) if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
     return build_schema(dict.fromkeys(rows))
 
 
 def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
-    """Ids of the table's data files that ever had a delete file, replaced and ended ones included."""
+    """Return the ids of the data files of a table with a delete file in the catalog, live or ended."""
     deletes = reader.catalog["delete_file"]
     query = select(deletes.c.table_id, deletes.c.data_file_id).distinct()
     rows = reader.rows_of_table(("files with deletes",), lambda among: query.where(among(deletes.c.table_id)), table_id)
@@ -280,7 +298,13 @@ def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
 
 
 def clustered_snapshots(reader: CatalogReader, snapshot_ids: Collection[int], column_ids: Sequence[int]) -> frozenset[int]:
-    """Those of some snapshots whose commits say that they clustered files by some columns."""
+    """Return the snapshots that clustered files by some columns, according to their extra information.
+
+    Args:
+        reader: Reader of the catalog.
+        snapshot_ids: Snapshots to check.
+        column_ids: Ids of the columns, in order.
+    """
     changes = reader.catalog["snapshot_changes"]
     query = select(changes.c.snapshot_id, changes.c.commit_extra_info).where(is_in(changes.c.snapshot_id, sorted(snapshot_ids)))
     rows = reader.connection.execute(query).all()
@@ -297,24 +321,24 @@ def _clusters(extra_info: str, column_ids: list[int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCounts:
-    """How many rows one physical table of inlined rows has, and how many of them have ended."""
+    """Number of rows, and of ended rows, of one table of inlined rows."""
 
     rows: int
     ended: int
 
 
 def inlined_row_counts(reader: CatalogReader, table: TableState) -> dict[str, StoredCounts]:
-    """The rows of each registered table of inlined rows, by its name."""
+    """Return the counts of each registered table of inlined rows, by its name."""
     names = [item.name for item in table.inlined_tables]
     counted = zip(names, reader.stored_inlined_counts(table), strict=True)
     return {name: StoredCounts(rows=int(row.n), ended=int(row.ended)) for name, row in counted}
 
 
 def inlined_deletes_of(reader: CatalogReader, table: TableState) -> dict[int, list[tuple[int, int]]]:
-    """(position, snapshot) of all rows that the catalog deletes, by the id of the data file, whether or not it is there.
+    """Return (position, snapshot) of all inlined deletes by data file id, including files that no longer exist.
 
     Raises:
-        CatalogCorruptError: One of the numbers is none.
+        CatalogCorruptError: A position, file or snapshot is not a number.
     """
     if not table.has_inlined_deletes:
         return {}
@@ -338,17 +362,20 @@ def inlined_deletes_of(reader: CatalogReader, table: TableState) -> dict[int, li
 def delete_histories(
     reader: CatalogReader, table: TableState, file_ids: Collection[int], inlined: dict[int, list[tuple[int, int]]]
 ) -> list[DeleteHistory]:
-    """The histories of some data files of a table, as far as the catalog still knows the files, by id.
+    """Return the delete histories of some data files of a table, by id; files without a row are left out.
 
     Args:
-        inlined: Of :func:`inlined_deletes_of`.
+        reader: Reader of the catalog.
+        table: State of the table.
+        file_ids: Ids of the data files.
+        inlined: Result of :func:`inlined_deletes_of`.
     """
     if not file_ids:
         return []
     ids, wanted = sorted(file_ids), frozenset(file_ids)
 
     def of_files(source: Table, *more: ColumnElement[Any]) -> Callable[[Among], Select[Any]]:
-        # Rows that are read for many tables at once are those of all of their files.
+        # A reader of many tables reads all rows once, so its statement must not depend on the files of one table.
         every = select(source, *more)
         some = every if reader.holds_many else every.where(is_in(source.c.data_file_id, ids))
         return lambda among: some.where(among(source.c.table_id))
@@ -367,15 +394,15 @@ def delete_histories(
 
 
 def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, str] | None:
-    """The first of the full paths that belongs to the lake, and how: a data file of any snapshot, or one that cleanup is to delete.
+    """Return the first full path that belongs to the lake, with a description: a data file of any snapshot, or a scheduled file.
 
-    The names of all data files stream by once, whatever the number of paths.
+    Reads the names of all data files once, as a stream.
     """
     wanted = {file_key(path): path for path in paths}
-    # Most files are ruled out by their last part, before their directory is looked up.
+    # The file name alone excludes most files, before their directory is looked up.
     names = {file_name(path) for path in paths}
     for rows in (_data_files(reader, names), _scheduled_files(reader, names)):
-        # Stopped half way, a stream would keep a server's cursor open.
+        # Closed explicitly, because an abandoned generator would keep the cursor of the server open.
         with closing(rows):
             found = next(((wanted[key], how) for path, how in rows if (key := file_key(path)) in wanted), None)
         if found is not None:
@@ -384,22 +411,22 @@ def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, s
 
 
 def named_files(reader: CatalogReader, paths: Collection[str]) -> frozenset[str]:
-    """Those of some paths that the catalog names: as data file or delete file of any snapshot, or for cleanup to delete.
+    """Return the paths that the catalog names: data files and delete files of any snapshot, and scheduled files.
 
-    Paths are compared by their last part, which is unique for files of DuckLake's writers. The names of all files stream by once.
+    Compares file names only, which are unique for files of DuckLake writers. Reads the names of all files once, as a stream.
     """
     wanted = {file_name(path): path for path in paths}
     found: set[str] = set()
     for table in ("data_file", "delete_file", "files_scheduled_for_deletion"):
         rows = complete_rows(reader.connection, select(reader.catalog[table].c.path), "names of files", at_once=_AT_ONCE)
-        # A broken row may name no file, or none by a text.
+        # The path of a damaged row may be NULL or not a string.
         names = (file_name(row.path) for row in rows if isinstance(row.path, str))
         found.update(path for name in names if (path := wanted.get(name)) is not None)
     return frozenset(found)
 
 
 def _data_files(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, str]]:
-    # Before the names stream by: a DuckDB file has one cursor.
+    # Read before the stream begins: a DuckDB file has one cursor.
     directories = _tables(reader)
     file = reader.catalog["data_file"]
     query = select(file.c.path, file.c.path_is_relative, file.c.table_id)
@@ -420,7 +447,7 @@ def _scheduled_files(reader: CatalogReader, names: set[str]) -> Generator[tuple[
 
 
 def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:
-    """Directory and name of every table there ever was; a later row of one table has the same directory."""
+    """Return directory and name of every table, including dropped ones. All rows of one table have the same directory."""
     table, schema = reader.catalog["table"], reader.catalog["schema"]
     names = {row.schema_id: row.schema_name for row in reader.connection.execute(select(reader.catalog.schemas))}
     schemas = {
@@ -435,7 +462,7 @@ def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:
 
 
 def mappings_of_table(reader: CatalogReader, table_id: int, table: str) -> tuple[NameMapping, ...]:
-    """All mappings that files of a table carry or carried.
+    """Return all name mappings of a table, including those of ended files.
 
     Args:
         reader: An open read transaction.

@@ -24,7 +24,16 @@ HOLD_PREFIX = f"{OWN_PREFIX}hold:"
 def store_option(
     connection: Connection, tables: CatalogTables, key: str, value: str, scope: Literal["schema", "table"] | None, scope_id: int | None
 ) -> None:
-    """Set an option for the lake (scope None), a schema or a table, in an open write transaction. Makes no snapshot."""
+    """Set an option in an open write transaction, without a snapshot.
+
+    Args:
+        connection: The write transaction.
+        tables: The metadata tables.
+        key: Name of the option in lower case.
+        value: Value as stored.
+        scope: ``schema`` or ``table``; None for the lake.
+        scope_id: Id of the schema or table; None for the lake.
+    """
     delete_option(connection, tables, key, scope, scope_id)
     connection.execute(insert(tables["metadata"]), {"key": key, "value": value, "scope": scope, "scope_id": scope_id})
 
@@ -32,11 +41,19 @@ def store_option(
 def delete_option(
     connection: Connection, tables: CatalogTables, key: str, scope: Literal["schema", "table"] | None, scope_id: int | None
 ) -> bool:
-    """Forget an option of one scope, in an open write transaction: whether it was set there. Makes no snapshot."""
+    """Delete an option of one scope in an open write transaction, without a snapshot, and return whether it was set.
+
+    Args:
+        connection: The write transaction.
+        tables: The metadata tables.
+        key: Name of the option in lower case.
+        scope: ``schema`` or ``table``; None for the lake.
+        scope_id: Id of the schema or table; None for the lake.
+    """
     metadata = tables["metadata"]
     same_scope = metadata.c.scope.is_(None) if scope is None else metadata.c.scope == scope
     same_id = metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id
-    # Keys are read without regard to case, whoever wrote them.
+    # DuckDB reads keys without regard to case, and any client may have stored another spelling.
     same_key = func.lower(metadata.c.key) == key
     was_set = connection.execute(select(metadata.c.key).where(same_key, same_scope, same_id)).first() is not None
     connection.execute(delete(metadata).where(same_key, same_scope, same_id))
@@ -45,16 +62,16 @@ def delete_option(
 
 @dataclass(frozen=True, slots=True)
 class StoredOptions:
-    """Every option of a lake: (key in lower case, value, scope, scope_id)."""
+    """All options of a lake as rows (key in lower case, value, scope, scope_id)."""
 
     rows: tuple[tuple[str, str, str | None, int | None], ...] = ()
 
     def is_same(self, other: StoredOptions) -> bool:
-        """Whether both hold the same options; a database may give rows in another order each time."""
+        """Return whether both contain the same options, in any order, because a database may return rows in another order each time."""
         return self.rows == other.rows or frozenset(self.rows) == frozenset(other.rows)
 
     def in_force(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
-        """The options in force for the lake, a schema or a table: table over schema over lake.
+        """Return the effective options of the lake, a schema or a table. The table overrides the schema, which overrides the lake.
 
         >>> stored = StoredOptions((("a", "1", None, None), ("a", "2", "table", 7), ("b", "3", "schema", 0)))
         >>> stored.in_force(0, 7), stored.in_force()
@@ -71,10 +88,10 @@ class ScopedOption:
     """One stored option.
 
     Attributes:
-        name: In lower case.
-        value: As stored, sizes in bytes.
+        name: Name in lower case.
+        value: Value as stored; sizes in bytes.
         scope: ``global`` for the lake, else ``schema`` or ``table``.
-        entry: The schema's name, or ``schema.table``; None for the lake, and where it is gone.
+        entry: Name of the schema, or ``schema.table``; None for the lake and for deleted objects.
     """
 
     name: str
@@ -84,7 +101,7 @@ class ScopedOption:
 
 
 def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
-    """Every stored option with the name of what it holds for at a snapshot, by option name; None for what is gone."""
+    """Return every stored option with the name of its schema or table at a snapshot, by option name."""
     schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
     tables = {table_id: join_name(*name) for table_id, name in reader.table_names(snapshot_id).items()}
     found: list[ScopedOption] = []
@@ -102,15 +119,19 @@ def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption
 
 
 def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:
-    """All options of the lake in one statement, settings of the lake itself included, as they share the table."""
+    """Return all options of the lake, including its settings, which are in the same table, in one statement."""
     return options_of(connection.execute(tables.statement("stored options", lambda: stored_options_query(tables))))
 
 
 def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
-    """Refuse a lake that was made anew with other settings: files of ours would be where nobody looks for them, or as nobody reads them.
+    """Reject a catalog that was re-created with other settings: new files would be in a wrong place or wrongly encrypted.
+
+    Args:
+        info: Settings of the lake when it was opened.
+        options: Options that are stored now.
 
     Raises:
-        CatalogError: The data path or the encryption is another than when the lake was opened.
+        CatalogError: The data path or the encryption changed since the lake was opened.
     """
     stored = options.in_force()
     path, encrypted = stored.get("data_path"), stored.get("encrypted") == "true"
@@ -124,13 +145,13 @@ def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
 
 
 def stored_options_query(tables: CatalogTables) -> Select[Any]:
-    """The query whose rows :func:`options_of` takes."""
+    """Return the query for :func:`options_of`."""
     metadata = tables["metadata"]
     return select(metadata.c.key, metadata.c.value, metadata.c.scope, metadata.c.scope_id).where(is_option(metadata))
 
 
 def options_of(rows: Iterable[Any]) -> StoredOptions:
-    """The options of the rows that the query gives."""
+    """Return the options from the rows of :func:`stored_options_query`."""
     return StoredOptions(tuple((row.key.lower(), row.value, row.scope, row.scope_id) for row in rows))
 
 
@@ -139,10 +160,10 @@ class Hold:
     """A name on a snapshot that keeps it from expiring.
 
     Attributes:
-        name: The name as it was given; it is compared without regard to case.
+        name: Name as it was given; compared without regard to case.
         snapshot_id: The snapshot.
-        until: When it ends, in UTC; None for a hold that stays until it is removed.
-        has_ended: Whether it had ended when it was listed, so that it keeps nothing.
+        until: Time at which it ends, in UTC; None for a hold that stays until it is removed.
+        has_ended: Whether it had ended when it was listed.
     """
 
     name: str
@@ -151,17 +172,17 @@ class Hold:
     has_ended: bool = field(default=False, compare=False)
 
     def is_over(self, now: datetime) -> bool:
-        """Whether it no longer holds anything at a time."""
+        """Return whether the hold has ended at a time."""
         return self.until is not None and self.until <= now
 
     @property
     def key(self) -> str:
-        """The row's key."""
+        """Return the key of its row in ``ducklake_metadata``."""
         return HOLD_PREFIX + folded(self.name)
 
     @property
     def text(self) -> str:
-        """The row's value.
+        """Return the value of its row.
 
         >>> Hold(name="Q1", snapshot_id=7).text
         '{"name": "Q1", "snapshot": 7}'
@@ -171,10 +192,10 @@ class Hold:
 
 
 def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
-    """All holds, those that are over included, by name.
+    """Return all holds, including ended ones, by name.
 
     Raises:
-        CatalogCorruptError: A row that is none, so that nobody can tell what it keeps.
+        CatalogCorruptError: A row cannot be read, so the snapshot that it keeps is unknown.
     """
     metadata = tables["metadata"]
     query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX))
@@ -183,23 +204,27 @@ def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
 
 
 def store_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:
-    """Store a hold; one of its name is replaced."""
+    """Store a hold, replacing one with the same name."""
     metadata = tables["metadata"]
     connection.execute(delete(metadata).where(metadata.c.key == hold.key))
     connection.execute(insert(metadata), {"key": hold.key, "value": hold.text, "scope": None, "scope_id": None})
 
 
 def delete_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:
-    """Forget a hold."""
+    """Delete a hold."""
     metadata = tables["metadata"]
     connection.execute(delete(metadata).where(metadata.c.key == hold.key))
 
 
 def parse_hold(key: str, text: str) -> Hold:
-    """The hold of a row.
+    """Parse the row of a hold.
+
+    Args:
+        key: Key of the row.
+        text: Value of the row.
 
     Raises:
-        CatalogCorruptError: It is none.
+        CatalogCorruptError: The value is not a hold.
     """
     try:
         value = json.loads(text)

@@ -1,4 +1,25 @@
-"""Prune files in SQL: find files that cannot hold a matching row by bounds that the database compares safely."""
+"""Prune files in SQL: find files without matching rows by bounds that the database can compare safely.
+
+The catalog stores bounds as strings. A string that the database would order differently from the value, such as a number with an exponent
+or a time with a year of five digits, must not exclude a file. So each bound becomes a key that is NULL unless its form is known, and only
+a condition that is TRUE excludes a file; NULL (unknown) keeps it::
+
+    predicate    a > 10 AND b = 'x'           a < 5 OR b = 'x'
+    excluded if  max(a) <= 10                 min(a) >= 5
+                 OR 'x' outside bounds(b)     AND 'x' outside bounds(b)
+    as a value   Exclusion(bounds=(a, b))     Exclusion(others=(AllOf((a), (b)),))
+
+Conditions on different columns read different rows of file_column_stats. ``bounds`` are joined by OR, so one scan of the statistics
+evaluates all of them; each part of ``AllOf`` needs a set of files of its own, and the sets are intersected.
+
+On PostgreSQL one statement returns these sets as packed numbers of 8 bytes (:func:`packed_rows`)::
+
+    bit 63           bits 62..48                       bits 47..0
+    0                groups that exclude the file      data file id
+    1 (a position)   0                                 ctid of the statistics row: page and line; follows the word of its file
+
+The positions let the next statement fetch exactly the statistics rows of the remaining files, without an index.
+"""
 
 from __future__ import annotations
 
@@ -71,15 +92,15 @@ from ducklake_core.format.types.data_types import (
     DataType,
 )
 
-# More values of an IN list than this become ranges that hold some of them each.
+# Longer IN lists become this many ranges, which contain several values each.
 _MAX_RANGES = 100
-# Longer conditions, and those on more columns, are cut down to what they say about each column.
+# Longer conditions, and those on more columns, are reduced to the ranges that they imply for each column.
 _MAX_TERMS = 60
 _MAX_COLUMNS = 8
-# So many comparisons with bounds take longer than two tests whether they can be read.
+# From this number of comparisons on, two tests whether the bounds are valid pay off.
 _MANY = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Shorter than any text that could leave the range of BIGINT.
+# Numbers with at most 18 digits always fit into BIGINT.
 _INTEGER_DIGITS = 18
 _LONGEST: dict[DataType, int] = {
     TIMESTAMP_S: len("2013-02-01 00:00:00"),
@@ -89,12 +110,14 @@ _LONGEST: dict[DataType, int] = {
 }
 
 WORK_MEMORY = "256MB"
-"""What the server may hold of excluded files: where they do not fit it looks through all of them for each file."""
+"""Memory of the server for a hash table of excluded files. Without enough memory it scans the list for every file."""
+# Bits 48 to 62 of a word.
 _MAX_GROUPS = 15
-# Of so many columns the places come too, and so many may exclude files: a million files take 8 or 16 MB for each.
+# Limits of columns with positions, and of columns that exclude files: each takes 8 or 16 MB for a million files.
 _MAX_PLACED = 4
 _MAX_PACKED_COLUMNS = 12
 _IDS = 1 << 48
+# The two highest bytes of a word with a position; tidsend adds four bytes for the page and two for the line.
 _IS_PLACE = b"\x80\x00"
 _place: ColumnClause[Any] = literal_column("ctid")
 Places: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
@@ -102,9 +125,9 @@ Places: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the bounds of one column in one file are: text columns of some rows, NULL for unknown.
+    """The expressions for the bounds of one column in one file: strings, NULL for unknown.
 
-    ``are_valid`` says that both are known to be texts of the column's type.
+    ``are_valid`` is set if both are known to be valid for the type of the column.
     """
 
     low: ColumnElement[str]
@@ -117,14 +140,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfBounds:
-    """No row of a file matches because of the bounds, or the counts, of one column.
+    """A proof that no row of a file matches, by the bounds or the counts of one column.
 
     Attributes:
         column: The column.
-        condition: What says so.
-        in_order: Whether the bounds are not swapped, which would make both unknown; None for conditions on counts.
-        are_valid: Whether both bounds are texts of the column's type; None where the database cannot tell that by itself.
-        comparisons: How many conditions on bounds it is made of.
+        condition: Returns the condition on the bounds.
+        in_order: Returns the condition that the lower bound is not above the upper one, which would make both useless; None for
+            conditions on counts.
+        are_valid: Returns the condition that both bounds are valid for the type; None if the database cannot check it.
+        comparisons: Number of comparisons with bounds in ``condition``.
     """
 
     column: ColumnReference
@@ -136,16 +160,16 @@ class OutOfBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllOf:
-    """Each of these has to hold."""
+    """A conjunction: a file is excluded if every part excludes it."""
 
     parts: tuple[Exclusion, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """When a file surely holds no matching row: any of these is enough.
+    """A disjunction: a file is excluded if any of the parts excludes it.
 
-    Kept as a value, so that all conditions on bounds side by side become one question to the database, which has no index.
+    A value and not yet SQL, so that all conditions in ``bounds`` become one scan of the statistics, which may have no index.
     """
 
     bounds: tuple[OutOfBounds, ...] = ()
@@ -153,35 +177,41 @@ class Exclusion:
 
 
 def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
-    """Any of these conditions, all on one column, holds for its bounds."""
+    """Return the condition that any of some conditions on one column holds for its bounds."""
     counts = [one.condition(bounds) for one in conditions if one.in_order is None]
     values = [one for one in conditions if one.in_order is not None]
     if not values:
         return or_(*counts)
     found = _any_by_value(values, bounds)
     if values[0].are_valid is not None and sum(one.comparisons for one in values) >= _MANY:
-        # Nearly all are, and then each text is tested once instead of every time that it is compared.
+        # Bounds are nearly always valid. Then each string is checked once instead of in every comparison.
         found = case((values[0].are_valid(bounds), _any_by_value(values, replace(bounds, are_valid=True))), else_=found)
     return or_(*counts, found)
 
 
 def _any_by_value(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
-    # How bounds compare is a matter of the column's type, the same for all: one test of their order is enough.
+    # The order of bounds depends only on the type of the column, so one test is enough for all conditions.
     in_order = conditions[0].in_order
     assert in_order is not None
     return and_(or_(*(one.condition(bounds) for one in conditions)), in_order(bounds))
 
 
 FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
-"""The condition on a file that any of these conditions on bounds holds for it; None when there are no bounds of these columns."""
+"""Returns the condition on a file that any of some conditions on bounds holds for it; None when there are no such bounds."""
 
 
 def condition_of(exclusion: Exclusion | bool | None, files_where: FilesWhere) -> ColumnElement[bool] | None:
-    """The condition on a file that it is excluded; None when nothing excludes a file."""
+    """Return the condition that a file is excluded; None when nothing excludes a file.
+
+    Args:
+        exclusion: The exclusion; True for all files, None for none.
+        files_where: Builds the condition for bounds, on statistics or partition values.
+    """
     if not isinstance(exclusion, Exclusion):
         return true() if exclusion else None
     found = [files_where(exclusion.bounds)] if exclusion.bounds else []
     for other in exclusion.others:
+        # A part without a condition excludes nothing, and then neither does the conjunction.
         parts = [condition_of(part, files_where) for part in other.parts]
         found.append(None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None)))
     conditions = [part for part in found if part is not None]
@@ -189,10 +219,14 @@ def condition_of(exclusion: Exclusion | bool | None, files_where: FilesWhere) ->
 
 
 def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | None:
-    """When a file surely holds no matching row; True when that is so for all files, None when nothing can be said in SQL.
+    """Return the exclusion of a predicate; True when no file can match, None when SQL cannot exclude any file.
 
-    Of a long condition it is what the condition says about each column alone: databases refuse deep conditions, and take long to
-    read long ones.
+    A long predicate is reduced to the ranges that it implies for each column: databases reject deep conditions and are slow to parse long
+    ones.
+
+    Args:
+        predicate: The predicate.
+        abilities: Abilities of the database.
     """
     if terms(predicate) <= _MAX_TERMS:
         return _excluded(predicate, abilities)
@@ -211,6 +245,7 @@ def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | 
     match predicate:
         case Constant(value=value):
             return None if value else True
+        # A row must satisfy every operand, so a file that any operand excludes is excluded; for OR all must exclude it.
         case And(operands=operands):
             return _any([_excluded(operand, abilities) for operand in operands])
         case Or(operands=operands):
@@ -227,7 +262,7 @@ def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | 
             return _one(
                 column, lambda bounds: _outside_prefix(bounds, prefix, abilities), lambda bounds: _in_order(bounds, VARCHAR, abilities)
             )
-        # DuckDB counts nulls of variants as values.
+        # DuckDB counts NULLs of variants as values.
         case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
             data_type == VARIANT
         ):
@@ -268,7 +303,7 @@ def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
         return True
     columns = {leaf.column for part in found for leaf in part.bounds}
     if len(columns) == 1 and not any(part.others for part in found):
-        # All about one column: one look at its bounds decides.
+        # All conditions are on one column: one statistics row decides, so no intersection of files is needed.
         alternatives = [[leaf.condition for leaf in part.bounds] for part in found]
         leaf = next((leaf for part in found for leaf in part.bounds if leaf.in_order is not None), found[0].bounds[0])
 
@@ -289,7 +324,10 @@ def _between(column: ColumnReference, low: LiteralValue, high: LiteralValue, abi
 def _lacks(
     count: ColumnElement[int] | None, other: ColumnElement[int] | None, record_count: ColumnElement[int] | None
 ) -> ColumnElement[bool]:
-    """No row of that kind, as long as all are of the other: DuckDB writes two zeros for types that it does not count."""
+    """Return the condition that a count is zero and reliable.
+
+    DuckDB writes zero for both counts of types that it does not count, so the other count must be equal to the number of rows.
+    """
     return false() if count is None or other is None or record_count is None else and_(count == 0, other > 0, other == record_count)
 
 
@@ -320,7 +358,7 @@ def _compared(column: ColumnReference, operator: Operator, value: LiteralValue, 
 
 
 def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]:
-    """The bound, NULL where it is no text: blobs are greater than every text."""
+    """Return the bound, NULL if it is not a string: SQLite cells may have any type, and blobs sort after all strings."""
     return case((func.typeof(bound) == "text", bound)) if abilities.has_untyped_cells else bound
 
 
@@ -336,7 +374,7 @@ def _keys(bounds: Bounds, data_type: DataType, abilities: Abilities) -> tuple[Co
 
 
 def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
-    """An expression that orders like the value of a bound's text; NULL when the text has an unexpected form."""
+    """Return an expression that sorts like the value of a bound; NULL when the string has an unexpected form."""
     text = _text(bound, abilities)
     if data_type in INTEGERS:
         return _integer(text, abilities)
@@ -344,7 +382,7 @@ def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -
 
 
 def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
-    """A constant in the form of :func:`_key`; None where there is none."""
+    """Return a constant in the form of :func:`_key`; None if it has no such form."""
     if data_type in INTEGERS and isinstance(fitted.value, int):
         return literal(fitted.value, BigInteger) if abs(fitted.value) < 10**_INTEGER_DIGITS else None
     if data_type == VARCHAR and isinstance(fitted.value, str) and "\0" not in fitted.value:
@@ -376,14 +414,14 @@ def _are_integers(bounds: Bounds) -> ColumnElement[bool]:
 
 
 def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
-    """Day or second of a time, which orders like the time itself as long as it is of a year of four digits and in UTC."""
+    """Return day or second of a time, which sort like the time if the year has four digits and the zone is UTC."""
     length = len("2013-02-01") if data_type == DATE else len("2013-02-01 00:00:00")
     start = func.substr(text, 1, length)
     if abilities.has_regular_expressions:
         day, clock = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
         looks_right = start.regexp_match(f"^{day}$" if data_type == DATE else f"^{day} {clock}$")
     else:
-        # SQLite gives the usual text of a time, and NULL for what is none.
+        # SQLite has no regular expressions, but its functions return the canonical text of a time, and NULL for an invalid one.
         looks_right = (func.date(start) if data_type == DATE else func.datetime(start)) == start
     if data_type == DATE:
         ends_right = func.length(text) == length
@@ -392,7 +430,7 @@ def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities)
     else:
         ends_right = and_(text.not_like("%+%"), func.substr(text, length).not_like("%-%"))
     if data_type in _LONGEST:
-        # The bound of a file with finer times is none of what is read, which is rounded.
+        # A file may store finer times than the column has. They are rounded when they are read, so their bounds do not apply.
         ends_right = and_(ends_right, func.length(text) <= _LONGEST[data_type])
     return case((and_(looks_right, ends_right), collate(start, abilities.binary_collation)))
 
@@ -413,7 +451,10 @@ def _second_text(units: int, data_type: DataType) -> str | None:
 
 
 def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> ColumnElement[bool]:
-    """No value between the bounds starts with the prefix: all sort before it, or the least is past everything with it."""
+    """Return the condition that no value between the bounds starts with a prefix.
+
+    Either all values sort before the prefix, or the lower bound sorts after it without starting with it.
+    """
     if "\0" in prefix:
         return false()
     low, high = (_key(bound, VARCHAR, abilities) for bound in (bounds.low, bounds.high))
@@ -422,7 +463,7 @@ def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> Column
 
 
 class _Places(UserDefinedType[Any]):
-    """An array of places of rows."""
+    """An array of physical positions of rows (``tid[]``)."""
 
     cache_ok = True
 
@@ -431,13 +472,18 @@ class _Places(UserDefinedType[Any]):
 
 
 def groups_of(exclusion: Exclusion) -> list[Sequence[OutOfBounds]]:
-    """The conditions on bounds that stand side by side, from all parts of an exclusion, in their order."""
+    """Return the groups of conditions on bounds from all parts of an exclusion, in order. Each group is one bit of a packed word."""
     own: list[Sequence[OutOfBounds]] = [exclusion.bounds] if exclusion.bounds else []
     return [*own, *(group for other in exclusion.others for part in other.parts for group in groups_of(part))]
 
 
 def packed_columns(exclusion: Exclusion, wanted: frozenset[int]) -> tuple[frozenset[int], bool]:
-    """The columns whose statistics are packed, and whether they are all that are wanted, so that their places are of use."""
+    """Return the columns whose statistics to pack, and whether they include all requested columns, so that positions are useful.
+
+    Args:
+        exclusion: The exclusion.
+        wanted: Ids of the columns whose statistics the caller reads afterwards.
+    """
     if len(wanted) <= _MAX_PLACED:
         return wanted, True
     excluding = dict.fromkeys(one.column.column_id for group in groups_of(exclusion) for one in group)
@@ -445,7 +491,14 @@ def packed_columns(exclusion: Exclusion, wanted: frozenset[int]) -> tuple[frozen
 
 
 def limited(exclusion: Exclusion, columns: frozenset[int]) -> Exclusion:
-    """What some columns say of an exclusion, and no more than there are bits for: it excludes no file that the whole does not."""
+    """Return the part of an exclusion that uses only some columns and fits into the bits of a word.
+
+    Leaving out parts of a disjunction is safe, because it only excludes fewer files.
+
+    Args:
+        exclusion: The exclusion.
+        columns: Ids of the columns.
+    """
     bounds = tuple(one for one in exclusion.bounds if one.column.column_id in columns)
     room, others = _MAX_GROUPS - 1, []
     for other in exclusion.others:
@@ -458,7 +511,12 @@ def limited(exclusion: Exclusion, columns: frozenset[int]) -> Exclusion:
 
 
 def packed_files(file: FromClause, excluded: ColumnElement[bool] | None) -> Select[Any]:
-    """One row for files: how many there are (``total``) and have an id (``numbered``), and the ids of those that are not excluded."""
+    """Select one row: the number of files (``total``), of those with an id (``numbered``), and the packed ids of the remaining ones.
+
+    Args:
+        file: The metadata table of data files.
+        excluded: Condition that a file is excluded; None for none.
+    """
     number = file.c.data_file_id
     left = number if excluded is None else case((excluded, null()), else_=number)
     packed = _joined(func.int8send(left)).label("files")
@@ -469,14 +527,14 @@ def packed_files(file: FromClause, excluded: ColumnElement[bool] | None) -> Sele
 def packed_rows(
     stats: FromClause, table_id: int, columns: Iterable[int], outside: Sequence[ColumnElement[bool]], places: Places
 ) -> Select[Any]:
-    """One row for rows of statistics, which has all of them as ``statistics``.
+    """Select one row with all relevant statistics rows packed as ``statistics``; see the module for the layout.
 
     Args:
         stats: The metadata table.
         table_id: The table.
-        columns: Ids of the columns. What leaves out most rows is asked first: the database keeps the order.
-        outside: The conditions of the exclusion's groups.
-        places: Which come along.
+        columns: Ids of the columns. This condition comes before the one on the table, because it excludes more rows.
+        outside: Conditions of the groups of the exclusion.
+        places: The rows whose positions to include.
     """
     if not outside:
         return select(null().label("statistics"))
@@ -491,7 +549,7 @@ def packed_rows(
         packed = held.op("||")(place)
     else:
         packed = case((or_(*outside), held), else_=null() if places == "none" else func.int8send(number).op("||")(place))
-    # Were it a condition of the query, the database would ask it of the rows of all columns, before the equalities.
+    # As a CASE: in WHERE, the database could evaluate it first, on the rows of all columns.
     packed = case((and_(number >= 0, number < _IDS), packed))
     wanted = stats.c.column_id.in_(sorted(columns)), stats.c.table_id == table_id
     return select(_joined(packed).label("statistics")).select_from(stats).where(*wanted)
@@ -502,22 +560,22 @@ def _joined(binary: ColumnElement[Any]) -> ColumnElement[bytes]:
 
 
 def is_at(places: Sequence[str]) -> ColumnElement[bool]:
-    """The row is at one of some places."""
+    """Return the condition that a row is at one of some physical positions."""
     return _place == any_(cast(literal("{" + ",".join(f'"{place}"' for place in places) + "}", Text), _Places()))
 
 
 class PackedSets:
-    """What one statement has found out about the files of a table.
+    """The unpacked result of :func:`packed_files` and :func:`packed_rows`.
 
     Args:
-        row: ``packed_files`` and ``packed_rows``.
-        exclusion: The exclusion whose groups the bits are.
-        has_places: Whether the rows are all that are wanted of a file that may stay.
+        row: The row of both queries.
+        exclusion: The exclusion whose groups are the bits.
+        has_places: Whether the positions of all requested statistics rows are included.
 
     Attributes:
         total: Number of live files.
-        by_partition: How many of them are excluded without a look at statistics.
-        kept: Ids of the files that nothing excludes, ascending.
+        by_partition: Number of files excluded by partition values.
+        kept: Ids of the remaining files, ascending.
     """
 
     def __init__(self, row: Row[Any], exclusion: Exclusion, *, has_places: bool) -> None:
@@ -529,7 +587,8 @@ class PackedSets:
         self.kept = array("q", np.sort(live[np.isin(live, _excluded_ids(exclusion, groups), invert=True)]).astype(np.int64).tobytes())
 
     def places(self) -> list[str]:
-        """Where the rows of statistics of the kept files are."""
+        """Return the physical positions of the statistics rows of the remaining files."""
+        # A position is a negative number (bit 63 is set), and the word before it has the id of its file.
         after = np.flatnonzero(self._words < 0)
         found = _ids(self._words[after[np.isin(_ids(self._words[after - 1]), self.kept)]])
         return [f"({place >> 16},{place & 0xFFFF})" for place in found.tolist()]
@@ -542,10 +601,10 @@ def _excluded_ids(exclusion: Exclusion, groups: Iterator[np.ndarray]) -> np.ndar
 
 
 def _ids(words: np.ndarray) -> np.ndarray:
-    """What the lower bits of words say: ids, or places."""
+    """Return the lower 48 bits of words: ids or positions."""
     return words & (_IDS - 1)
 
 
 def _words(packed: bytes | None) -> np.ndarray:
-    """Numbers of eight bytes, as the database sends them: the first byte is the highest."""
+    """Return big-endian numbers of 8 bytes, as the database sends them, as an array."""
     return np.frombuffer(packed or b"", ">i8").astype(np.int64)

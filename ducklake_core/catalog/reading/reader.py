@@ -59,29 +59,29 @@ from ducklake_core.format.types.schema import ColumnRow
 from ducklake_core.format.types.text import nearest, similar_in_brackets
 
 HISTORY = ("history",)
-"""Kind of the rows that tell of all columns that a table ever had: the same statement for every table and snapshot."""
+"""Kind of the rows of all columns that a table ever had; the statement does not depend on table and snapshot."""
 
 # SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
 TERMS = 200
-"""Statements that one UNION ALL joins."""
+"""Maximum number of statements in one UNION ALL."""
 
 # SQLite allows 500 terms in a compound SELECT.
 _TABLES_PER_STATEMENT = 200
 _FEW = 1
-"""Up to so many tables the database is asked for each; for more, it lists all that it has."""
+"""Maximum number of tables that are looked up one by one; for more, all tables of the database are listed."""
 
 
 class CatalogReader:
-    """Questions to the catalog within one read transaction.
+    """Reader of the catalog within one read transaction.
 
     Args:
-        connection: Of ``Database.read()``; results stay valid after it is closed.
-        info: The lake's settings.
+        connection: A connection of ``Database.read()``; results stay valid after it is closed.
+        info: Settings of the lake.
         tables: The metadata tables, ``Database.tables``.
     """
 
     holds_many = False
-    """Whether rows of a kind are read for many tables at once."""
+    """Whether one statement reads the rows of many tables."""
 
     def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables) -> None:
         self.connection = connection
@@ -89,10 +89,12 @@ class CatalogReader:
         self.catalog = tables
 
     def snapshots(self, after: int | None = None, until: int | None = None, most: int | None = None) -> list[Snapshot]:
-        """All snapshots that were not expired, by id ascending; only those above ``after`` and up to ``until`` when given.
+        """Return the surviving snapshots, by id ascending.
 
         Args:
-            most: The first so many of them.
+            after: Only snapshots above this id; None, the default, for no limit.
+            until: Only snapshots up to this id; None, the default, for no limit.
+            most: Maximum number of snapshots, the first ones; None, the default, for all.
         """
         query = self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id)
         if after is not None:
@@ -104,10 +106,10 @@ class CatalogReader:
         return self.snapshots_of(query)
 
     def snapshot_times(self) -> list[tuple[int, datetime | None]]:
-        """Id and time in UTC of every snapshot, by id ascending; None for a time that is missing in a catalog that was edited.
+        """Return id and time in UTC of every snapshot, by id ascending; None for a missing time in an edited catalog.
 
         Raises:
-            CatalogCorruptError: The lake has none.
+            CatalogCorruptError: The lake has no snapshot.
         """
         snapshot = self.catalog["snapshot"]
         query = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
@@ -117,10 +119,10 @@ class CatalogReader:
         return found
 
     def latest_snapshot(self) -> Snapshot:
-        """The newest snapshot.
+        """Return the newest snapshot.
 
         Raises:
-            CatalogCorruptError: The lake has none.
+            CatalogCorruptError: The lake has no snapshot.
         """
 
         def build() -> Select[Any]:
@@ -132,11 +134,15 @@ class CatalogReader:
         return self.snapshot_of(row)
 
     def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
-        """The snapshot with an id, or the newest one committed at or before a point in time.
+        """Return the snapshot with an id, or the newest one committed at or before a time.
+
+        Args:
+            version: Snapshot id.
+            timestamp: Time with a zone. Exactly one of both must be given.
 
         Raises:
-            NotFoundError: It does not exist, or was expired.
-            UsageError: Neither or both given, or a time without a zone.
+            NotFoundError: The snapshot does not exist, or was expired.
+            UsageError: Neither or both are given, or the time has no zone.
         """
         if (version is None) == (timestamp is None):
             raise UsageError("give either a snapshot id or a time")
@@ -154,11 +160,11 @@ class CatalogReader:
         return self.snapshot_of(row)
 
     def snapshot_query(self) -> Select[Any]:
-        """See :func:`snapshot_query`; :meth:`snapshot_of` reads the rows."""
+        """Return the query for snapshots, whose rows :meth:`snapshot_of` reads."""
         return snapshot_query(self.catalog)
 
     def snapshots_of(self, query: Select[Any]) -> list[Snapshot]:
-        """The snapshots that a query made of :meth:`snapshot_query` gives.
+        """Return the snapshots of a query that was made from :meth:`snapshot_query`.
 
         Raises:
             CatalogVersionError: The catalog was migrated since it was opened.
@@ -169,7 +175,7 @@ class CatalogReader:
         return snapshots_of(rows)
 
     def snapshot_of(self, row: Row[Any]) -> Snapshot:
-        """A row of :meth:`snapshot_query`.
+        """Return the snapshot of a row of :meth:`snapshot_query`.
 
         Raises:
             CatalogVersionError: The catalog was migrated since it was opened.
@@ -178,7 +184,7 @@ class CatalogReader:
         return snapshot_of(row)
 
     def schemas(self, snapshot_id: int) -> list[SchemaState]:
-        """Schemas at a snapshot, by name."""
+        """Return the schemas at a snapshot, by name."""
         schema, tag = self.catalog.schemas, self.catalog["tag"]
         is_tag = and_(tag.c.object_id == schema.c.schema_id, live(tag, snapshot_id))
         query = select(schema, tag.c.key.label("tag_key"), tag.c.value.label("tag_value")).select_from(schema.outerjoin(tag, is_tag))
@@ -199,10 +205,14 @@ class CatalogReader:
         )
 
     def schema(self, *names: str, snapshot_id: int) -> SchemaState:
-        """A schema by its path without regard to case, the first that is there of several.
+        """Return a schema by its case-insensitive path.
+
+        Args:
+            names: Possible paths; the first existing one is returned.
+            snapshot_id: The snapshot.
 
         Raises:
-            NotFoundError: It does not exist at that snapshot.
+            NotFoundError: None of them exists at that snapshot.
         """
         known, name = self.schemas(snapshot_id), names[0]
         found = next((state for one in names for state in known if same_name(state.name, one)), None)
@@ -212,27 +222,35 @@ class CatalogReader:
         return found
 
     def tables(self, snapshot_id: int, only: Collection[int] | None = None) -> list[TableListing]:
-        """All tables, or only those with some ids, with their sizes, by schema and name: one query whatever their number."""
+        """Return tables with their sizes, by schema and name, in one query.
+
+        Args:
+            snapshot_id: The snapshot.
+            only: Ids of the tables; None, the default, for all.
+        """
         rows = self.connection.execute(listing_query(self.catalog, self.connection.dialect, snapshot_id, only)).all()
         return sorted(table_listings(rows), key=lambda item: (item.schema_name, item.name))
 
     def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
-        """Rows and deletes that tables hold in the catalog itself, by table id; tables without any are left out."""
+        """Return the numbers of inlined rows and deletes by table id; tables without any are left out."""
         return inlined_counts(self.connection, self.catalog, [item.id for item in listings], snapshot_id)
 
     def inlined_row_counts(self, table_ids: Collection[int], snapshot_id: int) -> dict[int, int]:
-        """Rows alone, in two statements."""
+        """Return the numbers of inlined rows by table id, in two statements; tables without any are left out."""
         found = inlined_counts(self.connection, self.catalog, list(table_ids), snapshot_id, with_deletes=False)
         return {table_id: one.row_count for table_id, one in found.items()}
 
     def table(self, schema: str, name: str, snapshot_id: int, *, suggest: bool = True) -> TableState:
-        """A table by name without regard to case.
+        """Return a table by its case-insensitive name.
 
         Args:
-            suggest: Whether the error names similar tables, which asks the catalog once more.
+            schema: Path of the schema.
+            name: Name of the table.
+            snapshot_id: The snapshot.
+            suggest: Whether the error names similar tables, which takes another query; default True.
 
         Raises:
-            NotFoundError: It does not exist at that snapshot.
+            NotFoundError: The table does not exist at that snapshot.
         """
         tables = self.catalog
         query = self._table_query(snapshot_id).where(
@@ -247,11 +265,11 @@ class CatalogReader:
         )
 
     def _similar_tables(self, schema: str, name: str, snapshot_id: int) -> str:
-        """Tables with a similar name, or with this name in another schema."""
+        """Return tables with a similar name, or with this name in another schema, for a message."""
         return similar_entries(schema, name, self.table_names(snapshot_id).values())
 
     def table_names(self, snapshot_id: int) -> dict[int, tuple[str, str]]:
-        """Schema and name of all tables at a snapshot by their ids, in the order of the names."""
+        """Return schema and name of all tables at a snapshot by table id, sorted by name."""
         table, schema = self.catalog["table"], self.catalog.schemas
         query = select(table.c.table_id, schema.c.schema_name, table.c.table_name).join(schema, schema.c.schema_id == table.c.schema_id)
         rows = self.connection.execute(query.where(live(table, snapshot_id), live(schema, snapshot_id)))
@@ -259,10 +277,10 @@ class CatalogReader:
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
-        """A table by id, whatever its name is at the snapshot.
+        """Return a table by id.
 
         Raises:
-            NotFoundError: It does not exist at that snapshot.
+            NotFoundError: The table does not exist at that snapshot.
         """
         table = self.catalog["table"]
         query = ("table", snapshot_id), lambda among: self._table_query(snapshot_id).where(among(table.c.table_id))
@@ -306,24 +324,24 @@ class CatalogReader:
         return table_state(self, self.info, rows, snapshot_id)
 
     def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
-        """Rows of a table (see :class:`TableRowSource`): a statement of its own."""
+        """Return the rows of a table from a statement of its own; see :class:`TableRowSource`."""
         if kind == HISTORY:
             query = self.catalog.statement("column history", lambda: build(lambda column: column == bindparam("owner")))
             return self.connection.execute(query, {"owner": table_id}).all()
         return self.connection.execute(build(lambda column: column == table_id)).all()
 
     def rows_of_inlined(self, kind: tuple[object, ...], build: Callable[[int, str], Select[Any]], table: TableState) -> Sequence[Row[Any]]:
-        """Rows of the tables in which the database keeps inlined rows or deletes of a table.
+        """Return rows of the tables of inlined rows or deletes of a table.
 
         Args:
-            kind: Tells the statements apart; ``"data"`` or ``"deletes"`` comes first.
-            build: Makes the statement for one of them, of a table's id and its own name, with a column ``table_id``.
+            kind: Identifies the statement; begins with ``"data"`` or ``"deletes"``.
+            build: Builds the statement from the id of the table and the name of one of these tables, with a column ``table_id``.
             table: The table.
         """
         return [row for name in self._inlined_names(kind, table) for row in self.connection.execute(build(table.id, name))]
 
     def stored_inlined_counts(self, table: TableState) -> Sequence[Row[Any]]:
-        """Number of rows (``n``) and of those that have ended, in each of the table's tables of inlined rows."""
+        """Return the number of rows (``n``) and of ended rows (``ended``) of each table of inlined rows of a table."""
         sources = [self.catalog.inlined_data(item.name) for item in table.inlined_tables]
         counts: list[tuple[ColumnElement[Any], ...]] = [
             (func.count().label("n"), func.count(source.c.end_snapshot).label("ended")) for source in sources
@@ -337,40 +355,50 @@ class CatalogReader:
         return [item.name for item in table.inlined_tables]
 
     def setting_rows(self, schema_id: int, table_id: int) -> Sequence[SettingRow]:
-        """Options and inlined tables of a table (see :class:`TableRowSource`), in one statement."""
+        """Return options and inlined tables of a table, in one statement; see :class:`TableRowSource`."""
         return [SettingRow(*row) for row in self.connection.execute(settings_query(self.catalog, schema_id, table_id))]
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table beside the metadata tables."""
+        """Return whether the database has a table that is not a metadata table."""
         return self.connection.execute(existing_query(self.catalog, self.connection.dialect), {"name": name}).first() is not None
 
     def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
-        """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
+        """Return every row of every column that the table ever had, with its end snapshot (None for live rows), oldest first."""
         column = self.catalog["column"]
-        # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
+        # Rows that begin and end with one snapshot existed only within its transaction; they sort before the row that it left.
         in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
         rows = self.rows_of_table(HISTORY, lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
         return [(column_row(row), row.end_snapshot) for row in rows]
 
     def next_row_id(self, table_id: int) -> int:
-        """The row id that the next row of a table gets."""
+        """Return the row id of the next row of a table."""
         stats = self.catalog["table_stats"]
         return self.connection.execute(select(stats.c.next_row_id).where(stats.c.table_id == table_id)).scalar() or 0
 
     def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
-        """Table-wide statistics by column id; columns without a row are unknown and left out."""
+        """Return the statistics of a table by column id; columns without a row, whose statistics are unknown, are missing."""
         stats = self.catalog["table_column_stats"]
         query = self.catalog.statement("column statistics", lambda: select(stats).where(stats.c.table_id == bindparam("owner")))
         rows = self.connection.execute(query, {"owner": table_id}).mappings()
         return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
 
     def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
-        """Options in force for the lake, a schema or a table (table over schema over lake), by lower-case name."""
+        """Return the effective options of the lake, a schema or a table, by lower-case name.
+
+        Args:
+            schema_id: The schema, which overrides the lake; None, the default, for none.
+            table_id: The table, which overrides the schema; None, the default, for none.
+        """
         return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
 
 
 def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) -> str:
-    """Entries of the schema with a similar name, or of any schema with this one, for the message about one that does not exist.
+    """Return the part of a not-found message that suggests entries: the same name in other schemas, or a similar one in this schema.
+
+    Args:
+        schema: Schema of the missing entry.
+        name: Name of the missing entry.
+        entries: Schema and name of all entries.
 
     >>> similar_entries("main", "flihgts", [("main", "flights"), ("raw", "planes")]), similar_entries("main", "x", [("main", "t")])
     (" (did you mean 'main.flights'?)", '')
@@ -387,7 +415,7 @@ def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) 
 
 
 def expired_since(table: TableState) -> NotFoundError:
-    """The error for a table whose snapshot is gone: what is left of it in the catalog must not pass for all of it."""
+    """Return the error for a table whose snapshot was expired: the remaining catalog rows must not be read as the whole table."""
     return NotFoundError(
         f"snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, was expired since; open it again",
         table=table.qualified_name,
@@ -396,14 +424,14 @@ def expired_since(table: TableState) -> NotFoundError:
 
 
 def check_same_snapshot(table: TableState, time: datetime | None) -> None:
-    """Refuse a table of another history, whose columns and ids mean nothing in this one.
+    """Reject a table that was read from another history, whose ids have other meanings now.
 
     Args:
-        table: A table as it was read at its snapshot.
-        time: When the snapshot that has this id now was committed.
+        table: State of the table at its snapshot.
+        time: Commit time of the snapshot that has this id now.
 
     Raises:
-        NotFoundError: At another time, so that it is another snapshot.
+        NotFoundError: The times differ, so it is another snapshot.
     """
     if table.snapshot_time not in (None, time):
         raise NotFoundError(
@@ -415,7 +443,7 @@ def check_same_snapshot(table: TableState, time: datetime | None) -> None:
 
 
 def _check_one(rows: Sequence[Row[Any]], snapshot_id: int) -> None:
-    """Refuse rows that are about several tables; those of one differ in its tags."""
+    """Reject rows of several tables. Rows of one table differ only in the last two columns, key and value of a tag."""
     first = rows[0]
     if len({tuple(row)[:-2] for row in rows}) > 1:
         raise CatalogCorruptError(
@@ -427,14 +455,14 @@ def _check_one(rows: Sequence[Row[Any]], snapshot_id: int) -> None:
 
 
 def object_tags(reader: CatalogReader, object_id: int, snapshot_id: int) -> dict[str, str]:
-    """Tags of a table or view at a snapshot; a tag whose value is NULL was taken away."""
+    """Return the tags of a table or view at a snapshot; a tag with the value NULL was removed."""
     tag = reader.catalog["tag"]
     rows = reader.connection.execute(select(tag.c.key, tag.c.value).where(tag.c.object_id == object_id, live(tag, snapshot_id)))
     return {row.key: row.value for row in rows if row.value is not None}
 
 
 def column_tags(reader: CatalogReader, table_id: int, snapshot_id: int) -> dict[int, dict[str, str]]:
-    """Tags of a table's columns at a snapshot, by column id; columns without any are left out."""
+    """Return the tags of the columns of a table at a snapshot, by column id; columns without any are left out."""
     tag = reader.catalog["column_tag"]
     found: dict[int, dict[str, str]] = {}
     for row in reader.connection.execute(select(tag).where(tag.c.table_id == table_id, live(tag, snapshot_id))):
@@ -444,7 +472,8 @@ def column_tags(reader: CatalogReader, table_id: int, snapshot_id: int) -> dict[
 
 
 def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:
-    """One statement for the rows of any number (but none) of statements with the same columns."""
+    """Return one statement for the rows of one or more statements with the same columns."""
+    # Nested, because databases limit the terms of one UNION ALL but not those of its subqueries.
     level = list(queries)
     while len(level) > 1:
         parts = (union_all(*level[start : start + TERMS]).subquery() for start in range(0, len(level), TERMS))
@@ -453,7 +482,14 @@ def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:
 
 
 def listing_query(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only: Collection[int] | None = None) -> Select[Any]:
-    """One row for each table live at a snapshot, or for those with some ids: names and sums over its files."""
+    """Return the query for one row per live table: names and sums over its files.
+
+    Args:
+        tables: The metadata tables.
+        dialect: SQLAlchemy dialect of the database.
+        snapshot_id: The snapshot.
+        only: Ids of the tables; None, the default, for all.
+    """
     table, schema, tag = tables["table"], tables.schemas, tables["tag"]
     data, deletes = _data_files(tables, dialect, snapshot_id, only), _delete_files(tables, snapshot_id, only)
     is_comment = and_(tag.c.object_id == table.c.table_id, tag.c.key == "comment", live(tag, snapshot_id))
@@ -487,7 +523,8 @@ def _data_files(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only:
     file = tables["data_file"]
     group: ColumnElement[int] = file.c.table_id
     if only is None and dialect.name == "sqlite":
-        # An index of files by table would have SQLite look up the row of each file by itself, which takes longer than sorting.
+        # The unary + hides the column from SQLite's planner: with the index by table it would fetch each row by itself, which takes longer
+        # than sorting.
         group = UnaryExpression(group, operator=operators.custom_op("+"))
     return (
         select(
@@ -505,10 +542,10 @@ def _data_files(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only:
 
 def _delete_files(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None) -> Subquery:
     deletes, file, snapshot = tables["delete_file"], tables["data_file"], tables["snapshot"]
-    # A file that a later commit wrote may hold deletes of that commit, whatever snapshot it claims for them (committed_at).
+    # A file from a later commit may contain deletes of that commit, whatever snapshot it stores for them; see committed_at().
     next_file_id = select(snapshot.c.next_file_id).where(snapshot.c.snapshot_id == snapshot_id).scalar_subquery()
     is_later = and_(deletes.c.partial_max.is_not(None), deletes.c.delete_file_id >= next_file_id)
-    # The delete file of a data file that ended as a whole stays live in the catalog: it must not count.
+    # The delete file of a data file that ended as a whole stays live in the catalog and must not count.
     return (
         select(
             deletes.c.table_id,
@@ -525,12 +562,12 @@ def _delete_files(tables: CatalogTables, snapshot_id: int, only: Collection[int]
 
 
 def table_listings(rows: Iterable[Any]) -> Iterator[TableListing]:
-    """The values of rows of :func:`listing_query`; looking up each cell by its name would take as long as all the rest."""
+    """Yield the values of rows of :func:`listing_query`. Rows are unpacked by position, because lookups by name are slow."""
     for row in rows:
         table_id, uuid, name, schema_id, schema_name, *sums, comment = row
         file_count, record_count, file_size_bytes, partial_files, *of_deletes = sums
         delete_file_count, delete_count, delete_file_size_bytes, partial_delete_files = of_deletes
-        # Sums of BIGINT are numeric on PostgreSQL.
+        # PostgreSQL returns sums of BIGINT as numeric.
         yield TableListing(
             id=table_id,
             uuid=uuid or "",
@@ -551,12 +588,20 @@ def table_listings(rows: Iterable[Any]) -> Iterator[TableListing]:
 def inlined_counts(
     connection: Connection, tables: CatalogTables, table_ids: Sequence[int], snapshot_id: int, *, with_deletes: bool = True
 ) -> dict[int, InlinedCounts]:
-    """Visible inlined rows, and positions of live data files deleted through the catalog, of some tables."""
+    """Return the numbers of visible inlined rows and of inlined deletes of live data files, by table id.
+
+    Args:
+        connection: An open transaction.
+        tables: The metadata tables.
+        table_ids: Ids of the tables.
+        snapshot_id: The snapshot.
+        with_deletes: Whether to count deletes too; default True.
+    """
     wanted = set(table_ids)
     counts: dict[int, InlinedCounts] = {}
     queries = list(_count_texts(connection, tables, wanted, snapshot_id, with_deletes=with_deletes))
     for start in range(0, len(queries), _TABLES_PER_STATEMENT):
-        # A colon in the name of a schema or table is no parameter.
+        # text() would treat a colon in a name as a parameter.
         together = " UNION ALL ".join(queries[start : start + _TABLES_PER_STATEMENT]).replace(":", r"\:")
         for row in connection.execute(text(together)):
             before = counts.get(row.table_id, InlinedCounts())
@@ -566,7 +611,7 @@ def inlined_counts(
 
 
 def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int, *, with_deletes: bool) -> Iterator[str]:
-    """A statement for each table of inlined rows or deletes: as text, as a thousand selects of SQLAlchemy take a second to compile."""
+    """Yield a statement for each table of inlined rows or deletes, as text: compiling a thousand selects takes a second."""
     quote = connection.dialect.identifier_preparer
     prefix = f"{quote.quote_schema(tables.schema)}." if tables.schema else ""
     at, names = int(snapshot_id), tables.inlined

@@ -1,4 +1,11 @@
-"""Read which writes are running: rows of ``ducklake_metadata`` that belong to this library."""
+"""Read the registered running writes: rows of ``ducklake_metadata`` that belong to this library.
+
+A sweep deletes files in the data path that the catalog does not name. Files of a running write are not named yet, so a long write
+registers the id that its file names contain, and the sweep keeps such files::
+
+    key                            value                      files that are kept
+    ducklake_core.write:<id>       2026-11-24T08:00:00+00:00  main/orders/ducklake-<...id...>.parquet
+"""
 
 from __future__ import annotations
 
@@ -15,36 +22,36 @@ from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.files.paths import mark_of_file, mark_of_write
 
 LOST_AFTER = timedelta(hours=1)
-"""Time after which a write that is not heard of counts as killed."""
+"""Time without a renewal after which a write counts as killed."""
 
 OWN_PREFIX = "ducklake_core."
-"""What the keys of these rows begin with, and no option's."""
+"""Prefix of the keys of this library's own rows. No option begins with it."""
 
 WRITE_PREFIX = f"{OWN_PREFIX}write:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningWrite:
-    """A write that was not committed yet when it was last heard of.
+    """A registered write that was not committed at its last renewal.
 
     Attributes:
-        write_id: What the names of its files carry, see :func:`~ducklake_core.format.files.paths.write_id`.
-        heard: When it was heard of, by the catalog's clock, in UTC.
+        write_id: Id that the names of its files contain, see :func:`~ducklake_core.format.files.paths.write_id`.
+        heard: Time of the last renewal, by the clock of the catalog, in UTC.
     """
 
     write_id: str
     heard: datetime
 
     def is_lost(self, now: datetime) -> bool:
-        """Whether it was not heard of for so long that nobody is to commit its files."""
+        """Return whether its last renewal is so old that no process will commit its files."""
         return self.heard <= now - LOST_AFTER
 
 
 def read_running_writes(connection: Connection, tables: CatalogTables) -> list[RunningWrite]:
-    """All of them, those that are lost included.
+    """Return all registered writes, including lost ones.
 
     Raises:
-        CatalogCorruptError: A row that is none, so that nobody can tell which files it is about.
+        CatalogCorruptError: A row cannot be read, so its files are unknown.
     """
     metadata = tables["metadata"]
     query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, WRITE_PREFIX))
@@ -52,13 +59,13 @@ def read_running_writes(connection: Connection, tables: CatalogTables) -> list[R
 
 
 def parse_running_write(key: str, text: str | None) -> RunningWrite:
-    """The write that a row stands for.
+    """Parse the row of a registered write.
 
     >>> parse_running_write("ducklake_core.write:0198c1f20000000000c0ffee", "2026-11-24T08:00:00+00:00").heard.hour
     8
 
     Raises:
-        CatalogCorruptError: None.
+        CatalogCorruptError: The key or the value is invalid.
     """
     write_id = key.removeprefix(WRITE_PREFIX)
     try:
@@ -74,7 +81,7 @@ def parse_running_write(key: str, text: str | None) -> RunningWrite:
 
 
 class FilesOfWrites:
-    """Tells by their names which files are those of some writes.
+    """The files of some writes, recognized by their names.
 
     Args:
         writes: The writes.
@@ -84,13 +91,13 @@ class FilesOfWrites:
         self._by_mark = {mark_of_write(write.write_id): write for write in writes}
 
     def write_of(self, path: str) -> RunningWrite | None:
-        """The write that a file is of, None when it is of none of them."""
+        """Return the write of a file, None when it belongs to none of them."""
         mark = mark_of_file(path)
         return None if mark is None else self._by_mark.get(mark)
 
 
 def files_of_running_writes(connection: Connection, tables: CatalogTables, now: datetime) -> FilesOfWrites:
-    """The files of writes that are not lost.
+    """Return the files of writes that are not lost.
 
     Raises:
         CatalogCorruptError: A row cannot be read.
@@ -99,21 +106,21 @@ def files_of_running_writes(connection: Connection, tables: CatalogTables, now: 
 
 
 def is_option(metadata: Any) -> ColumnElement[bool]:
-    """True for the rows of ``ducklake_metadata`` that are not this library's own."""
+    """Return the condition that a row of ``ducklake_metadata`` is not this library's own."""
     return ~has_prefix(metadata, OWN_PREFIX)
 
 
 def has_prefix(metadata: Any, prefix: str) -> ColumnElement[bool]:
-    """True for the rows of ``ducklake_metadata`` whose key begins with a text."""
+    """Return the condition that the key of a row of ``ducklake_metadata`` begins with a prefix."""
     found: ColumnElement[bool] = metadata.c.key.startswith(prefix, autoescape=True)
     return found
 
 
 def parse_time(text: str) -> datetime:
-    """A point in time of such a row, in UTC.
+    """Parse the time of such a row, in UTC.
 
     Raises:
-        ValueError: It is none, is beyond the calendar, or has no zone, so that it cannot be compared with others.
+        ValueError: The text is not a time, is out of range, or has no zone.
     """
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:

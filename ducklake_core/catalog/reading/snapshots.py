@@ -14,7 +14,7 @@ from ducklake_core.catalog.database.tables import CatalogTables, time_to_text
 from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.format.state import Snapshot
 
-# The order in which `snapshots_of` reads them.
+# In the order in which `snapshots_of` unpacks them.
 _OF_SNAPSHOT = ("snapshot_id", "snapshot_time", "schema_version", "next_catalog_id", "next_file_id")
 _OF_CHANGES = ("changes_made", "author", "commit_message", "commit_extra_info")
 _AT_ONCE = 10
@@ -22,7 +22,7 @@ _SECOND = len("2024-07-01 20:00:00")
 
 
 def snapshot_query(tables: CatalogTables) -> Select[Any]:
-    """Snapshots with what they changed, and the version that the catalog has by now; :func:`snapshot_of` reads the rows."""
+    """Return the query for snapshots with their changes and the present version of the catalog, for :func:`snapshot_of`."""
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
     source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
     said = stored_version(tables).label("version")
@@ -30,7 +30,7 @@ def snapshot_query(tables: CatalogTables) -> Select[Any]:
 
 
 def snapshot_of(row: Any) -> Snapshot:
-    """A snapshot of a row that came through SQLAlchemy, or from the driver itself."""
+    """Return the snapshot of a row of SQLAlchemy or of the driver."""
     return Snapshot(
         id=row.snapshot_id,
         time=row.snapshot_time and row.snapshot_time.astimezone(UTC),
@@ -45,7 +45,7 @@ def snapshot_of(row: Any) -> Snapshot:
 
 
 def snapshots_of(rows: Iterable[Any]) -> list[Snapshot]:
-    """Snapshots of many rows that came through SQLAlchemy: looking up each cell by its name would take as long as all the rest."""
+    """Return the snapshots of many rows of SQLAlchemy. Rows are unpacked by position, because lookups by name are slow."""
     return [
         Snapshot(
             id=number,
@@ -63,7 +63,7 @@ def snapshots_of(rows: Iterable[Any]) -> list[Snapshot]:
 
 
 def newest_until(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Row[Any] | None:
-    """The row of :func:`snapshot_query` of the newest snapshot that was committed at or before a point in time."""
+    """Return the row of :func:`snapshot_query` of the newest snapshot at or before a time, None when there is none."""
     number, time = tables["snapshot"].c.snapshot_id, tables["snapshot"].c.snapshot_time
     abilities, newest_first = abilities_of(connection.dialect), snapshot_query(tables).order_by(number.desc())
     if not abilities.timestamp_as_text:
@@ -74,7 +74,10 @@ def newest_until(connection: Connection, tables: CatalogTables, timestamp: datet
 
 
 def _may_be_until(time: ColumnElement[datetime], timestamp: datetime, abilities: Abilities) -> ColumnElement[bool]:
-    """The text of a time is of a second that is not after another time's, or is not written as DuckDB writes it."""
+    """Return the condition that a time stored as text may be at or before a time.
+
+    Texts in DuckDB's usual form sort like times up to the second. Rows with any other form are returned and compared in Python.
+    """
     text = type_coerce(time, String)
     is_usual = and_(text.like("____-__-__ __:__:__%"), text.like("%+00"))
     second = collate(func.substr(text, 1, _SECOND), abilities.binary_collation)
@@ -83,11 +86,11 @@ def _may_be_until(time: ColumnElement[datetime], timestamp: datetime, abilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSearch:
-    """What one reading of the log found.
+    """The result of a search in the log.
 
     Attributes:
-        is_mentioned: Whether a commit contains the text in its ``commit_extra_info``.
-        is_whole: Whether the log has an entry of every snapshot from the first one on, so that none was expired.
+        is_mentioned: Whether the ``commit_extra_info`` of any entry contains the text.
+        is_whole: Whether the log has an entry for every snapshot since the first, so that none was expired.
     """
 
     is_mentioned: bool
@@ -95,26 +98,32 @@ class LogSearch:
 
 
 def search_log(connection: Connection, tables: CatalogTables, text: str) -> LogSearch:
-    """Look for a text, and count entries, in one pass through the log."""
+    """Search for a text and count the entries, in one pass over the log."""
     number, changes = tables["snapshot"].c.snapshot_id, tables["snapshot_changes"]
     newest = select(func.max(number)).scalar_subquery()
     mentions = func.count(case((_mentions(tables, text), 1)))
     query = select(newest.label("newest"), func.count().label("entries"), mentions.label("mentions")).select_from(changes)
     row = connection.execute(query).one()
-    # Ids begin at 0, and none is left out.
+    # Snapshot ids begin at 0 and have no gaps, so a complete log has newest + 1 entries.
     return LogSearch(is_mentioned=row.mentions > 0, is_whole=row.entries == (-1 if row.newest is None else row.newest) + 1)
 
 
 def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:
-    """Snapshots whose ``commit_extra_info`` contains a text, by id ascending."""
+    """Return the snapshots whose ``commit_extra_info`` contains a text, by id ascending."""
     number = tables["snapshot"].c.snapshot_id
-    # The log is looked through by itself: a join takes as long again.
+    # The log is searched without a join, which would take twice as long.
     mentioning = select(tables["snapshot_changes"].c.snapshot_id).where(_mentions(tables, text))
     return snapshots_of(connection.execute(snapshot_query(tables).where(number.in_(mentioning)).order_by(number)))
 
 
 def expired_among(connection: Connection, tables: CatalogTables, snapshot_id: int | None = None) -> str | None:
-    """Describe, for a message, which snapshots were expired, or that one was; None when nothing was."""
+    """Describe, for a message, the expired snapshots; None when there is none.
+
+    Args:
+        connection: An open transaction.
+        tables: The metadata tables.
+        snapshot_id: The only snapshot to check; None, the default, for all.
+    """
     number = tables["snapshot"].c.snapshot_id
     if snapshot_id is not None:
         newest = connection.execute(select(func.max(number))).scalar()

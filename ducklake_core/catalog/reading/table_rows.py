@@ -1,4 +1,4 @@
-"""From catalog rows to the state of one table: columns, partition keys, sort keys, options, tables of inlined rows."""
+"""Build the state of one table from catalog rows: columns, partition keys, sort keys, options, tables of inlined rows."""
 
 from __future__ import annotations
 
@@ -35,14 +35,23 @@ from ducklake_core.format.state import InlinedTable, LakeInfo, TableState
 from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema
 
 COMMENT = "comment"
-"""The key of the tag that is an object's comment."""
+"""Key of the tag that is the comment of an object."""
 
 LAKE_SETTINGS = ("version", "created_by", "data_path", "encrypted")
-"""Keys of metadata rows that are no options."""
+"""Keys of metadata rows that are settings of the lake and not options."""
 
 
 class SettingRow(NamedTuple):
-    """An option; or a table of inlined rows (``key``) with its schema version; or the schema version of a table's columns (``value``)."""
+    """A row of one of three kinds.
+
+    =========  =======================  ================  ======
+    kind       key                      value             scope
+    =========  =======================  ================  ======
+    option     name                     value             scope
+    inlined    table of inlined rows    schema version    None
+    columns    None                     schema version    None
+    =========  =======================  ================  ======
+    """
 
     key: str | None
     value: str | None
@@ -51,40 +60,47 @@ class SettingRow(NamedTuple):
 
 
 Among: TypeAlias = Callable[[ColumnElement[int]], ColumnElement[bool]]
-"""The condition that a column with the id of a table is of the tables that are asked for."""
+"""Returns the condition that a column with a table id is one of the requested tables."""
 
 
 def this_table(table_id: int) -> ColumnElement[int]:
-    """The column ``table_id`` of rows that do not say which table they are of; no parameter, of which a statement has only so many."""
+    """Return a constant column ``table_id``, as a literal, because the number of parameters of a statement is limited."""
     return literal_column(str(int(table_id)), Integer).label("table_id")
 
 
 class TableRowSource(Protocol):
-    """Where rows of a table come from: a statement for each table, or one for many tables at once."""
+    """The source of the rows of a table: a statement for each table, or one for many tables at once."""
 
     catalog: CatalogTables
 
     def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
-        """Rows of a table.
+        """Return the rows of one kind of a table.
 
         Args:
-            kind: Tells the statements apart.
-            build: Makes the statement for some tables, with a column ``table_id`` and in the order in which a table's rows are wanted.
+            kind: Identifies the statement.
+            build: Builds the statement for some tables, with a column ``table_id`` and the order of the rows of a table.
             table_id: The table.
         """
         ...
 
     def setting_rows(self, schema_id: int, table_id: int) -> Sequence[SettingRow]:
-        """Rows of kind ``option``, ``inlined`` and ``columns``."""
+        """Return the rows of kind ``option``, ``inlined`` and ``columns``."""
         ...
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table beside the metadata tables."""
+        """Return whether the database has a table that is not a metadata table."""
         ...
 
 
 def table_state(source: TableRowSource, info: LakeInfo, rows: Sequence[Row[Any]], snapshot_id: int) -> TableState:
-    """Everything about a table that has one row for each of its tags (see ``CatalogReader.table``), in five statements."""
+    """Build the state of a table, in five statements.
+
+    Args:
+        source: Source of the further rows.
+        info: Settings of the lake.
+        rows: The row of the table joined with its tags, see ``CatalogReader.table``.
+        snapshot_id: The snapshot.
+    """
     row, tags = rows[0], tags_of(rows)
     try:
         columns = _columns(source, row.table_id, snapshot_id)
@@ -125,12 +141,12 @@ def table_state(source: TableRowSource, info: LakeInfo, rows: Sequence[Row[Any]]
 
 
 def tags_of(rows: Iterable[Row[Any]]) -> dict[str, str]:
-    """The tags of rows that are one object joined with its tags; a tag whose value is NULL was taken away."""
+    """Return the tags from the row of an object joined with its tags; a tag with the value NULL was removed."""
     return {row.tag_key: row.tag_value for row in rows if row.tag_value is not None}
 
 
 def column_row(row: Row[Any]) -> ColumnRow:
-    """The value of one row of ``ducklake_column``."""
+    """Return the value of one row of ``ducklake_column``."""
     return ColumnRow(
         column_id=row.column_id,
         parent_column=row.parent_column,
@@ -146,7 +162,7 @@ def column_row(row: Row[Any]) -> ColumnRow:
     )
 
 
-# The order in which `column_rows` reads them.
+# In the order in which `column_rows` unpacks them.
 _OF_COLUMN = (
     "table_id", "end_snapshot", "column_id", "parent_column", "column_order", "column_name", "column_type", "nulls_allowed",
     "initial_default", "default_value", "default_value_type", "default_value_dialect", "begin_snapshot",
@@ -154,13 +170,13 @@ _OF_COLUMN = (
 
 
 def column_query(tables: CatalogTables) -> Select[Any]:
-    """Rows of ``ducklake_column`` of many tables, which :func:`column_rows` reads."""
+    """Return the query for rows of ``ducklake_column`` of many tables, for :func:`column_rows`."""
     column = tables["column"]
     return select(*(column.c[name] for name in _OF_COLUMN))
 
 
 def column_rows(rows: Iterable[Any]) -> Iterator[tuple[int, int | None, ColumnRow]]:
-    """Table, last snapshot and value of each row of :func:`column_query`; looking up each cell by its name would take twice as long."""
+    """Yield table id, end snapshot and value of each row of :func:`column_query`. Unpacking by position is twice as fast as by name."""
     for table_id, end, number, parent, order, name, kind, nullable, initial, default, default_type, dialect, begin in rows:
         yield (
             table_id,
@@ -191,9 +207,10 @@ class _Columns:
 def _columns(source: TableRowSource, table_id: int, snapshot_id: int) -> _Columns:
     rows = source.rows_of_table(("columns", snapshot_id), lambda among: _columns_query(source.catalog, snapshot_id, among), table_id)
     return _Columns(
-        # A row that is there twice, or has two comments, is one column.
+        # Duplicate rows, and rows with two comments, are one column.
         schema=build_schema(dict.fromkeys(column_row(row) for row in rows)),
         comments={row.column_id: row.comment for row in rows if row.comment is not None},
+        # Ids of dropped columns count: existing files contain values under those ids.
         next_id=1 + (rows[0].highest if rows else 0),
     )
 
@@ -201,7 +218,7 @@ def _columns(source: TableRowSource, table_id: int, snapshot_id: int) -> _Column
 def _columns_query(tables: CatalogTables, snapshot_id: int, among: Among) -> Select[Any]:
     column, tag = tables["column"], tables["column_tag"]
     ever = tables["column"].alias("ever")
-    # Of columns DuckDB allows no other tags.
+    # DuckDB supports no other tags of columns.
     is_comment = and_(
         tag.c.table_id == column.c.table_id, tag.c.column_id == column.c.column_id, tag.c.key == COMMENT, live(tag, snapshot_id)
     )
@@ -217,9 +234,9 @@ def _columns_query(tables: CatalogTables, snapshot_id: int, among: Among) -> Sel
 def _partition_specs(
     source: TableRowSource, table_id: int, snapshot_id: int, schema: Schema
 ) -> tuple[dict[int, PartitionSpec], int | None]:
-    """All specs that have keys, and the id of the one in force."""
+    """Return all specs that have keys, and the id of the effective one."""
     rows = source.rows_of_table(("specs", snapshot_id), lambda among: _specs_query(source.catalog, snapshot_id, among), table_id)
-    # A spec without keys is what RESET PARTITIONED BY leaves behind.
+    # RESET PARTITIONED BY stores a spec without keys.
     keyed = [row for row in rows if row.column_id is not None]
     names = {column.id: column.name for column in schema}
     names |= _former_names(source, table_id, {row.column_id for row in keyed} - names.keys())
@@ -243,7 +260,7 @@ def _specs_query(tables: CatalogTables, snapshot_id: int, among: Among) -> Selec
 
 
 def _former_names(source: TableRowSource, table_id: int, column_ids: set[int]) -> dict[int, str]:
-    """Names of columns that an old spec used and that are gone."""
+    """Return the last names of deleted columns that an old spec uses."""
     if not column_ids:
         return {}
     column = source.catalog["column"]
@@ -269,7 +286,7 @@ def _sort_keys(source: TableRowSource, table_id: int, snapshot_id: int) -> tuple
 
     return tuple(
         SortKey(
-            # A NULL is refused as what it is where the table is written: no order.
+            # NULL becomes an empty string, which a write to the table rejects as an unknown sort order.
             expression=row.expression or "",
             direction=row.sort_direction or "",
             null_order=row.null_order or "",
@@ -280,7 +297,7 @@ def _sort_keys(source: TableRowSource, table_id: int, snapshot_id: int) -> tuple
 
 
 def options_query(tables: CatalogTables, schema_id: int | None, table_id: int | None) -> Select[Any]:
-    """Options of every scope that holds for a table: key, value, scope."""
+    """Return the query for options of every scope that applies to a table: key, value, scope."""
     metadata = tables["metadata"]
     scopes = or_(
         metadata.c.scope.is_(None),
@@ -293,7 +310,7 @@ def options_query(tables: CatalogTables, schema_id: int | None, table_id: int | 
 
 
 def options_in_force(rows: Iterable[Any]) -> dict[str, str]:
-    """Rows of :func:`options_query`, the narrowest scope winning."""
+    """Return the options from rows of :func:`options_query`; the narrowest scope wins."""
     rank = {None: 0, "schema": 1, "table": 2}
     return {row.key.lower(): row.value for row in sorted(rows, key=lambda row: rank.get(row.scope, 0))}
 
@@ -307,7 +324,11 @@ def _inlined_table(name: str | None, version: str | None, table_id: int) -> Inli
 
 
 def inlined_tables_of(registered: Iterable[tuple[str | None, str | None]], table_id: int) -> tuple[InlinedTable, ...]:
-    """The tables of inlined rows of a table by their names and schema versions, by schema version.
+    """Return the tables of inlined rows of a table, by schema version.
+
+    Args:
+        registered: Names and schema versions.
+        table_id: The table, for messages.
 
     Raises:
         CatalogCorruptError: One has no name or version, or is registered for two versions.
@@ -319,7 +340,7 @@ def inlined_tables_of(registered: Iterable[tuple[str | None, str | None]], table
 
 
 def settings_query(tables: CatalogTables, schema_id: int, table_id: int) -> CompoundSelect[Any]:
-    """Options, tables of inlined rows and the schema version of the columns, because a round trip costs more than the rows."""
+    """Return one query for options, tables of inlined rows and the schema version of the columns, to save round trips."""
     inlined = tables["inlined_data_tables"]
     registered = select(inlined.c.table_name, cast(inlined.c.schema_version, String), null(), literal("inlined")).where(
         inlined.c.table_id == table_id
@@ -333,7 +354,7 @@ def settings_query(tables: CatalogTables, schema_id: int, table_id: int) -> Comp
 
 
 def _options_and_inlined(source: TableRowSource, schema_id: int, table_id: int) -> tuple[dict[str, str], tuple[InlinedTable, ...], int]:
-    """Both, and the schema version of the columns."""
+    """Return options, tables of inlined rows, and the schema version of the columns."""
     rows = source.setting_rows(schema_id, table_id)
     inlined = inlined_tables_of(((row.key, row.value) for row in rows if row.kind == "inlined"), table_id)
     columns_version = next((int(row.value) for row in rows if row.kind == "columns" and row.value is not None), 0)

@@ -1,4 +1,4 @@
-"""SQL conditions that every catalog query shares: visibility at a snapshot, and long lists of ids."""
+"""Build the SQL conditions that all catalog queries share: visibility at a snapshot, names, and long lists of ids."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 
 
 def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
-    """The row of a table with begin_snapshot and end_snapshot is visible at a snapshot: begin included, end excluded."""
+    """Return the condition that a row is visible at a snapshot: begin_snapshot inclusive, end_snapshot exclusive."""
     return and_(source.c.begin_snapshot <= snapshot_id, or_(source.c.end_snapshot.is_(None), source.c.end_snapshot > snapshot_id))
 
 
 def live_or_unknown(source: FromClause, snapshot_id: int | ColumnElement[int], *, any_cell: bool) -> ColumnElement[bool]:
-    """Rows that are visible at a snapshot, and those of which nobody can say it because they begin, or end, at no snapshot.
+    """Return the condition that a row is visible at a snapshot, or that its begin or end is invalid.
 
-    The latter are in nobody's result otherwise: whoever fetches rows by this has to refuse them.
+    Invalid rows would otherwise disappear silently. The caller must check the values and raise an error.
 
     Args:
-        any_cell: Whether a cell of the database can hold anything, whatever the column's type is.
+        source: Table with begin_snapshot and end_snapshot.
+        snapshot_id: The snapshot.
+        any_cell: Whether the database does not enforce the types of columns (SQLite).
     """
     begin, end = source.c.begin_snapshot, source.c.end_snapshot
     nowhere = func.typeof(begin) != "integer" if any_cell else begin.is_(None)
@@ -83,7 +85,7 @@ def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None
         .where(later.c.snapshot_id > deletes.c.partial_max, later.c.next_file_id > deletes.c.delete_file_id)
         .scalar_subquery()
     )
-    # DuckDB's flush names only the tables that have inlined rows, not those of which it moves deletes alone.
+    # Without the table id: DuckDB logs a flush only for tables with inlined rows, not for tables with inlined deletes only.
     is_flush = exists().where(changes.c.snapshot_id == written, changes.c.changes_made.contains("inline_flush:"))
     first_deletes = (
         select(func.min(deleting.c.snapshot_id))
@@ -97,12 +99,12 @@ def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None
 
 
 def may_be_named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    """The name may be equal without regard to case; databases fold more letters than DuckDB, so :func:`same_name` decides."""
+    """Return the condition that a name may be equal, ignoring case. Databases fold more letters than DuckDB, so check :func:`same_name`."""
     return func.lower(column) == func.lower(name)
 
 
 def same_name(left: str, right: str) -> bool:
-    """Names as DuckDB compares them: only ASCII letters lose their case.
+    """Return whether two names are equal in DuckDB, which ignores the case of ASCII letters only.
 
     >>> same_name("Flights", "FLIGHTS"), same_name("Ärger", "ärger")
     (True, False)
@@ -111,7 +113,7 @@ def same_name(left: str, right: str) -> bool:
 
 
 class _ListText(types.UserDefinedType[str]):
-    """A list of numbers as SQL writes it. SQLAlchemy renders each number of a list by itself, which takes milliseconds for a thousand."""
+    """A list of numbers as SQL text. SQLAlchemy would render each number by itself, which takes milliseconds for a thousand."""
 
     cache_ok = True
 
@@ -123,6 +125,6 @@ class _ListText(types.UserDefinedType[str]):
 
 
 def among(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bool]:
-    """The condition that a column is one of some ids. They are part of the statement, since databases limit its parameters."""
+    """Return the condition that a column is one of some ids, as literals, because databases limit the number of parameters."""
     text = ",".join([str(int(number)) for number in sorted(ids)])
     return column.in_(bindparam(None, [text] if ids else [], expanding=True, literal_execute=True, type_=_ListText()))
