@@ -1,4 +1,8 @@
-"""Find the data files, inlined rows and table names that differ between two snapshots, for all tables at once."""
+"""Find the data files, inlined rows and table names that differ between two snapshots, for all tables at once.
+
+The number of statements does not depend on the number of tables, because a sensor compares thousands of tables in every tick. Results may
+contain more rows than needed (false positives); callers compare dates and values exactly.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ from ducklake_core.format.state import InlinedTable
 from ducklake_core.format.types.data_types import BLOB, GEOMETRY, JSON, VARCHAR, VARIANT, DataType, Field
 from ducklake_core.format.types.schema import ColumnRow, Schema
 
-# Longer lists make statements that databases refuse; whoever asks for more gets a range, and picks.
+# Databases reject longer lists. A longer list becomes a range, and the caller filters the rows.
 _MAX_LISTED = 20_000
 _FEW = 50
 
@@ -52,12 +56,12 @@ _WITHOUT_TEXT = (VARIANT, GEOMETRY, BLOB)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
-    """Between which snapshots files are compared.
+    """The snapshots between which files are compared.
 
     Attributes:
-        after: Changes of later snapshots count.
-        until: Changes of this snapshot count, and no later ones.
-        next_file_id: Files with ids from this one on were made after the earliest snapshot whose state is known.
+        after: Last snapshot whose changes do not count.
+        until: Last snapshot whose changes count.
+        next_file_id: Files with ids from this one on were created after the earliest snapshot whose state is known.
     """
 
     after: int
@@ -65,13 +69,13 @@ class Edges:
     next_file_id: int
 
     def holds(self, snapshot_id: int | None) -> bool:
-        """Whether changes of that snapshot count."""
+        """Return whether changes of that snapshot count."""
         return snapshot_id is not None and self.after < snapshot_id <= self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    """A table under one name, and when it had it."""
+    """A table under one name, and the snapshots in which it had the name."""
 
     table_id: int
     schema_name: str
@@ -80,12 +84,12 @@ class NamedTable:
     end_snapshot: int | None
 
     def live_at(self, snapshot_id: int) -> bool:
-        """Whether it had the name then."""
+        """Return whether the table had the name at a snapshot."""
         return self.begin_snapshot <= snapshot_id and (self.end_snapshot is None or self.end_snapshot > snapshot_id)
 
 
 def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTable]:
-    """Every name that a table had at one of the snapshots or between them."""
+    """Return every name that a table had from snapshot ``after`` to snapshot ``until``."""
     table, schema = reader.catalog["table"], reader.catalog.schemas
     query = (
         select(
@@ -107,6 +111,7 @@ def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTab
             schema_name=schema_name,
             name=name,
             begin_snapshot=max(begin, schema_begin),
+            # The name ends with the table or with its schema, whichever is earlier.
             end_snapshot=end if schema_end is None else schema_end if end is None else min(end, schema_end),
         )
         for table_id, name, schema_name, begin, end, schema_begin, schema_end in reader.connection.execute(query).all()
@@ -118,7 +123,7 @@ class Definition:
     """The columns of a table at any snapshot, and its partition specs by id.
 
     Attributes:
-        current_specs: (spec, begin, end) of the times in which new files were partitioned by a spec.
+        current_specs: (spec, begin, end) for each time in which a spec applied to new files.
         comments: (column id, comment, begin, end).
     """
 
@@ -128,29 +133,29 @@ class Definition:
     comments: tuple[tuple[int, str, int, int | None], ...] = ()
 
     def schema_at(self, snapshot_id: int) -> Schema:
-        """Columns at a snapshot; empty when they cannot be read, so that nothing is concluded from values."""
+        """Return the columns at a snapshot; empty when they cannot be read, so that no values are compared."""
         try:
             return self.versions.schema_of(snapshot_id)
         except DuckLakeError:
             return Schema(columns=())
 
     def comments_at(self, snapshot_id: int) -> dict[int, str]:
-        """Comments of columns by column id."""
+        """Return the comments of columns at a snapshot, by column id."""
         return {i: text for i, text, begin, end in self.comments if begin <= snapshot_id and (end is None or end > snapshot_id)}
 
     def partition_by_at(self, snapshot_id: int) -> tuple[str, ...]:
-        """The same keys, as a user writes them."""
+        """Return the partition keys at a snapshot, as a user writes them."""
         spec = self.spec_at(snapshot_id) if self.current_specs else None
         return tuple(field.expression for field in spec.fields) if spec is not None else ()
 
     def spec_at(self, snapshot_id: int) -> PartitionSpec | None:
-        """The keys that new files were partitioned by at a snapshot."""
+        """Return the partition spec for new files at a snapshot, None for none."""
         live = (number for number, begin, end in self.current_specs if begin <= snapshot_id and (end is None or end > snapshot_id))
         return next((self.specs[number] for number in live if number in self.specs), None)
 
 
 def definitions(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, Definition]:
-    """Columns and partition specs of tables, in four statements."""
+    """Return columns and partition specs of tables by table id, in four statements."""
     if not table_ids:
         return {}
     versions, history, specs = _versions(reader, table_ids), _history(reader, table_ids), _specs(reader, table_ids)
@@ -216,7 +221,7 @@ def _specs(
 
 
 def _spec(number: int, keys: Sequence[Row[Any]], names: Mapping[int, str]) -> PartitionSpec | None:
-    """None for a spec that this library cannot read: its files are judged by their statistics."""
+    """Return the spec; None if this library cannot read it, so that statistics are used for its files instead."""
     fields = []
     for row in keys:
         try:
@@ -229,7 +234,7 @@ def _spec(number: int, keys: Sequence[Row[Any]], names: Mapping[int, str]) -> Pa
 
 
 class DataFileRow(NamedTuple):
-    """What comparing snapshots asks of a row of ``ducklake_data_file``; a tuple, as there may be very many."""
+    """The columns of ``ducklake_data_file`` that a comparison needs. A tuple, because there may be millions."""
 
     data_file_id: int
     table_id: int
@@ -249,16 +254,18 @@ def changed_data_files(
     hit: Collection[int],
     rewritten: Collection[int],
 ) -> list[DataFileRow]:
-    """Rows of ``ducklake_data_file`` that may hold changed rows.
+    """Return the rows of ``ducklake_data_file`` that may contain changed rows.
 
     Args:
-        tables: Those in question; of others there may be rows too.
-        moved: Tables that lost or got a name: all of their files.
-        hit: Files that lost rows through the catalog itself.
-        rewritten: Tables whose deletes in the catalog may have gone with a later rewrite, so that any file which ended since may have
-            lost rows before.
+        reader: Reader of the catalog.
+        edges: The snapshots to compare.
+        tables: Tables to compare; the result may contain files of other tables.
+        moved: Tables that lost or got a name: all of their files are returned.
+        hit: Files with inlined deletes of the range.
+        rewritten: Tables whose inlined deletes a later rewrite may have removed: every file that ended since is returned.
     """
     file = reader.catalog["data_file"]
+    # New files, files with new rows of partial (merged or flushed) ones, and files that ended in the range.
     wanted = [
         file.c.data_file_id >= edges.next_file_id,
         file.c.begin_snapshot > edges.after,
@@ -268,7 +275,7 @@ def changed_data_files(
     wanted += [one_of(file.c.table_id, moved)] if moved else []
     wanted += [one_of(file.c.data_file_id, hit)] if hit else []
     wanted += [and_(one_of(file.c.table_id, rewritten), file.c.end_snapshot > edges.until)] if rewritten else []
-    # Beside the others this condition would have PostgreSQL expect half of all files, and read them by their index one after the other.
+    # As a separate condition. Within the OR, PostgreSQL would expect half of all files and fetch them one by one through an index.
     of_tables = [one_of(file.c.table_id, tables)] if len(tables) <= _FEW else []
     found = union(select(file.c.data_file_id).where(or_(*wanted), *of_tables), _hit_by_delete_files(reader, edges))
     query = select(*(file.c[name] for name in DataFileRow._fields))
@@ -277,7 +284,7 @@ def changed_data_files(
 
 
 def changed_delete_files(reader: CatalogReader, edges: Edges) -> list[Row[Any]]:
-    """Rows of ``ducklake_delete_file`` that may hide more rows than before."""
+    """Return the rows of ``ducklake_delete_file`` that may hide more rows than at the first snapshot."""
     deletes = reader.catalog["delete_file"]
     columns = ("delete_file_id", "data_file_id", "table_id", "begin_snapshot", "partial_max", "delete_count")
     query = select(*(deletes.c[name] for name in columns)).where(_newer(reader, edges))
@@ -285,7 +292,7 @@ def changed_delete_files(reader: CatalogReader, edges: Edges) -> list[Row[Any]]:
 
 
 def all_data_files(reader: CatalogReader, table_ids: Collection[int]) -> list[Row[Any]]:
-    """Every row of ``ducklake_data_file`` of some tables, for whatever snapshot: by id."""
+    """Return every row of ``ducklake_data_file`` of some tables, of all snapshots, by id."""
     file = reader.catalog["data_file"]
     names = ("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "record_count", "file_size_bytes", "partition_id")
     query = select(*(file.c[name] for name in names)).where(one_of(file.c.table_id, table_ids))
@@ -293,7 +300,7 @@ def all_data_files(reader: CatalogReader, table_ids: Collection[int]) -> list[Ro
 
 
 def all_delete_files(reader: CatalogReader, table_ids: Collection[int]) -> list[Row[Any]]:
-    """Every row of ``ducklake_delete_file`` of some tables, likewise."""
+    """Return every row of ``ducklake_delete_file`` of some tables, of all snapshots, by id."""
     deletes = reader.catalog["delete_file"]
     names = ("delete_file_id", "data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "delete_count")
     query = select(*(deletes.c[name] for name in names)).where(one_of(deletes.c.table_id, table_ids))
@@ -305,14 +312,17 @@ def _hit_by_delete_files(reader: CatalogReader, edges: Edges) -> Any:
 
 
 def _newer(reader: CatalogReader, edges: Edges) -> ColumnElement[bool]:
-    """A delete file takes the place of an earlier one, with its first snapshot: only its id tells that it is new."""
+    """Return the condition that a delete file may be new.
+
+    A cumulative file replaces an earlier one and keeps its begin snapshot, so its id may be the only sign.
+    """
     deletes = reader.catalog["delete_file"]
     later = or_(deletes.c.delete_file_id >= edges.next_file_id, deletes.c.begin_snapshot > edges.after, deletes.c.partial_max > edges.after)
     return and_(deletes.c.begin_snapshot <= edges.until, later)
 
 
 def partition_values(reader: CatalogReader, files: Collection[DataFileRow | Row[Any]]) -> dict[int, dict[int, str | None]]:
-    """Texts of partition values by file and key index."""
+    """Return the stored partition values by file id and key index."""
     found: dict[int, dict[int, str | None]] = {}
     if files:
         value = reader.catalog["file_partition_value"]
@@ -325,7 +335,7 @@ def partition_values(reader: CatalogReader, files: Collection[DataFileRow | Row[
 def file_bounds(
     reader: CatalogReader, files: Collection[DataFileRow | Row[Any]], columns: Iterable[int]
 ) -> dict[tuple[int, int], Row[Any]]:
-    """Statistics rows by file and column id, for columns with these ids in whatever table."""
+    """Return the statistics rows by file id and column id, for columns with these ids in any table."""
     wanted = sorted(set(columns))
     if not files or not wanted:
         return {}
@@ -336,14 +346,14 @@ def file_bounds(
 
 
 def _belongs_to(source: FromClause, files: Collection[DataFileRow | Row[Any]]) -> ColumnElement[bool]:
-    """The row is of one of the files. An index that a lake may have begins with the table."""
+    """Return the condition that a row belongs to one of the files, with the table ids, because the optional index begins with the table."""
     return and_(
         one_of(source.c.table_id, {file.table_id for file in files}), one_of(source.c.data_file_id, [file.data_file_id for file in files])
     )
 
 
 def logs_of(reader: CatalogReader, snapshot_ids: Collection[int]) -> dict[int, str]:
-    """``changes_made`` of snapshots; those that were expired are left out."""
+    """Return ``changes_made`` by snapshot id; expired snapshots are missing."""
     if not snapshot_ids:
         return {}
     changes = reader.catalog["snapshot_changes"]
@@ -352,7 +362,7 @@ def logs_of(reader: CatalogReader, snapshot_ids: Collection[int]) -> dict[int, s
 
 
 def one_of(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bool]:
-    """The column is one of the ids; of very many ids, at least in their range, so that the caller still has to look."""
+    """Return the condition that a column is one of the ids; for more than 20,000 ids that it is in their range, so callers must filter."""
     if not ids:
         return ~true()
     if len(ids) > _MAX_LISTED:
@@ -362,7 +372,7 @@ def one_of(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedGroup:
-    """Inlined rows of one table that came and went together and are alike in the columns asked for."""
+    """Inlined rows of one table with equal begin snapshot, end snapshot and values of the requested columns."""
 
     table_id: int
     begin_snapshot: int
@@ -382,7 +392,7 @@ class InlinedDeletes:
 
 
 def registered_tables(reader: CatalogReader) -> dict[int, list[InlinedTable]]:
-    """Tables of inlined rows by the table they belong to."""
+    """Return the tables of inlined rows by the id of the table that they belong to."""
     source = reader.catalog["inlined_data_tables"]
     query = select(source.c.table_id, source.c.table_name, source.c.schema_version).order_by(source.c.table_id, source.c.schema_version)
     found: dict[int, list[InlinedTable]] = {}
@@ -399,12 +409,15 @@ def changed_inlined_rows(
     known: Mapping[int, Definition],
     moved: Collection[int],
 ) -> list[InlinedGroup]:
-    """Inlined rows visible at one of the snapshots only; of ``moved`` tables, those visible at either.
+    """Return the inlined rows that are visible at exactly one of the two snapshots, in groups.
 
     Args:
-        sources: Tables of inlined rows to look into, by table id; one more statement for every 200 of them.
-        columns: Columns whose values are wanted, by table id; None for a column that does not exist.
+        reader: Reader of the catalog.
+        edges: The two snapshots.
+        sources: Tables of inlined rows to read, by table id; one statement for every 200 of them.
+        columns: Columns whose values are requested, by table id; None for a column that does not exist.
         known: Definitions of the same tables.
+        moved: Tables whose rows are returned if they are visible at either snapshot.
     """
     return _groups(reader, sources, columns, known, lambda table_id: _differs(edges, everything=table_id in moved))
 
@@ -432,15 +445,16 @@ def all_inlined_rows(
     columns: Mapping[int, Sequence[Field | None]],
     known: Mapping[int, Definition],
 ) -> list[InlinedGroup]:
-    """Every row that the catalog holds for any snapshot; arguments as :func:`changed_inlined_rows`."""
+    """Return all inlined rows of all snapshots, in groups; arguments as in :func:`changed_inlined_rows`."""
     return _groups(reader, sources, columns, known, lambda _table_id: lambda _source: true())
 
 
 def _differs(edges: Edges, *, everything: bool) -> Any:
-    """The condition on a table of inlined rows, by its columns begin and end."""
+    """Return a function from a table of inlined rows to the condition on its begin and end snapshots."""
 
     def condition(source: Table) -> ColumnElement[bool]:
         begin, end = source.c.begin_snapshot, source.c.end_snapshot
+        # Rows that began and ended within the range are visible at neither snapshot and are left out.
         before = and_(begin <= edges.after, or_(end.is_(None), end > edges.after))
         now = and_(begin <= edges.until, or_(end.is_(None), end > edges.until))
         if everything:
@@ -452,7 +466,7 @@ def _differs(edges: Edges, *, everything: bool) -> Any:
 
 
 class _Cells:
-    """Reads columns of tables of inlined rows as text, each in the type that the table has for it."""
+    """Read columns of tables of inlined rows as strings, each parsed with the type that the column had in that table."""
 
     def __init__(
         self,
@@ -469,7 +483,7 @@ class _Cells:
         self._stored: dict[str, tuple[int, tuple[Field | None, ...]]] = {}
 
     def _folded_names(self, sources: Mapping[int, Sequence[InlinedTable]]) -> dict[str, list[str]]:
-        """Column names as the database has them: DuckDB leaves plain names unquoted, so only their order can be trusted."""
+        """Return the column names as PostgreSQL stores them. DuckDB does not quote plain names, so only their order is reliable."""
         names = [source.name for tables in sources.values() for source in tables]
         if not any(field is not None and field.name != field.name.lower() for fields in self._columns.values() for field in fields):
             return {}
@@ -481,6 +495,7 @@ class _Cells:
         self._stored[source.name] = (table_id, tuple(field for field, _ in stored))
         table = self._reader.catalog.inlined_data(source.name, [name for _, name in stored if name is not None])
         own = iter(list(table.c)[INLINED_SYSTEM_COLUMNS:])
+        # All parts of the UNION need the same number of columns, so missing ones are NULL.
         texts = [_as_text(next(own), field, self._abilities) if field is not None else cast(null(), String) for field, _ in stored]
         texts += [cast(null(), String)] * (width - len(texts))
         grouped = (table.c.begin_snapshot, table.c.end_snapshot, *(text for text in texts))
@@ -498,7 +513,7 @@ class _Cells:
         )
 
     def _stored_fields(self, table_id: int, source: InlinedTable) -> list[tuple[Field | None, str | None]]:
-        """The wanted columns as this table has them, and their names in it; None for one that it lacks or that cannot be told."""
+        """Return the requested columns as this table stores them, with their names; None for missing or unreadable columns."""
         try:
             schema = self._known[table_id].versions.schema_at(source.schema_version)
         except DuckLakeError:
@@ -551,7 +566,7 @@ def _as_text(stored: Any, column: Field, abilities: Abilities) -> Any:
 
 
 def changed_inlined_deletes(reader: CatalogReader, edges: Edges, table_ids: Collection[int]) -> list[InlinedDeletes]:
-    """Rows of data files that snapshots of the range deleted through the catalog: a statement for what there is, and one for all tables."""
+    """Return the inlined deletes of the range, in two statements: one lists the existing tables, one reads all of them."""
     if not table_ids:
         return []
     existing = set(inspect(reader.connection).get_table_names(schema=reader.catalog.schema))

@@ -1,4 +1,16 @@
-"""Find the files and inlined rows that changed between two snapshots of a table (specification: Data Change Feed)."""
+"""Find the files and inlined rows that changed between two snapshots of a table (specification: Data Change Feed).
+
+Rows are added and deleted in four places, each with its own date::
+
+    added     data_file             begin_snapshot; up to partial_max for merged and flushed files
+              inlined rows          begin_snapshot
+    deleted   data_file             end_snapshot: all remaining rows
+              delete_file           snapshots inside the file; the row only names the first and, sometimes, the last one
+              inlined deletes       begin_snapshot
+              inlined rows          end_snapshot
+
+Snapshots that only moved rows to other files (compaction, rewrites) look like deletes and inserts and are excluded.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +39,10 @@ Bound: TypeAlias = int | datetime
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 _TABLE_CHANGES = (*_ROW_CHANGES, "dropped_table", "altered_table", "inline_flush", "merge_adjacent", "rewrite_delete")
 _MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
+# Snapshots of one query in a search backwards.
 _MAX_AT_ONCE = 100
 _FIRST_SPAN = 1000
-"""Snapshots of the log that are looked through first."""
+"""Number of snapshots of the log that are searched first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +50,8 @@ class FeedRange:
     """The snapshots of a change feed, both ends included; empty when ``start`` is above ``end``.
 
     Attributes:
-        rewrites: Those of them that only moved rows of the table to other files.
-        next_file_id: Files with ids below this one were made before ``start``; 0 when that is unknown.
+        rewrites: Snapshots of the range that only moved rows of the table to other files.
+        next_file_id: Files with ids below this one were created before ``start``; 0 when unknown.
     """
 
     start: int
@@ -47,18 +60,18 @@ class FeedRange:
     next_file_id: int = 0
 
     def holds(self, snapshot_id: int | None) -> bool:
-        """Whether changes of that snapshot belong to the feed."""
+        """Return whether changes of that snapshot belong to the feed."""
         return snapshot_id is not None and self.start <= snapshot_id <= self.end and snapshot_id not in self.rewrites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDeletes:
-    """A data file of which rows were deleted, with everything that says which and when.
+    """A data file with deleted rows, and everything that determines which rows were deleted when.
 
     Attributes:
         file: The file, with every delete file it had up to the end of the range.
-        inlined: (position, snapshot) of the deletes that the catalog itself holds, by position.
-        ended: The snapshot that deleted all rows that were left; None when no snapshot of the range did.
+        inlined: (position, snapshot) of its inlined deletes, by position.
+        ended: The snapshot that deleted all remaining rows; None when no snapshot of the range did.
         spans: (first, last) snapshots of the range that may have deleted rows of it.
     """
 
@@ -69,21 +82,25 @@ class FileDeletes:
 
 
 def resolve_start(reader: CatalogReader, start: Bound) -> int:
-    """The first snapshot of a feed: the one with an id, or the first one at or after a time.
+    """Return the first snapshot of a feed: the one with an id, or the first one at or after a time.
+
+    Args:
+        reader: Reader of the catalog.
+        start: Snapshot id, or a time with a zone.
 
     Returns:
-        For a time after the newest snapshot the id of the next one, which is in no range.
+        The id of the snapshot; for a time after the newest snapshot the id after it, which is in no range.
 
     Raises:
         NotFoundError: No snapshot has that id.
-        UsageError: A time without a zone.
+        UsageError: The time has no zone.
     """
     if not isinstance(start, datetime):
         return reader.snapshot(version=start).id
     if start.tzinfo is None:
         raise UsageError(f"the time {start.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
     snapshot = reader.catalog["snapshot"]
-    # Times are compared here: where they are text, the database would compare letters.
+    # Times are compared here: a database that stores them as strings would compare them letter by letter.
     times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
     with reader.connection.execute(times, execution_options={"yield_per": 1000}) as rows:
         found = next((row.snapshot_id for row in rows if row.snapshot_time >= start), None)
@@ -91,16 +108,18 @@ def resolve_start(reader: CatalogReader, start: Bound) -> int:
 
 
 def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deletions: bool) -> FeedRange:
-    """The snapshots from ``start`` up to the one that ``table`` was read at.
+    """Return the snapshots from ``start`` up to the one that ``table`` was read at.
 
     Args:
-        start: Id of a snapshot, or a time with a zone.
-        deletions: Whether the feed tells of deleted rows as well.
+        reader: Reader of the catalog.
+        table: State of the table at the last snapshot of the feed.
+        start: Snapshot id, or a time with a zone.
+        deletions: Whether the feed includes deleted rows.
 
     Raises:
         NotFoundError: The first snapshot does not exist, or one of the range was expired after the table was created, so that
             changes would be missing.
-        UsageError: A time without a zone.
+        UsageError: The time has no zone.
     """
     first, end = resolve_start(reader, start), table.snapshot_id
     if first > end:
@@ -117,7 +136,7 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
     if missing is not None:
         raise _expired(table, f"snapshot {missing - 1}", missing)
     if deletions and before is None and first > created and _may_end_files(earliest, table.id):
-        # A file that ends at the first snapshot was needed by the one before it, and went with it.
+        # A file that ends at the first snapshot was visible only before it. If the snapshot before was expired, so was the file.
         raise _expired(table, f"snapshot {first - 1}, which tells what snapshot {first} deleted,", first + 1)
     moving = snapshots_that_move(reader, table.id, first, end)
     return FeedRange(
@@ -129,13 +148,13 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
 
 
 def _edges(reader: CatalogReader, first: int, end: int) -> list[Snapshot]:
-    """The snapshot before a range, its first and its last one, as far as they are there."""
+    """Return the snapshot before a range, its first and its last one, as far as they exist."""
     query = reader.snapshot_query().where(reader.catalog["snapshot"].c.snapshot_id.in_((first - 1, first, end)))
     return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
 
 
 def _missing(reader: CatalogReader, first: int, end: int) -> int | None:
-    """The snapshot after the first gap among those of a range that ends with one; None when all are there."""
+    """Return the snapshot after the first gap in a range that ends with an existing one; None when all exist."""
     number = reader.catalog["snapshot"].c.snapshot_id
     within = number.between(first, end)
     if reader.connection.execute(select(func.count()).where(within)).scalar_one() == max(end - first + 1, 0):
@@ -145,7 +164,7 @@ def _missing(reader: CatalogReader, first: int, end: int) -> int | None:
 
 
 def created_snapshot(reader: CatalogReader, table_id: int) -> int:
-    """The snapshot that created a table, whether or not it was expired."""
+    """Return the id of the snapshot that created a table, whether or not it was expired."""
     table = reader.catalog["table"]
     query = select(func.min(table.c.begin_snapshot)).where(table.c.table_id == table_id)
     return int(reader.connection.execute(query).scalar_one())
@@ -164,15 +183,15 @@ def _may_end_files(snapshot: Snapshot, table_id: int) -> bool:
 
 
 def _only_moves(changes: Changes, table_id: int) -> bool:
-    """Whether a snapshot rewrote files of the table; one that does changes nothing else.
+    """Return whether a snapshot rewrote or merged files of the table; such a snapshot changes nothing else.
 
-    Old catalogs name merges and rewrites by one word. Merges date nothing to their own snapshot, so they may count as well.
+    Old catalogs have one keyword for merges and rewrites. Merged files keep the dates of their rows, so counting merges does no harm.
     """
     return table_id in changes.rewrite_delete or table_id in changes.merge_adjacent
 
 
 def inserted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[DataFile]:
-    """Data files, live or not, that may hold rows added in the range, without what deletes rows of them."""
+    """Return the data files, live or not, that may contain rows added in the range, without their deletes."""
     file = reader.catalog["data_file"]
     query = select(file).where(
         file.c.table_id == table.id,
@@ -180,13 +199,13 @@ def inserted_files(reader: CatalogReader, table: TableState, covered: FeedRange)
         or_(file.c.begin_snapshot >= covered.start, file.c.partial_max >= covered.start),
     )
     rows = reader.connection.execute(query.order_by(file.c.data_file_id))
-    # A merge of what a rewrite made has rows of later snapshots too.
+    # A file that begins with a rewrite may be a merged one, which contains rows of later snapshots too.
     added = (row for row in rows if row.begin_snapshot not in covered.rewrites or row.partial_max not in (None, row.begin_snapshot))
     return [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in added]
 
 
 def deleted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[FileDeletes]:
-    """Data files, live or not, of which rows may have been deleted in the range."""
+    """Return the data files, live or not, whose rows may have been deleted in the range."""
     queries = _DeleteQueries(reader, table, covered)
     run = reader.connection.execute
     rows = run(queries.files()).all()
@@ -239,7 +258,11 @@ class _DeleteQueries:
         return query.order_by(file.c.data_file_id)
 
     def _with_delete_file(self) -> Select[Any]:
-        """A delete file says nothing of the snapshot that made it, only of the first one whose deletes it holds."""
+        """Select the data files with a delete file that may contain deletes of the range.
+
+        A row of delete_file stores the snapshot of its oldest delete, not the snapshot that created the file. Ids increase, so a file
+        with an id from ``next_file_id`` on was created in the range or later.
+        """
         deletes = self.reader.catalog["delete_file"]
         may_be_later = deletes.c.delete_file_id >= self.covered.next_file_id
         in_range = or_(deletes.c.begin_snapshot >= self.covered.start, deletes.c.partial_max >= self.covered.start, may_be_later)
@@ -247,9 +270,9 @@ class _DeleteQueries:
         return select(deletes.c.data_file_id).where(mine, in_range)
 
     def delete_files(self, files: list[int]) -> Select[Any]:
-        """Delete files with ``made_by``, the latest snapshot of the range that can have made one that does not say."""
+        """Select the delete files with ``made_by``: the snapshot of the range that created the file at the latest, if the row has none."""
         deletes, snapshot = self.reader.catalog["delete_file"], self.reader.catalog["snapshot"]
-        # None was made before the first snapshot whose deletes it holds, so that few snapshots are looked at.
+        # A file is not older than its oldest delete, which leaves few snapshots to compare.
         later = and_(self._within(snapshot.c.snapshot_id), snapshot.c.snapshot_id >= deletes.c.begin_snapshot)
         made_by = select(func.min(snapshot.c.snapshot_id)).where(later, snapshot.c.next_file_id > deletes.c.delete_file_id)
         made_if_unknown = case((deletes.c.partial_max.is_(None), made_by.scalar_subquery())).label("made_by")
@@ -272,19 +295,26 @@ class _DeleteQueries:
 
 
 def inserted_inlined(reader: CatalogReader, table: TableState, read_schema: Schema, covered: FeedRange) -> pa.Table | None:
-    """Rows that the range added and that still are in the catalog, like ``inlined_rows``."""
+    """Return the rows that the range added and that are still inlined; see ``inlined_rows``."""
     chosen = ChosenInlined(condition=lambda source: source.c.begin_snapshot.between(covered.start, covered.end))
     return inlined_rows(reader, table, read_schema, chosen=chosen)
 
 
 def deleted_inlined(reader: CatalogReader, table: TableState, read_schema: Schema, covered: FeedRange) -> pa.Table | None:
-    """Rows that the range deleted and that still are in the catalog, each with the snapshot that deleted it."""
+    """Return the rows that the range deleted and that are still inlined, each with the snapshot that deleted it."""
     chosen = ChosenInlined(condition=lambda source: source.c.end_snapshot.between(covered.start, covered.end), snapshot="end_snapshot")
     return inlined_rows(reader, table, read_schema, chosen=chosen)
 
 
 def last_row_change(reader: CatalogReader, table_id: int, until: int, author: str | None = None) -> Snapshot | None:
-    """The newest snapshot up to ``until`` that added or deleted rows of a table, None when there is none (any more)."""
+    """Return the newest snapshot up to ``until`` that added or deleted rows of a table, None when no surviving one did.
+
+    Args:
+        reader: Reader of the catalog.
+        table_id: The table.
+        until: Newest snapshot id to consider.
+        author: Author that the snapshot must have; None, the default, for any.
+    """
     for snapshot in _mentioning(reader, table_id, until, author):
         if _changes_rows(snapshot, table_id):
             return snapshot
@@ -292,7 +322,16 @@ def last_row_change(reader: CatalogReader, table_id: int, until: int, author: st
 
 
 def row_changes(reader: CatalogReader, table_id: int, after: int, until: int, author: str | None, limit: int | None) -> list[Snapshot]:
-    """Snapshots of ``(after, until]`` that added or deleted rows of a table, newest first, up to ``limit`` of them."""
+    """Return the snapshots of ``(after, until]`` that added or deleted rows of a table, newest first.
+
+    Args:
+        reader: Reader of the catalog.
+        table_id: The table.
+        after: Snapshot id before the range.
+        until: Last snapshot id of the range.
+        author: Author that the snapshots must have; None for any.
+        limit: Maximum number of snapshots; None for all.
+    """
     if limit is None:
         found = reader.snapshots_of(_mentions(reader, table_id, author, after, until))
         return [snapshot for snapshot in found if _changes_rows(snapshot, table_id)]
@@ -310,31 +349,31 @@ def _is_in(snapshot: Snapshot, table_id: int, kinds: Sequence[str]) -> bool:
 
 
 def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
-    """The changes of a snapshot seem to name a table: one comparison for all kinds, as it is made for every snapshot of the lake."""
+    """Return the condition that ``changes_made`` may name a table. One comparison for all kinds, because it runs on every snapshot."""
     changes = reader.catalog["snapshot_changes"].c.changes_made
-    # Texts are put together for those few only that hold the number at all.
+    # The cheap test comes first: the database concatenates strings only for the few rows that contain the number.
     whole = literal(",", String).concat(changes).concat(",").contains(f":{table_id},", autoescape=True)
     return and_(changes.contains(f":{table_id}", autoescape=True), whole)
 
 
 def snapshots_about(reader: CatalogReader, table: TableState) -> list[Snapshot]:
-    """Snapshots, by id ascending, that changed a table, its rows or its files, or gave it a name."""
+    """Return the snapshots, by id ascending, that changed a table, its rows, its files or its name."""
     number, log, own = reader.catalog["snapshot"].c.snapshot_id, reader.catalog["snapshot_changes"], reader.catalog["table"]
-    # An entry of what was created has no id: a table has a row for each of its names.
+    # Entries for created and renamed tables contain a name instead of an id; the table has a row for each of its names.
     names = select(own.c.begin_snapshot).where(own.c.table_id == table.id)
     named_at = frozenset(reader.connection.execute(names).scalars())
-    # The log is looked through by itself: a join takes as long again.
+    # The log is searched without a join, which would take twice as long.
     mentioned = select(log.c.snapshot_id).where(_names(reader, table.id))
     begin = min((one for one in named_at if isinstance(one, int)), default=0)
     if 2 * begin > table.snapshot_id:
-        # Nothing names the table before it was there; a range is read by an index, which takes longer than as much of the whole.
+        # No entry is older than the table. The range only pays off if it is short: reading by index is slower per row than a full scan.
         mentioned = mentioned.where(log.c.snapshot_id >= begin)
     query = reader.snapshot_query().where(number.in_(union(mentioned, names))).order_by(number)
     return [one for one in reader.snapshots_of(query) if one.id in named_at or _is_in(one, table.id, _TABLE_CHANGES)]
 
 
 def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: int) -> list[Snapshot]:
-    """Snapshots of a range that may have moved rows of a table to other files: all that did, and a few that only look so."""
+    """Return the snapshots of a range that may have moved rows of a table to other files: all that did, and a few false positives."""
     number, changes = reader.catalog["snapshot"].c.snapshot_id, func.lower(reader.catalog["snapshot_changes"].c.changes_made)
     moves = or_(*(changes.contains(kind, autoescape=True) for kind in _MOVES))
     query = reader.snapshot_query().where(number.between(first, last), changes.contains(str(table_id)), moves)
@@ -344,10 +383,10 @@ def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: 
 def _mentioning(
     reader: CatalogReader, table_id: int, until: int, author: str | None, *, after: int = -1, most: int = 1
 ) -> Iterator[Snapshot]:
-    """Snapshots, newest first, whose changes seem to name the table. A quoted name can look so too; usually the first one is right.
+    """Return the snapshots, newest first, whose changes may name the table. Quoted names cause a few false positives.
 
-    So many are asked for first as are wanted, and more each time; likewise the newest part of the log is looked through first, and ten
-    times as much each time. PostgreSQL would read the whole log even for one that is the newest.
+    The search widens step by step: from the newest part of the log to ten times as much in each step, and from ``most`` snapshots to more.
+    PostgreSQL would read the whole log even to find the newest snapshot.
     """
     span = _FIRST_SPAN
     while until > after:
@@ -361,9 +400,9 @@ def _mentioning(
 
 
 def _mentions(reader: CatalogReader, table_id: int, author: str | None, after: int, until: int) -> Select[Any]:
-    """Snapshots of ``(after, until]`` whose changes seem to name the table, newest first."""
+    """Select the snapshots of ``(after, until]`` whose changes may name the table, newest first."""
     number, changes = reader.catalog["snapshot"].c.snapshot_id, reader.catalog["snapshot_changes"]
-    # Of both tables: databases do not know that what holds of one number holds of the other.
+    # The range is given for both tables, because optimizers do not derive one condition from the other.
     both = (column.between(after + 1, until) for column in (number, changes.c.snapshot_id))
     query = reader.snapshot_query().where(*both, _names(reader, table_id)).order_by(number.desc())
     return query if author is None else query.where(changes.c.author == author)

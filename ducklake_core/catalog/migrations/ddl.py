@@ -1,4 +1,4 @@
-"""ALTER TABLE as SQLAlchemy statements: in place, so that grants and indexes of a table stay."""
+"""Define ALTER TABLE as SQLAlchemy statements. Tables are altered in place, so their grants and indexes stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DropColumn(ExecutableDDLElement):
 
 
 class ChangeType(ExecutableDDLElement):
-    """Give a column another type; an expression says what becomes of its values. PostgreSQL only."""
+    """Change the type of a column, with an expression that converts its values. PostgreSQL only."""
 
     def __init__(self, table: Table, column: Column[Any], value: ColumnElement[Any]) -> None:
         self.table = table
@@ -37,7 +37,7 @@ class ChangeType(ExecutableDDLElement):
 
 
 class RenameTable(ExecutableDDLElement):
-    """Give a table another name."""
+    """Rename a table."""
 
     def __init__(self, table: Table, name: str) -> None:
         self.table = table
@@ -45,7 +45,7 @@ class RenameTable(ExecutableDDLElement):
 
 
 class RenameColumn(ExecutableDDLElement):
-    """Give a column another name."""
+    """Rename a column."""
 
     def __init__(self, table: Table, former: str, name: str) -> None:
         self.table = table
@@ -54,7 +54,7 @@ class RenameColumn(ExecutableDDLElement):
 
 
 class LockTables(ExecutableDDLElement):
-    """Keep everybody else from reading and writing tables until the transaction ends. PostgreSQL only."""
+    """Lock tables against reads and writes of other clients until the transaction ends. PostgreSQL only."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.tables = tables

@@ -1,4 +1,13 @@
-"""Run a migration in one transaction, or in repeatable parts where the database commits before it alters a table."""
+"""Run a migration in one transaction, or in repeatable parts if the database commits at DDL.
+
+MySQL cannot roll back ALTER TABLE, so the stored version marks each part::
+
+    version 1.0           -> set "1.0 to 1.1, interrupted"    readers use the tables that exist, writers are rejected
+    interrupted           -> CREATE and ALTER TABLE           each step is planned only if it is not done
+    interrupted           -> changes of rows, version 1.1     one transaction
+
+A process that is killed leaves an interrupted version, and the next migration plans the remaining steps.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +28,41 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import V1_0, FormatVersion, interrupted_migration, interrupted_name
 
 _DEFINES = (CreateTable, AddColumn, RenameInlinedColumn)
-"""Steps that change tables; each is planned only where it is not done."""
+"""Steps that are DDL. Each is planned only if it is not done, so repeating the plan is safe."""
 
 Outcome: TypeAlias = tuple[Step, ...] | Literal["done before", "other files"]
 
 
 def stored_version(connection: Connection, database: Database) -> str | None:
-    """The version that the catalog tells now, whatever it was when the lake was opened."""
+    """Return the version that the catalog stores now."""
     metadata = database.tables["metadata"]
     return connection.execute(select(metadata.c.value).where(metadata.c.key == "version")).scalar()
 
 
 def present_layout(connection: Connection, database: Database) -> Layout:
-    """The tables of the catalog that the database follows."""
+    """Return the existing tables of the catalog."""
     return database.layout or read_layout(connection, database.tables.schema, database.version.name)
 
 
 def migrate_catalog(
     database: Database, info: LakeInfo, target: FormatVersion, known: frozenset[int], forgotten: tuple[int, ...]
 ) -> Outcome:
-    """Carry out all steps, or none.
+    """Execute all steps, or none.
 
     Args:
-        target: The version that is wanted.
-        known: Ids of the data files with counted rows that were looked into.
-        forgotten: Ids of those that do not store the snapshot with each row.
+        database: The catalog.
+        info: Settings of the lake.
+        target: The target version.
+        known: Ids of the data files with row counts per snapshot that the caller has read.
+        forgotten: Ids of those among them that do not store the snapshot of each row.
 
     Returns:
-        The steps that were carried out, ``done before`` when another process was first, or ``other files`` when a writer of the
-        old version has added files that must be looked into.
+        The executed steps; ``done before`` when another process was first; ``other files`` when a writer of the old version has added
+        files that the caller must read first.
 
     Raises:
-        CatalogVersionError: The catalog has yet another version by now.
-        CatalogCorruptError: Its tables are not those of any version; nothing was changed.
+        CatalogVersionError: The catalog has another version by now.
+        CatalogCorruptError: Its tables match no version; nothing was changed.
     """
     if database.abilities.commits_at_ddl:
         return migrate_in_parts(database, info, target) or "done before"
@@ -83,21 +94,26 @@ def migrate_catalog(
 
 
 def _wait_for_others(connection: Connection, tables: CatalogTables) -> None:
-    """Let one migration at a time pass, and no commit beside it: every commit reads the newest snapshot first, and keeps that lock.
+    """Lock out commits and other migrations: every commit reads the snapshot table first and keeps that lock to its end.
 
-    What is read afterwards is what the others have left; what they read afterwards is the new version.
+    After the lock this transaction reads the final state of earlier commits, and later commits read the new version.
     """
     connection.execute(LockTables([Table(PREFIX + name, MetaData(schema=tables.schema)) for name in ("snapshot", "metadata")]))
 
 
 def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) -> tuple[Step, ...] | None:
-    """Carry out all steps, or those that an interrupted migration has left; None when another process was first.
+    """Execute all steps, or the remaining ones of an interrupted migration; return None when another process was first.
+
+    Args:
+        database: The catalog.
+        info: Settings of the lake.
+        target: The target version.
 
     Raises:
-        UnsupportedFeatureError: The catalog cannot be brought there; nothing was changed.
-        CatalogVersionError: It has yet another version by now.
-        CatalogUnavailableError: Another process migrates it now, or uses a table that is to be changed.
-        CatalogCorruptError: Its tables are not those of any version.
+        UnsupportedFeatureError: The catalog cannot be migrated to the target; nothing was changed.
+        CatalogVersionError: It has another version by now.
+        CatalogUnavailableError: Another process migrates it now, or uses a table that must be altered.
+        CatalogCorruptError: Its tables match no version.
     """
     before = (interrupted_migration(database.version.name) or (database.version, target))[0]
     if before.number < V1_0.number:
@@ -127,6 +143,7 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
             if isinstance(step, _DEFINES):
                 run_step(connection, schema, layout, target, step)
         connection.commit()
+        # Lock the row again: the commits above released it, and writers must wait until the rows are repaired.
         _locked_version(connection, metadata)
         _repair(connection, database, layout, target, steps)
         connection.commit()
@@ -147,7 +164,7 @@ def _repair(connection: Connection, database: Database, layout: Layout, target: 
 
 @contextmanager
 def _alone(connection: Connection, database: Database) -> Iterator[None]:
-    """Hold a lock of the session, which outlives its transactions."""
+    """Hold a lock of the session, which survives the end of its transactions."""
     place = hashlib.blake2b(str(database.address.url.database).encode(), digest_size=16).hexdigest()
     name = f"ducklake migrate {place}"
     if not connection.execute(select(func.get_lock(name, 0))).scalar():
@@ -161,7 +178,7 @@ def _alone(connection: Connection, database: Database) -> Iterator[None]:
 
 
 def _locked_version(connection: Connection, metadata: Table) -> str | None:
-    """The version, whose row every commit locks first."""
+    """Return the version and lock its row, which every commit locks first."""
     return connection.execute(select(metadata.c.value).where(metadata.c.key == "version").with_for_update()).scalar()
 
 

@@ -1,4 +1,10 @@
-"""Plan the steps that bring a catalog of an earlier version to a newer one (specification: Migrations)."""
+"""Plan the steps that bring a catalog of an earlier version to a newer one (specification: Migrations).
+
+Steps are values that print themselves, so that a dry run can show the plan. Their order matters: DuckDB files cannot alter a table after
+its rows were changed in the same transaction, so all DDL comes before the changes of rows of the same table::
+
+    rename columns of inlined tables | create, rename, add columns | replace columns | fill columns | change types | repairs | version
+"""
 
 from __future__ import annotations
 
@@ -80,11 +86,11 @@ _DEFAULTS = ("initial_default", "default_value", "default_value_type", "default_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFile:
-    """One of them.
+    """A merged data file of a version before 0.4, whose row stores the number of rows up to each snapshot.
 
     Attributes:
         path: Full path.
-        has_visible_history: Whether there are snapshots that must see only some of its rows.
+        has_visible_history: Whether a surviving snapshot must see only some of its rows.
     """
 
     id: int
@@ -93,7 +99,7 @@ class CountedFile:
 
 
 def counted_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> list[CountedFile]:
-    """All of them, of dropped tables too, by id."""
+    """Return all such files, including those of dropped tables, by id."""
     file, table, schema, snapshot = (tables[name] for name in ("data_file", "table", "schema", "snapshot"))
     if PARTIAL_FILE_INFO not in file.c:
         return []
@@ -121,7 +127,7 @@ def counted_files(connection: Connection, tables: CatalogTables, info: LakeInfo)
             base = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
             base = paths.join(base, row.table_path, row.table_path_is_relative is not False)
             path = paths.join(base, row.path, row.path_is_relative is not False)
-            # A renamed table has several rows, all of the same directory.
+            # A renamed table has several rows, all with the same directory.
             found[row.data_file_id] = CountedFile(id=row.data_file_id, path=path, has_visible_history=counts[-1][0] > row.oldest)
     return list(found.values())
 
@@ -132,7 +138,7 @@ _TYPES: dict[str, TypeEngine[Any]] = {_BYTES: LargeBinary(), _TEXT: String(), _R
 
 @dataclass(frozen=True, slots=True)
 class ChangeInlinedType:
-    """The values of one column of one table of inlined rows are stored in today's type."""
+    """Change one column of one table of inlined rows to the present type."""
 
     table_name: str
     column: str
@@ -143,7 +149,7 @@ class ChangeInlinedType:
 
 
 def changed_inlined_types(reader: CatalogReader, abilities: Abilities) -> Iterator[ChangeInlinedType]:
-    """The columns whose type is to change; none where databases do not enforce types, or have those of DuckDB."""
+    """Yield the columns whose type must change; only on PostgreSQL, because the other databases need no change."""
     if not abilities.folds_names:
         return
     registered = reader.catalog["inlined_data_tables"]
@@ -161,7 +167,13 @@ def changed_inlined_types(reader: CatalogReader, abilities: Abilities) -> Iterat
 
 
 def change_inlined_type(connection: Connection, schema: str | None, step: ChangeInlinedType) -> None:
-    """Carry out one of them."""
+    """Execute a change of a type.
+
+    Args:
+        connection: An open write transaction.
+        schema: Database schema of the tables.
+        step: The step.
+    """
     table = Table(step.table_name, MetaData(schema=schema))
     connection.execute(select(func.set_config("DateStyle", "ISO", True), func.set_config("TimeZone", "UTC", True)))
     connection.execute(ChangeType(table, Column(step.column, _TYPES[step.to]), _converted(sql_column(step.column), step.to)))
@@ -183,7 +195,7 @@ def _converted(value: ColumnElement[Any], to: str) -> ColumnElement[Any]:
     text = cast(value, Text)
     if to == _BYTES:
         return func.convert_to(text, "UTF8")
-    # The two databases write years before Christ in different places.
+    # PostgreSQL writes BC at the end, DuckDB "(BC)" after the date.
     return func.regexp_replace(text, r"^(\S+)(.*) BC$", r"\1 (BC)\2") if to == _TEXT else cast(value, REAL)
 
 
@@ -192,7 +204,7 @@ _BOUNDS, _INLINED = "file_column_stats", "inlined_data_tables"
 
 @dataclass(frozen=True, slots=True)
 class ReplaceNanCount:
-    """Bounds say whether there are NaN, no longer how many."""
+    """Replace the number of NaN values in file statistics by a flag."""
 
     def __str__(self) -> str:
         return f"replace {PREFIX}{_BOUNDS}.{NAN_COUNT} by contains_nan"
@@ -200,7 +212,7 @@ class ReplaceNanCount:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceSchemaSnapshot:
-    """Tables of inlined rows are of a schema version, no longer of a snapshot."""
+    """Register tables of inlined rows by schema version instead of snapshot."""
 
     def __str__(self) -> str:
         return f"replace {PREFIX}{_INLINED}.{SCHEMA_SNAPSHOT} by schema_version"
@@ -210,7 +222,7 @@ SpecifiedColumn: TypeAlias = ReplaceNanCount | ReplaceSchemaSnapshot
 
 
 def replaced_columns(layout: Layout) -> Iterator[SpecifiedColumn]:
-    """The steps for those of the columns that are there; after the tables have the names and columns of the wanted version."""
+    """Yield the steps for existing columns of the 0.1 specification, to run after the tables have the names and columns of the target."""
     former = layout.stored_name(_BOUNDS)
     if former is not None and layout.has(former, NAN_COUNT):
         yield ReplaceNanCount()
@@ -219,7 +231,17 @@ def replaced_columns(layout: Layout) -> Iterator[SpecifiedColumn]:
 
 
 def replace_column(connection: Connection, tables: Mapping[str, Table], stored: Mapping[str, Table], step: SpecifiedColumn) -> None:
-    """Carry out one of the steps: DuckDB files cannot alter a table after its rows were changed in the same transaction."""
+    """Execute the replacement of a column.
+
+    Values are read, then the column is dropped, then rows are updated, because DuckDB files cannot alter a table after its rows were
+    changed in the same transaction.
+
+    Args:
+        connection: An open write transaction.
+        tables: The metadata tables of the target version.
+        stored: The tables before the first step.
+        step: The step.
+    """
     match step:
         case ReplaceNanCount():
             _replace_nan_count(connection, tables[_BOUNDS])
@@ -253,7 +275,7 @@ def _replace_schema_snapshot(connection: Connection, table: Table, stored: Mappi
 
 @dataclass(frozen=True, slots=True)
 class RenameInlinedColumn:
-    """A leading column of a table of inlined rows gets its name of version 1.1."""
+    """Rename a system column of a table of inlined rows to its name in version 1.1."""
 
     table_name: str
     former: str
@@ -265,7 +287,7 @@ class RenameInlinedColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddSchemaVersion:
-    """A schema version that a table of inlined rows is of, and that the table has no row for."""
+    """Add the missing row for the schema version of a table of inlined rows."""
 
     table_id: int
     schema_version: int
@@ -277,10 +299,11 @@ class AddSchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class RestoreDefault:
-    """A field of a struct that lost its default when it was renamed gets it back.
+    """Restore the default of a struct field that lost it when it was renamed.
 
     Attributes:
-        begin_snapshot: When it was renamed; ``former`` is the begin of the row that has the default.
+        begin_snapshot: Begin of the row of the renamed field.
+        former: Begin of the earlier row, which has the default.
     """
 
     table_id: int
@@ -294,11 +317,11 @@ class RestoreDefault:
 
 @dataclass(frozen=True, slots=True)
 class ClearBounds:
-    """Bounds of a column that are no values of its type, from before the type was changed.
+    """Clear bounds of a column that are not values of its type, because they were stored before the type changed.
 
     Attributes:
         files: Ids of the data files with such bounds.
-        whole_table: Whether the bounds of the whole table are among them.
+        whole_table: Whether the bounds of the whole table are invalid too.
     """
 
     table_id: int
@@ -315,10 +338,15 @@ Repair: TypeAlias = RenameInlinedColumn | AddSchemaVersion | RestoreDefault | Cl
 
 
 def inlined_renames(connection: Connection, tables: CatalogTables, wanted: InlinedColumns) -> Iterator[RenameInlinedColumn]:
-    """The leading columns of all tables of inlined rows that have other names.
+    """Yield the system columns of all tables of inlined rows that must be renamed.
+
+    Args:
+        connection: An open transaction.
+        tables: The metadata tables.
+        wanted: Names of the system columns in the target version.
 
     Raises:
-        UnsupportedFeatureError: A table that is not there, has other columns, or one of a user with a name that is wanted.
+        UnsupportedFeatureError: A table is missing, has unexpected columns, or a user column with a reserved name.
     """
     registered, table = tables["inlined_data_tables"], tables["table"]
     owner = and_(table.c.table_id == registered.c.table_id, table.c.end_snapshot.is_(None))
@@ -355,7 +383,11 @@ def _refused(name: str, owner: str | None, reason: str) -> UnsupportedFeatureErr
 
 
 def missing_schema_versions(connection: Connection, tables: CatalogTables) -> list[AddSchemaVersion]:
-    """Of tables of inlined rows that have an earlier version; only where the snapshot before the one that began it still exists."""
+    """Return the missing schema versions of tables of inlined rows.
+
+    Only for tables with an earlier version, and only if the snapshot before the one that began the version still exists, because the
+    beginning is unknown otherwise.
+    """
     snapshot, registered, versions = tables["snapshot"], tables["inlined_data_tables"], tables["schema_versions"]
     following = func.lag(snapshot.c.snapshot_id).over(order_by=snapshot.c.snapshot_id)
     stepped = func.lag(snapshot.c.schema_version).over(order_by=snapshot.c.snapshot_id)
@@ -382,7 +414,7 @@ def missing_schema_versions(connection: Connection, tables: CatalogTables) -> li
 
 
 def lost_defaults(connection: Connection, tables: CatalogTables) -> list[RestoreDefault]:
-    """Versions of fields without an ``initial_default`` that an earlier version of them has: a default of a field cannot change."""
+    """Return the rows of struct fields without the ``initial_default`` of an earlier row, because the default of a field cannot change."""
     column = tables["column"]
     query = select(column.c.table_id, column.c.column_id, column.c.begin_snapshot, column.c.initial_default).where(
         column.c.parent_column.is_not(None)
@@ -398,7 +430,7 @@ def lost_defaults(connection: Connection, tables: CatalogTables) -> list[Restore
 
 
 def wrong_bounds(connection: Connection, tables: CatalogTables) -> list[ClearBounds]:
-    """Bounds that are no values of the newest type of their column, of columns that had another one."""
+    """Return the bounds that are not values of the newest type of their column, of columns whose type changed."""
     column = tables["column"]
     changed = (
         select(column.c.table_id, column.c.column_id)
@@ -443,10 +475,12 @@ def _is_value(bound: object, data_type: DataType) -> bool:
 
 
 def run_repair(connection: Connection, tables: CatalogTables, step: Repair) -> None:
-    """Carry out one of them in an open transaction.
+    """Execute one repair in an open transaction.
 
     Args:
-        tables: The metadata tables as they are now.
+        connection: The write transaction.
+        tables: The metadata tables of the target version.
+        step: The repair.
     """
     match step:
         case RenameInlinedColumn():
@@ -475,13 +509,13 @@ def _clear_bounds(connection: Connection, tables: CatalogTables, step: ClearBoun
         of_files = (stats.c.table_id == step.table_id, stats.c.column_id == step.column_id, stats.c.data_file_id.in_(chunk))
         connection.execute(update(stats).where(*of_files).values(min_value=None, max_value=None))
     if step.whole_table:
-        # Without bounds it would say that the column has no values yet: the next insert would begin them anew.
+        # A row without bounds would mean that the column has no values yet, and the next insert of DuckDB would start new bounds.
         connection.execute(delete(whole).where(whole.c.table_id == step.table_id, whole.c.column_id == step.column_id))
 
 
 @dataclass(frozen=True, slots=True)
 class RenameTable:
-    """The table ``former`` is called ``table`` from now on."""
+    """Rename a metadata table from ``former`` to ``table``."""
 
     former: str
     table: str
@@ -492,7 +526,7 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table that the version does not have, empty."""
+    """Create an empty metadata table that the earlier version lacks."""
 
     table: str
 
@@ -502,7 +536,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A column that the version does not have, NULL in every row."""
+    """Add a column that the earlier version lacks, NULL in every row."""
 
     table: str
     column: str
@@ -525,7 +559,7 @@ class FillColumn:
 
 @dataclass(frozen=True, slots=True)
 class NumberPartitionColumns:
-    """Partition keys name their column by its id, no longer by its place."""
+    """Store the id of the column of a partition key instead of its position."""
 
     def __str__(self) -> str:
         return f"name the columns of partition keys by id in {PREFIX}partition_column"
@@ -533,7 +567,7 @@ class NumberPartitionColumns:
 
 @dataclass(frozen=True, slots=True)
 class EndReplacedColumns:
-    """A version of a column ends where the next one begins; DuckDB 1.3 left both live when it renamed a column."""
+    """End each row of a column where the next one begins. DuckDB 1.3 left both live when it renamed a column."""
 
     def __str__(self) -> str:
         return f"end the versions of columns in {PREFIX}column that a later version has replaced"
@@ -541,7 +575,7 @@ class EndReplacedColumns:
 
 @dataclass(frozen=True, slots=True)
 class SpreadSchemaVersions:
-    """Schema versions are kept for each table."""
+    """Store schema versions for each table instead of for the lake."""
 
     def __str__(self) -> str:
         return f"fill {PREFIX}schema_versions with a row for each table and schema version"
@@ -549,10 +583,11 @@ class SpreadSchemaVersions:
 
 @dataclass(frozen=True, slots=True)
 class KeepNewestSnapshots:
-    """``partial_max`` of data files from ``partial_file_info``, which is dropped then.
+    """Compute ``partial_max`` of data files from ``partial_file_info``, and drop that column.
 
     Attributes:
-        forgotten: Ids of files that do not store the snapshot with each row: with a ``partial_max`` nobody could read them.
+        forgotten: Ids of files that do not store the snapshot of each row. They get no ``partial_max``, because readers would need those
+            snapshots.
     """
 
     forgotten: tuple[int, ...] = ()
@@ -564,7 +599,7 @@ class KeepNewestSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class SetVersion:
-    """The last step: the catalog says that it is of another version."""
+    """Store the new version, as the last step."""
 
     former: str
     version: str
@@ -592,15 +627,18 @@ Step: TypeAlias = (
 def steps_between(
     connection: Connection, database: Database, info: LakeInfo, layout: Layout, target: FormatVersion, forgotten: tuple[int, ...] = ()
 ) -> tuple[Step, ...]:
-    """The steps from the catalog as it is, which the database follows, to a later version.
+    """Return the steps from the present state of the catalog to a later version, in order.
 
     Args:
-        layout: Its tables.
-        target: The version.
-        forgotten: Ids of data files whose rows of several snapshots cannot be told apart.
+        connection: An open transaction.
+        database: The catalog.
+        info: Settings of the lake.
+        layout: The existing tables.
+        target: The target version.
+        forgotten: Ids of data files that do not store the snapshot of each row; default none.
 
     Raises:
-        UnsupportedFeatureError: It cannot be brought there.
+        UnsupportedFeatureError: The catalog cannot be migrated to the target.
     """
     reader = CatalogReader(connection, info, database.tables)
     renames: tuple[Step, ...] = ()
@@ -644,13 +682,14 @@ def _steps(layout: Layout, target: FormatVersion, forgotten: tuple[int, ...]) ->
 
 
 def run_step(connection: Connection, schema: str | None, layout: Layout, target: FormatVersion, step: Step) -> None:
-    """Carry out one step in an open transaction.
+    """Execute one step in an open transaction.
 
     Args:
+        connection: The write transaction.
         schema: Database schema of the metadata tables.
-        layout: The tables as they were before the first step.
-        target: The version that they are brought to.
-        step: One of :func:`steps_between`, all of which are to be run in their order.
+        layout: The tables before the first step.
+        target: The target version.
+        step: A step of :func:`steps_between`. All steps must run in their order.
     """
     tables, stored = metadata_tables(schema, target), stored_tables(schema, layout)
     match step:
