@@ -516,7 +516,7 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
             _insert_deletes(builder, flushed.deletes, file_id, table_id, flushed.deletes.end_snapshot)
     _gather(builder, action.gathered, table_id)
     for name in action.inlined_tables:
-        # Without rows of later snapshots the table can be emptied without a condition, which files do much faster.
+        # Without rows of later snapshots the table can be emptied without a condition, which is much faster in catalog files.
         is_all = action.until == builder.head.snapshot.id
         builder.endings.append(RemoveInlinedRows(table_name=name, until=action.until, is_all=is_all))
     for name in action.superseded:

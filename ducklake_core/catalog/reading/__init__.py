@@ -1,6 +1,6 @@
 """Read the catalog at one snapshot.
 
-In: a read transaction, the settings of the lake and a snapshot id. Out: frozen values from ``format.state`` and ``format.files``.
+In: a read transaction, the settings of the lake and a snapshot id. Out: frozen values of :mod:`ducklake_core.format`.
 
 :class:`~ducklake_core.catalog.reading.reader.CatalogReader` is the entry point: it holds a read transaction and returns table states,
 schemas and snapshots. ``snapshots``, ``table_rows`` and ``file_rows`` convert rows to those values, and ``options`` and
