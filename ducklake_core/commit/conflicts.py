@@ -7,8 +7,8 @@ Every change of the transaction is compared with every change of the later snaps
     changes_made      -> _Other (keyword, id or name)   --'
     of later snapshots
 
-A rule applies when both kinds match and both changes share the object that its scope names. DuckDB's own rules come first; rules that
-are marked as stricter prevent damage that DuckDB 1.5 allows. Renames have no entry in ``changes_made`` and are found by the table's row.
+A rule applies when both kinds match and both changes share the object that its scope names. Rules that are marked as stricter prevent
+damage that DuckDB 1.5 allows; the others are those of DuckDB. Renames have no entry in ``changes_made`` and are found by the table's row.
 """
 
 from __future__ import annotations
