@@ -642,7 +642,7 @@ def is_plain(data_type: DataType) -> bool:
 
 
 def plain_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
-    """Convert the leaves of a cell that DuckDB does not cast to exact text: variants to Parquet encoding, timestamps to text.
+    """Convert the leaves of a cell that DuckDB does not cast to exact text: variants, timestamps and JSON.
 
     Args:
         cell: The value in SQL.
