@@ -27,7 +27,7 @@ from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
 from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import spread
+from tests.support.parameters import slow, spread
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -149,7 +149,7 @@ def test_rows_of_the_only_file_with_deletes(oracle: OracleFactory, sqlite_addres
         assert joined.count() == duck.value("SELECT count(*) FROM t WHERE i < 100")
 
 
-@pytest.mark.parametrize("vectorized", ["true", "false"])
+@pytest.mark.parametrize("vectorized", ["true", slow("false")])
 def test_rows_of_one_file(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, vectorized: str) -> None:
     settings = {"spark.sql.parquet.enableVectorizedReader": vectorized, "spark.sql.files.maxPartitionBytes": "20000"}
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck, held_settings(spark, settings):

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pytest
+
 from tests.support.connect import run_client
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import open_lake
@@ -39,6 +41,7 @@ print("ANSWERS " + json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress, connect: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(

@@ -31,6 +31,7 @@ assert all("ducklake_core.zip" in one for one in (ducklake_core.__file__, *place
 """
 
 
+@pytest.mark.slow
 def test_the_job_is_submitted(tmp_path: Path) -> None:
     shutil.make_archive(str(tmp_path / "ducklake_core"), "zip", ROOT, "ducklake_core")
     (tmp_path / "job.py").write_text(FROM_THE_ZIP + "\n".join(blocks(PAGE, "python")))

@@ -163,6 +163,7 @@ def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: R
     assert "wr0ng-gu3ss" not in found
 
 
+@pytest.mark.slow
 def test_doctor_with_a_file_that_another_process_has_open(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "lake.ducklake"
     DuckLake.create(f"ducklake:{path}", data_path=str(tmp_path / "files/")).close()
