@@ -67,14 +67,14 @@ checks = [
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
-maintenance = build_maintenance_defs(
-    expire_older_than=timedelta(days=7), keep_last=20, triggers=Triggers(small_files=3, inlined_rows=2), assets=stored
-)
 commit_sensor = build_commit_sensor(assets=stored)
 
 defs = with_table_metadata(
     dg.Definitions.merge(
-        maintenance,
+        # Not at module scope: Dagster loads the one Definitions object that it finds there.
+        build_maintenance_defs(
+            expire_older_than=timedelta(days=7), keep_last=20, triggers=Triggers(small_files=3, inlined_rows=2), assets=stored
+        ),
         dg.Definitions(
             assets=all_assets,
             asset_checks=checks,

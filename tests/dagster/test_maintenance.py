@@ -10,6 +10,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+import yaml
+from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 
 from ducklake_dagster import (
     DuckLakeIOManager,
@@ -21,6 +23,7 @@ from ducklake_dagster import (
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress
 
+ROOT = Path(__file__).parents[2]
 NOW = {"older_than_days": 0.0, "min_age_hours": 0.0}
 
 
@@ -93,10 +96,10 @@ def test_several_jobs_and_lakes_live_in_one_project(filled: DuckLakeResource) ->
     dg.Definitions.validate_loadable(dg.Definitions(jobs=jobs, sensors=sensors, resources={**resources(filled), "b": filled}))
 
 
-def test_the_demo_project_loads() -> None:
-    from examples.flights.definitions import defs
-
-    dg.Definitions.validate_loadable(defs)
+def test_the_demo_project_loads_as_the_workspace_names_it() -> None:
+    (entry,) = yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"]
+    (target,) = loadable_targets_from_python_module(entry["python_module"]["module_name"], working_directory=str(ROOT))
+    dg.Definitions.validate_loadable(target.target_definition)
 
 
 def test_everything_ships_stopped() -> None:
