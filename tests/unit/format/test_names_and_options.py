@@ -30,8 +30,10 @@ from ducklake_core.format.types.names import dotted
 from ducklake_core.format.types.text import parse_age
 
 IDS = st.lists(st.integers(0, 99), max_size=3, unique=True).map(sorted).map(tuple)
-SCHEMAS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=3).map(dotted)
-NAMES = st.builds(QualifiedName, schema=SCHEMAS, name=st.text(min_size=1, max_size=4))
+# Names contain no NUL.
+PARTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
+SCHEMAS = st.lists(PARTS, min_size=1, max_size=3).map(dotted)
+NAMES = st.builds(QualifiedName, schema=SCHEMAS, name=PARTS)
 
 
 @given(IDS, IDS, NAMES, SCHEMAS)

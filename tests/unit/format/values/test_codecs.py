@@ -53,14 +53,19 @@ def _nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
     def node(name: str) -> st.SearchStrategy[Field]:
         return st.builds(Field, name=st.just(name), type=inner)
 
-    named = st.lists(st.tuples(st.text(min_size=1, max_size=5), inner), min_size=1, max_size=3, unique_by=lambda pair: folded(pair[0]))
+    named = st.lists(
+        st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5), inner),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda pair: folded(pair[0]),
+    )
     structs = named.map(lambda pairs: StructType(fields=tuple(Field(name=name, type=data_type) for name, data_type in pairs)))
     return st.one_of(st.builds(ListType, element=node("element")), st.builds(MapType, key=node("key"), value=node("value")), structs)
 
 
 COLUMNS = st.builds(
     Field,
-    name=st.text(min_size=1, max_size=5),
+    name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5),
     type=st.recursive(LEAVES, _nested, max_leaves=6),
     nullable=st.booleans(),
     initial_default=st.none() | st.text(max_size=4),
