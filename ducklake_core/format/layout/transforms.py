@@ -330,10 +330,11 @@ def partition_statistics(
         record_count: Number of rows that the statistics describe.
     """
     columns = schema.by_id()
-    found: dict[int, ColumnStatistics] = {}
-    # Several keys may be of one column: identity wins over a bucket, and either wins over calendar parts and epoch units.
+    # Several keys may be of one column: identity wins over calendar parts, these over epoch units, and a bucket only excludes NULL.
+    constants: dict[int, ColumnStatistics] = {}
     parts: dict[int, dict[str, str | None]] = {}
     by_epoch: dict[int, ColumnStatistics] = {}
+    by_bucket: dict[int, ColumnStatistics] = {}
     finest: dict[int, int] = {}
     for key, text in zip(spec.fields, values, strict=True):
         column = columns.get(key.column_id)
@@ -341,9 +342,9 @@ def partition_statistics(
             continue
         match key.transform:
             case "identity":
-                found[column.id] = _constant(column, text, record_count)
+                constants[column.id] = _constant(column, text, record_count)
             case "bucket":
-                found.setdefault(column.id, _nulls(column, text is None, record_count))
+                by_bucket[column.id] = _nulls(column, text is None, record_count)
             case "epoch_year" | "epoch_month" | "epoch_day" | "epoch_hour":
                 narrow = _epoch_bounds(column, key.transform, text, record_count)
                 if narrow is not None and EPOCH_TRANSFORMS.index(key.transform) > finest.get(column.id, -1):
@@ -351,11 +352,8 @@ def partition_statistics(
                     by_epoch[column.id] = narrow
             case "year" | "month" | "day" | "hour":
                 parts.setdefault(column.id, {})[key.transform] = text
-    for column_id, known in parts.items():
-        bounds = _calendar_bounds(columns[column_id], known, record_count)
-        if bounds is not None and column_id not in found:
-            found[column_id] = bounds
-    return by_epoch | found
+    calendar = {column_id: _calendar_bounds(columns[column_id], known, record_count) for column_id, known in parts.items()}
+    return by_bucket | by_epoch | {column_id: bounds for column_id, bounds in calendar.items() if bounds is not None} | constants
 
 
 def _nulls(column: Field, all_null: bool, record_count: int) -> ColumnStatistics:

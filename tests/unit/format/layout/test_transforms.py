@@ -121,6 +121,21 @@ def test_buckets_keep_exactly_the_files_of_the_value() -> None:
         assert partition_must_match(spec, (value,), bind("NOT (text = 'a')", SCHEMA), SCHEMA) == (value != first)
 
 
+@pytest.mark.parametrize("transforms", [("bucket", "year", "month"), ("year", "bucket", "month"), ("bucket", "epoch_month")])
+def test_other_keys_of_a_bucketed_column_prune(transforms: tuple[TransformName, ...]) -> None:
+    texts = {"year": "2013", "month": "2", "epoch_month": str(43 * 12 + 1)}
+    keys = [spec_of("ts", name, 8 if name == "bucket" else None).fields[0] for name in transforms]
+    spec, values = PartitionSpec(fields=tuple(keys)), [texts.get(name, "3") for name in transforms]
+    assert partition_may_match(spec, values, bind("ts >= '2013-02-28'", SCHEMA), SCHEMA)
+    assert not partition_may_match(spec, values, bind("ts >= '2013-03-01'", SCHEMA), SCHEMA)
+    assert not partition_may_match(spec, values, bind("ts IS NULL", SCHEMA), SCHEMA)
+    assert partition_must_match(spec, values, bind("ts < '2013-03-01'", SCHEMA), SCHEMA)
+    # Infinite timestamps have no parts, only a bucket.
+    infinite = ["3" if name == "bucket" else None for name in transforms]
+    assert partition_may_match(spec, infinite, bind("ts >= '2013-03-01'", SCHEMA), SCHEMA)
+    assert not partition_may_match(spec, infinite, bind("ts IS NULL", SCHEMA), SCHEMA)
+
+
 def test_buckets_of_an_earlier_type_say_nothing() -> None:
     from dataclasses import replace
 
