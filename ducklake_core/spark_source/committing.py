@@ -22,7 +22,6 @@ from ducklake_core.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from ducklake_core.format.layout.chosen_partitions import key_expression
 from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.temporal import zone_info
@@ -131,7 +130,7 @@ def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> 
         return "all"
     if options.overwrite_mode is None:
         assert state.partition_spec is not None
-        keys = ", ".join(key_expression(key) for key in state.partition_spec.fields)
+        keys = ", ".join(key.expression for key in state.partition_spec.fields)
         raise UsageError(
             f"{state.qualified_name} is partitioned by {keys}, and an overwrite must say what it replaces, because Spark does not pass on "
             "spark.sql.sources.partitionOverwriteMode: set option partitionOverwriteMode to 'static' to replace all rows, or to 'dynamic' "

@@ -41,7 +41,6 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.inlined_rows import InlinedRows
 from ducklake_core.format.files.name_mapping import AddedFile, NameMapping, same_mapping
-from ducklake_core.format.layout.chosen_partitions import key_expression
 from ducklake_core.format.layout.sorting import sort_orders
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
@@ -585,7 +584,7 @@ def check_existing(table: TableState, request: WriteRequest) -> None:
     if request.partition_by:
         wanted, present = partition_spec(request.partition_by, table.schema, table.format_version), table.partition_spec
         if wanted is None or present is None or wanted.fields != present.fields:
-            keys = ", ".join(key_expression(key) for key in present.fields) if present is not None else "nothing"
+            keys = ", ".join(key.expression for key in present.fields) if present is not None else "nothing"
             raise UsageError(
                 f"table {name} is partitioned by {keys}, not by {', '.join(request.partition_by)}: leave partition_by out, or change the "
                 "keys with set_partitioned_by",

@@ -97,7 +97,7 @@ def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
 def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, table: str) -> tuple[object, ...]:
     """Return a partition's values in the order of the keys."""
     found: dict[PartitionField, object] = {}
-    keys = ", ".join(key_expression(key) for key in spec.fields)
+    keys = ", ".join(key.expression for key in spec.fields)
     if not isinstance(given, Mapping):
         raise UsageError(f"partitions must be mappings from partition keys to values, not {shown(given)}", table=table)
     for text, value in given.items():
@@ -106,28 +106,22 @@ def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, tab
             what = "there twice" if key else "none of them"
             raise UsageError(f"table {table} is partitioned by {keys}, and {text!r} is {what}", table=table)
         found[key] = value
-    missing = [key_expression(key) for key in spec.fields if key not in found]
+    missing = [key.expression for key in spec.fields if key not in found]
     if missing:
         raise UsageError(f"the partition {shown(dict(given))} of {table} has no value for {', '.join(missing)}", table=table)
     return tuple(found[key] for key in spec.fields)
 
 
 def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | None:
-    # The name of a column wins: a column may be called ``month(day)``.
+    # A column may be called ``month(day)``: its plain name is enough, unless the table is also partitioned by the month of ``day``.
+    exact = [key for key in spec.fields if key.expression == text]
     plain = [key for key in spec.fields if key.transform == "identity" and folded(key.column) == folded(text)]
-    if plain:
-        return plain[0]
+    if exact or plain:
+        return (exact or plain)[0]
     name, transform, buckets = parse_partition_expression(text)
     column = schema.column(name)
     wanted = (column.id, transform, buckets)
     return next((key for key in spec.fields if (key.column_id, key.transform, key.buckets) == wanted), None)
-
-
-def key_expression(key: PartitionField) -> str:
-    """Return a partition key as a user writes it."""
-    if key.transform == "identity":
-        return key.column
-    return f"bucket({key.buckets}, {key.column})" if key.buckets is not None else f"{key.transform}({key.column})"
 
 
 def _one_of(key: PartitionField, values: Sequence[object], schema: Schema) -> Predicate:
@@ -161,5 +155,5 @@ def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
 def _checked_number(key: PartitionField, value: object) -> int:
     least, most = (0, key.buckets - 1) if key.buckets is not None else _RANGES.get(key.transform, _YEARS)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UsageError(f"{shown(value)} is not a value of {key_expression(key)}: it has whole numbers from {least} to {most}")
+        raise UsageError(f"{shown(value)} is not a value of {key.expression}: it has whole numbers from {least} to {most}")
     return value

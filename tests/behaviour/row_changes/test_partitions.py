@@ -122,6 +122,18 @@ def test_one_key(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     lake.close()
 
 
+def test_keys_whose_columns_are_named_like_transforms(sqlite_address: LakeAddress) -> None:
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        data = pa.table({"d": [dt.date(2024, 3, 1), dt.date(2024, 4, 1)], "month(d)": [7, 7]})
+        lake.create_table("t", data, partition_by=["month(d)", '"month(d)"'])
+        table = lake.table("t")
+        table.append(data)
+        with pytest.raises(UsageError, match='has no value for "month'):
+            table.overwrite(data, partitions=[{"month(d)": 3}])
+        table.overwrite(data.slice(0, 0), partitions=[{"month(d)": 3, '"month(d)"': 7}])
+        assert lake.table("t").scan(["d"]).to_arrow()["d"].to_pylist() == [dt.date(2024, 4, 1)]
+
+
 def test_what_is_refused(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", COLUMNS, partition_by=KEYS)
