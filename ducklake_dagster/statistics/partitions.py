@@ -315,21 +315,23 @@ class TouchedPartitions:
         self._size = prod(map(len, self._keys))
         self._newest: dict[int, int] = {}
         self.problem: str | None = None
-        self._indexes: dict[int, tuple[_Index, ...]] = {}
+        self._indexes: dict[int, tuple[Schema, tuple[_Index, ...]]] = {}
         self._orders: list[Sequence[str]] = []
         self._table = table
         self.use(schema)
 
     def use(self, schema: Schema) -> None:
         """Use the types of this schema for the rows that follow: the table may have had other types when they were written."""
-        # By id(): a schema is compared by its columns, which is slow for the thousands of changes that share one object.
+        # By id(): a schema is compared by its columns, which is slow for the thousands of changes that share one object. The schema is
+        # stored too, because the id of a deleted object may be that of another one later.
         if id(schema) not in self._indexes:
+            indexes: tuple[_Index, ...] = ()
             try:
-                self._indexes[id(schema)] = _indexes(self._table, self._keys, schema)
+                indexes = _indexes(self._table, self._keys, schema)
             except UsageError as error:
                 self.problem = error.message
-                self._indexes[id(schema)] = ()
-        self._current = self._indexes[id(schema)]
+            self._indexes[id(schema)] = schema, indexes
+        self._current = self._indexes[id(schema)][1]
         orders = [index.keys for index in self._current]
         self._orders = self._orders or orders
         if orders and orders != self._orders:

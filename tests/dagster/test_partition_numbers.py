@@ -10,9 +10,13 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from ducklake_core import Schema
+from ducklake_core.format.types.data_types import INT64, VARCHAR, DataType, Field
 from ducklake_dagster import DuckLakeResource
+from ducklake_dagster.assets.tables import asset_tables
 from ducklake_dagster.partitions.predicates import slice_predicate
 from ducklake_dagster.partitions.slices import TableSlice, partition_boxes
+from ducklake_dagster.statistics.partitions import PartitionKeys, TouchedPartitions
 from tests.support.parameters import slow
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -102,3 +106,19 @@ def test_the_query_of_thousands_of_keys_is_short() -> None:
     assert predicate is not None
     assert len(predicate.to_sql()) > 20_000
     assert len(predicate.shown()) <= 1000
+
+
+def test_each_schema_has_its_own_order_of_keys() -> None:
+    definition = dg.StaticPartitionsDefinition(["9", "10"])
+    (table,) = asset_tables([dg.AssetSpec("t", partitions_def=definition, metadata={"partition_expr": "k"})], None)
+    keys = PartitionKeys(dg.DagsterInstance.ephemeral())
+
+    def schema(kind: DataType) -> Schema:
+        return Schema(columns=(Field(id=1, name="k", type=kind),))
+
+    for _ in range(20):
+        touched = TouchedPartitions(table, schema(INT64), keys)
+        assert touched.problem is None
+        # Python may give a new object the id of a deleted one.
+        touched.use(schema(VARCHAR))
+        assert touched.problem is not None
