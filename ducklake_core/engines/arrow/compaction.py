@@ -12,7 +12,7 @@ A merged or flushed file shows each snapshot the rows that it had (``partial_max
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -49,10 +49,6 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_writer import FileWriter
 from ducklake_core.storage.spill import FLUSHED_ROWS, HeldBatches, PartitionBuffer
 
-SYSTEM_FIELDS = (
-    Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64),
-    Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64),
-)
 _END = "_ducklake_internal_end_snapshot"
 _SLICE_ROWS = 65_536
 
@@ -176,8 +172,8 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
         StorageError: A file cannot be written, or the local disk has no space for rows to sort or split. In every case of failure the
             files of this call are deleted.
     """
-    columns = relaxed(state.schema)
-    writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, *SYSTEM_FIELDS))), columns)
+    columns = _relaxed(state.schema)
+    writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, _ROW_ID, _SNAPSHOT_ID))), columns)
     orders = state.sort if all(order.column is not None and is_sortable(columns.column(order.column)) for order in state.sort) else ()
     buffer = PartitionBuffer(FLUSHED_ROWS, encrypted=state.encrypted)
     try:
@@ -191,7 +187,7 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
     return writer.flushed
 
 
-def relaxed(schema: Schema) -> Schema:
+def _relaxed(schema: Schema) -> Schema:
     """Return the columns without NOT NULL: stored rows are copied as they are, and their writer was responsible for the constraint."""
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
@@ -392,7 +388,7 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
     )
     try:
         rows = until_stopped(_rows(task, columns, system, virtual, threads=threads), stopped)
-        for batch in _merged_order(rows, task, columns, threads=threads):
+        for batch in _in_order(rows, task, columns, lambda chosen: _rows(task, chosen, (), (), threads=threads)):
             writer.write(batch)
     except (pa.ArrowException, OSError) as error:
         writer.abort()
@@ -409,21 +405,25 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
     return written
 
 
-def _merged_order(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *, threads: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as they go to the file: clustered, sorted, or in the order of the sources."""
+def _in_order(
+    rows: Iterator[pa.RecordBatch], task: MergeTask | RewriteTask, columns: Schema, read: Callable[[Schema], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as they go to files: clustered, sorted, or in the order of the sources.
+
+    Args:
+        rows: All rows, in the order of the sources.
+        task: The work that names the order.
+        columns: Columns of the table.
+        read: Reads some columns of the rows another time, to sample them.
+    """
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
-        curve = sampled_curve(_rows(task, chosen, (), (), threads=threads), chosen, sum(file.record_count for file in task.files))
+        curve = sampled_curve(read(chosen), chosen, sum(file.record_count - deleted_count(file) for file in task.files))
         yield from sorted_along(rows, curve, encrypted=state.encrypted)
         return
     orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
     yield from sorted_by(rows, orders, columns, state) if orders else rows
-
-
-def _relaxed(schema: Schema) -> Schema:
-    # Stored rows are copied as they are: their writer was responsible for NOT NULL.
-    return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
 def _rows(
@@ -561,13 +561,13 @@ def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped |
     gathered: list[GatheredDeletes] = []
     try:
         gathered.extend(gather_deletes(history, task.data_path, task.state) for history in task.histories)
-        return RewrittenFiles(outputs=_in_order(task, threads, stopped), gathered=tuple(gathered))
+        return RewrittenFiles(outputs=_rewrite_sorted(task, threads, stopped), gathered=tuple(gathered))
     except BaseException:
         task.state.storage.discard([task.state.directory + one.file.path for one in gathered])
         raise
 
 
-def _in_order(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
+def _rewrite_sorted(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
     try:
         return _rewrite(task, threads, stopped)
     except UnsupportedFeatureError:
@@ -579,15 +579,18 @@ def _in_order(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tupl
 
 def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
     state = task.state
-    row_id = SYSTEM_FIELDS[0]
-    columns = relaxed(state.schema)
+    columns = _relaxed(state.schema)
     shape = replace(task.shape, virtual=("rowid",))
-    names = [*columns.names, row_id.name]
+    names = [*columns.names, _ROW_ID.name]
     live = _LiveRows(task.files, state.storage, threads, stopped)
-    with DatasetWriter(replace(state, schema=Schema(columns=(*columns.columns, row_id)), sort=())) as writer:
+
+    def read(chosen: Schema) -> Iterator[pa.RecordBatch]:
+        return live.read(replace(shape, schema=chosen, read_schema=chosen, virtual=()))
+
+    with DatasetWriter(replace(state, schema=Schema(columns=(*columns.columns, _ROW_ID)), sort=())) as writer:
         rows = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in live.read(shape))
         written = 0
-        for batch in _live_order(rows, task, columns, live):
+        for batch in _in_order(rows, task, columns, read):
             writer.write(batch)
             written += batch.num_rows
         # Counted before the files are closed: a wrong count in the catalog or a faulty delete file must not lose rows for good.
@@ -600,18 +603,6 @@ def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple
         return tuple(writer.close())
 
 
-def _live_order(rows: Iterator[pa.RecordBatch], task: RewriteTask, columns: Schema, live: _LiveRows) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as they go to files: clustered, sorted, or in the order of the sources."""
-    state = task.state
-    if len(task.cluster_by) > 1:
-        chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
-        curve = sampled_curve(live.read(replace(task.shape, schema=chosen, read_schema=chosen, virtual=())), chosen, live.about)
-        yield from sorted_along(rows, curve, encrypted=state.encrypted)
-        return
-    orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
-    yield from sorted_by(rows, orders, columns, state) if orders else rows
-
-
 class _LiveRows:
     """The rows of files that are not deleted."""
 
@@ -621,11 +612,6 @@ class _LiveRows:
         self._threads = threads
         self._stopped = stopped
         self.expected = 0
-
-    @property
-    def about(self) -> int:
-        """Return the number of live rows by the catalog's counts."""
-        return sum(file.record_count - deleted_count(file) for file in self._files)
 
     def read(self, shape: ScanProjection) -> Iterator[pa.RecordBatch]:
         """Yield the rows, file by file, in the columns of the shape; set ``expected`` to the number of rows that must come."""
