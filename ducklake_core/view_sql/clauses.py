@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.conditions import bind
-from ducklake_core.format.expressions.predicates import And, Not, Or, Predicate, SqlExpression
+from ducklake_core.format.expressions.predicates import sql_parts
 from ducklake_core.format.types.data_types import INT64
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_sql.functions import AGGREGATES, NEIGHBOURS, RANKS
@@ -358,18 +358,5 @@ def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
         predicate = bind(text, about.table.schema)
     except DuckLakeError:
         return
-    if CATALOG not in text and not _is_opaque(predicate):
+    if CATALOG not in text and not sql_parts(predicate):
         about.conditions.append(text)
-
-
-def _is_opaque(predicate: Predicate) -> bool:
-    """Return whether a part of it needs a SQL engine."""
-    match predicate:
-        case SqlExpression():
-            return True
-        case And(operands=operands) | Or(operands=operands):
-            return any(_is_opaque(operand) for operand in operands)
-        case Not(operand=operand):
-            return _is_opaque(operand)
-        case _:
-            return any(isinstance(getattr(predicate, name, None), SqlExpression) for name in ("left", "right", "operand"))

@@ -324,20 +324,14 @@ def logic(word: str, left: Typed, right: Typed) -> Typed:
     return Typed(sql=f"({condition(left).sql} {word} {condition(right).sql})", type=BOOLEAN)
 
 
-def like(subject: Typed, pattern: Typed, escape: str | None = None) -> Typed:
-    """Return LIKE with a constant pattern; without ESCAPE nothing escapes."""
+def like(subject: Typed, pattern: Typed) -> Typed:
+    """Return LIKE with a constant pattern, in which nothing escapes."""
     if subject.type != VARCHAR or pattern.text is None:
         raise Refused("it has LIKE with other than a text and a constant pattern")
-    if escape == "" or escape is None:
-        # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing.
-        free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
-        return Typed(sql=f"({cast(subject, VARCHAR).sql} LIKE {pattern.sql} ESCAPE {_escape_text(free)})", type=BOOLEAN)
-    raise Refused("it has LIKE with ESCAPE")
-
-
-def _escape_text(letter: str) -> str:
-    """Return an escape character in quotes, where Spark takes control characters as they are."""
-    return f"'{letter}'"
+    # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing, and control characters may be
+    # between quotes as they are.
+    free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
+    return Typed(sql=f"({cast(subject, VARCHAR).sql} LIKE {pattern.sql} ESCAPE '{free}')", type=BOOLEAN)
 
 
 def joined(left: Typed, right: Typed) -> Typed:

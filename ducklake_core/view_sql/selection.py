@@ -19,7 +19,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.expressions.conditions import bind
-from ducklake_core.format.expressions.predicates import And, Not, Or, Predicate, SqlExpression
+from ducklake_core.format.expressions.predicates import sql_parts
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
@@ -175,26 +175,10 @@ class _Names:
             predicate = bind(text, with_virtual(self.source.table.schema))
         except DuckLakeError as problem:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
-        opaque = next(_opaque(predicate), None)
-        if opaque is not None:
-            _refuse(self.view, f"its condition has {opaque.sql}")
+        opaque = sql_parts(predicate)
+        if opaque:
+            _refuse(self.view, f"its condition has {opaque[0].sql}")
         return text
-
-
-def _opaque(predicate: Predicate) -> Iterator[SqlExpression]:
-    """Yield the expressions of a predicate that only a SQL engine can evaluate."""
-    match predicate:
-        case SqlExpression():
-            yield predicate
-        case And(operands=operands) | Or(operands=operands):
-            for operand in operands:
-                yield from _opaque(operand)
-        case Not(operand=operand):
-            yield from _opaque(operand)
-        case _:
-            for side in (getattr(predicate, name, None) for name in ("left", "right", "operand")):
-                if isinstance(side, SqlExpression):
-                    yield side
 
 
 def _name(view: ViewState) -> str:

@@ -356,6 +356,12 @@ def parts(predicate: Predicate) -> int:
     return sum(not isinstance(part, And | Or | Not) for part in walk(predicate))
 
 
+def sql_parts(predicate: Predicate) -> list[SqlExpression]:
+    """Return the conditions and operands of a predicate that are SQL, in no particular order."""
+    sides = (getattr(part, name, None) for part in walk(predicate) for name in ("left", "right", "operand"))
+    return [one for one in (*walk(predicate), *sides) if isinstance(one, SqlExpression)]
+
+
 def needs_sql(predicate: Predicate) -> bool:
     """Return whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
     return any(_needs_sql(part) for part in walk(predicate))
