@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ducklake_core.catalog.reading.definitions import ViewState, find_view, macros
+from ducklake_core.catalog.reading.definitions import ViewState, find_relations, macros
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
-from ducklake_core.errors import NotFoundError
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import VARIANT, DataType, StructType
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, split_path
+from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.format.types.type_parser import without_ids
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_sql.functions import field as struct_field
@@ -247,18 +246,11 @@ class Sources:
         """
         if schema == OTHER_SNAPSHOTS and name in self._then:
             return self._then[name]
-        schemas = [schema] if schema else list({folded(one): one for one in (own_schema, DEFAULT_SCHEMA)}.values())
-        found = [source for one in schemas if (source := self._named(one, name)) is not None]
+        found = find_relations(self._reader, schema, name, own_schema, self._snapshot_id)
         if len(found) != 1:
             what = "is not a table of the lake at that snapshot" if not found else "is a table of several schemas"
             raise Refused(f"{name!r} {what}")
         return found[0]
-
-    def _named(self, schema: str, name: str) -> TableState | ViewState | None:
-        try:
-            return self._reader.table(schema, name, self._snapshot_id)
-        except NotFoundError:
-            return find_view(self._reader, schema, name, self._snapshot_id)
 
     def relation(self, table: TableState, alias: str | None, names: tuple[str, ...] = ()) -> tuple[str, Relation]:
         """Return one reference to a table: its text for FROM, and its columns."""

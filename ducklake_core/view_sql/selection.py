@@ -14,16 +14,15 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ducklake_core.catalog.reading.definitions import ViewState, find_view
+from ducklake_core.catalog.reading.definitions import ViewState, find_relations
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import same_name
-from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.predicates import sql_parts
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA, with_virtual
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
@@ -106,8 +105,7 @@ def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: fr
     if extra or table.alias_column_names:
         _refuse(view, f"its table has {', '.join(extra) or 'names of columns'}")
     schema, name = schema_and_name(table)
-    schemas = [schema] if schema else sorted({view.schema_name, DEFAULT_SCHEMA})
-    found = [source for schema in schemas if (source := _named(reader, schema, name, view.snapshot_id)) is not None]
+    found = find_relations(reader, schema, name, view.schema_name, view.snapshot_id)
     if len(found) != 1:
         _refuse(view, f"{name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
     (source,) = found
@@ -115,13 +113,6 @@ def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: fr
         columns = tuple((column.name, column.name) for column in source.schema)
         return Selection(table=source, columns=columns), table.alias_or_name, True
     return selection(reader, source, above), table.alias_or_name, False
-
-
-def _named(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> TableState | ViewState | None:
-    try:
-        return reader.table(schema, name, snapshot_id)
-    except NotFoundError:
-        return find_view(reader, schema, name, snapshot_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ from ducklake_core.catalog.reading.table_rows import COMMENT, inlined_tables_of,
 from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.macros import MacroImplementation, MacroKind, MacroParameter, called_functions, with_macros
-from ducklake_core.format.state import InlinedTable, Snapshot
+from ducklake_core.format.state import InlinedTable, Snapshot, TableState
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
 
 NOTHING = -1
@@ -261,6 +261,26 @@ def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -
     )
     rows = [row for row in reader.connection.execute(query) if same_name(row.view_name, name) and same_name(row.schema_name, schema)]
     return _state([row for row in rows if row.view_id == rows[0].view_id], snapshot_id) if rows else None
+
+
+def find_relations(reader: CatalogReader, schema: str | None, name: str, own_schema: str, snapshot_id: int) -> list[TableState | ViewState]:
+    """Return the tables and views that a name in a view's query may stand for.
+
+    Args:
+        reader: The catalog.
+        schema: The schema that the query names; None for that of the view and ``main``.
+        name: Name of the table or view.
+        own_schema: The schema of the view.
+        snapshot_id: The snapshot to read at.
+    """
+    found: list[TableState | ViewState] = []
+    for one in [schema] if schema else list({folded(one): one for one in (own_schema, DEFAULT_SCHEMA)}.values()):
+        try:
+            found.append(reader.table(one, name, snapshot_id))
+        except NotFoundError:
+            state = find_view(reader, one, name, snapshot_id)
+            found += [state] if state is not None else []
+    return found
 
 
 def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState:
