@@ -61,7 +61,7 @@ from ducklake_core.format.types.schema import (
     to_arrow_schema,
     to_arrow_type,
 )
-from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array, list_values, map_entries
+from ducklake_core.format.values.arrow_cast import cast_temporal, constant_array, list_offsets, list_values, map_entries, null_mask
 from ducklake_core.planning.plan import VIRTUAL_SCHEMA, FileTask, ScanProjection, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -738,14 +738,14 @@ def _struct(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
     arrays = [array.field(i) for i in range(array.type.num_fields)]
     children = _children(fields, arrays, target.children, len(array))
     wanted = to_arrow_type(target.type)
-    return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+    return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=null_mask(array))
 
 
 def _list(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
     element = source.type.value_field
     values_ = list_values(array)
     (child,) = _children([element], [values_], target.children, len(values_))
-    return pa.ListArray.from_arrays(_offsets(array), child, type=to_arrow_type(target.type), mask=_null_mask(array))
+    return pa.ListArray.from_arrays(list_offsets(array), child, type=to_arrow_type(target.type), mask=null_mask(array))
 
 
 def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
@@ -755,16 +755,7 @@ def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array
     entries = map_entries(array)
     pairs = list_values(entries)
     keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))
-    return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=_null_mask(array))
-
-
-def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-
-
-def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
-    return pc.is_null(array) if array.null_count else None
+    return pa.MapArray.from_arrays(list_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=null_mask(array))
 
 
 def from_file(array: pa.Array[Any], column: Field) -> pa.Array[Any]:

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -37,7 +36,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
     StructType,
 )
 from ducklake_core.format.types.schema import VARIANT_STORAGE, Schema, is_list
-from ducklake_core.format.values.arrow_cast import cast_temporal, list_values, map_entries
+from ducklake_core.format.values.arrow_cast import cast_temporal, list_offsets, list_values, map_entries, null_mask
 from ducklake_core.format.values.value_text import Interval, interval_text
 
 _BINARY_COLLATION = "UTF8_BINARY"
@@ -257,15 +256,15 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
         # Spark's variants have the same two children in the opposite order; all other structs have their fields in order.
         places = [1, 0] if held == VARIANT_STORAGE else range(held.num_fields)
         children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
-        return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+        return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=null_mask(array))
     if pa.types.is_map(held):
         entries = map_entries(array)
         pairs = list_values(entries)
         keys, items = _convert(pairs.field(0), wanted.key_type), _convert(pairs.field(1), wanted.item_type)
-        return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=wanted, mask=_null_mask(array))
+        return pa.MapArray.from_arrays(list_offsets(entries), keys, items, type=wanted, mask=null_mask(array))
     if is_list(held):
         values = _convert(list_values(array), wanted.value_type)
-        return pa.ListArray.from_arrays(_offsets(array), values, type=wanted, mask=_null_mask(array))
+        return pa.ListArray.from_arrays(list_offsets(array), values, type=wanted, mask=null_mask(array))
     if pa.types.is_interval(held) and pa.types.is_string(wanted):
         return _interval_text(array)
     if pa.types.is_integer(wanted) and pa.types.is_temporal(held):
@@ -291,15 +290,6 @@ def _check_clock(array: pa.Array[Any]) -> None:
         raise pa.ArrowInvalid("24:00:00 is no time of day in Spark")
     if array.type.unit == "ns":
         array.cast(pa.time64("us"))
-
-
-def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-
-
-def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
-    return pc.is_null(array) if array.null_count else None
 
 
 def _uuid_text(array: pa.Array[Any]) -> pa.Array[Any]:

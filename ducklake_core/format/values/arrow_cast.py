@@ -277,6 +277,18 @@ def list_values(array: ArrowArray) -> ArrowArray:
     return array.values.slice(0, 0) if array.null_count == len(array) else array.flatten()
 
 
+def list_offsets(array: ArrowArray) -> ArrowArray:
+    """Return where each list begins and ends among :func:`list_values`."""
+    lengths: ArrowArray = pc.list_value_length(array).fill_null(0)
+    ends: ArrowArray = pc.cumulative_sum(lengths)
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
+
+
+def null_mask(array: ArrowArray) -> ArrowArray | None:
+    """Return which values are NULL; None if none is."""
+    return array.is_null() if array.null_count else None
+
+
 def map_entries(array: ArrowArray) -> ArrowArray:
     """Return maps as lists of structs, because ``keys`` and ``items`` of a slice of maps are those of the whole array."""
     return array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
@@ -284,10 +296,7 @@ def map_entries(array: ArrowArray) -> ArrowArray:
 
 def _without_view(array: ArrowArray) -> ArrowArray:
     # pyarrow's own cast leaves out the last offset and gives an invalid array.
-    lengths: ArrowArray = pc.list_value_length(array).fill_null(0)
-    ends: ArrowArray = pc.cumulative_sum(lengths)
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
-    return pa.ListArray.from_arrays(offsets, list_values(array), mask=array.is_null())
+    return pa.ListArray.from_arrays(list_offsets(array), list_values(array), mask=array.is_null())
 
 
 def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
