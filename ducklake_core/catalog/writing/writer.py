@@ -302,9 +302,10 @@ def _rows_to_lock(database: Database, changes: Iterable[CatalogChange]) -> Itera
     for change in changes:
         match change:
             case UpdateRows(table=name, where=where) | DeleteRows(table=name, where=where):
-                yield from _matching(tables[name], where)
+                yield from (_locking(tables[name], condition) for condition in _conditions(tables[name], where))
             case EndInlinedRows(table_name=name, row_ids=row_ids):
-                yield from _matching(tables.inlined_data(name), {"row_id": row_ids, "end_snapshot": None})
+                inlined = tables.inlined_data(name)
+                yield from (_locking(inlined, condition) for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}))
             case RemoveInlinedRows(table_name=name, until=until):
                 inlined = tables.inlined_data(name)
                 yield _locking(inlined, [inlined.c.begin_snapshot <= until])
@@ -314,22 +315,6 @@ def _rows_to_lock(database: Database, changes: Iterable[CatalogChange]) -> Itera
                     yield _locking(tables[name], [columns.in_(chunk)])
             case _:
                 pass
-
-
-def _matching(table: Table, where: Mapping[str, Any]) -> Iterator[Select[Any]]:
-    single = [table.c[name].is_(None) if value is None else table.c[name] == value for name, value in where.items() if not _is_list(value)]
-    lists = [(table.c[name], value) for name, value in where.items() if _is_list(value)]
-    if not lists:
-        yield _locking(table, single)
-        return
-    (column, values), *others = lists
-    rest = [other.in_(value) for other, value in others]
-    for chunk in chunks(values):
-        yield _locking(table, [*single, *rest, column.in_(chunk)])
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, tuple)
 
 
 def _locking(table: Table, conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
