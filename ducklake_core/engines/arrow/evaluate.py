@@ -587,12 +587,7 @@ def _is_taken_by_appends(given: DataType, wanted: DataType) -> bool:
 
 def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
     """Return for each row whether a condition is true; NULL counts as false."""
-    return pc.fill_null(_boolean(scalar, batch), False)
-
-
-def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Evaluate a condition for every row: true, false, or NULL where it is unknown."""
-    return _boolean(scalar, batch)
+    return pc.fill_null(outcome(scalar, batch), False)
 
 
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
@@ -604,12 +599,12 @@ def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = N
         column: The column that it is assigned to.
     """
     if column is None:
-        _boolean(scalar, batch)
+        outcome(scalar, batch)
     else:
         assigned(scalar, column, batch)
 
 
-def _boolean(scalar: Scalar, batch: pa.RecordBatch) -> Any:
+def outcome(scalar: Scalar, batch: pa.RecordBatch) -> Any:
     return as_type(_eval(scalar, batch), BOOLEAN, batch.num_rows)
 
 
@@ -655,7 +650,7 @@ def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> An
         return value.array.is_null()
     if kind == "in":
         return _is_one_of([_eval(operand, batch) for operand in operands], batch.num_rows)
-    booleans = [_boolean(operand, batch) for operand in operands]
+    booleans = [outcome(operand, batch) for operand in operands]
     if kind == "not":
         return pc.invert(booleans[0])
     return reduce(pc.and_kleene if kind == "and" else pc.or_kleene, booleans)
