@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import inspect, select
 
@@ -40,13 +40,28 @@ _INLINED_NAME = re.compile(r"(ducklake_inlined_data_\d+_\d+)_[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.parquet$")
 
 
-def dump_catalog(address: LakeAddress) -> dict[str, list[dict[str, Any]]]:
-    """Rows of all metadata tables that have any, sorted, with ignored columns left out and random names replaced."""
+_ADDITIONS = {"inline_flush": ("deleted_from_table", "merge_adjacent"), "inlined_insert": ("deleted_from_table",)}
+"""Entries of ``changes_made`` that the library adds to others of the same table, for DuckDB to see conflicts (decision 31)."""
+
+Dump: TypeAlias = dict[str, list[dict[str, Any]]]
+
+
+def dump_catalog(address: LakeAddress, by_duckdb: Dump | None = None) -> Dump:
+    """Return the rows of all metadata tables that have any, sorted, with ignored columns left out and random names replaced.
+
+    Args:
+        address: The lake.
+        by_duckdb: The dump of a lake in which DuckDB took the same steps. What the library adds to the changes of a snapshot is left out,
+            as far as DuckDB does not log it in that snapshot.
+    """
+    changes = {} if by_duckdb is None else {row["snapshot_id"]: row["changes_made"] for row in by_duckdb["snapshot_changes"]}
     database = Database(parse_catalog_url(address.url))
-    dump: dict[str, list[dict[str, Any]]] = {}
+    dump: Dump = {}
     with database.read() as connection:
         for name, table in database.tables.items():
             rows = [dict(row) for row in connection.execute(select(table)).mappings()]
+            if name == "snapshot_changes":
+                rows = [{**row, "changes_made": _without_additions(row["changes_made"], changes.get(row["snapshot_id"]))} for row in rows]
             if rows:
                 dump[name] = _sorted(_comparable(name, row) for row in rows)
         names = sorted(n for n in inspect(connection).get_table_names() if n.startswith("ducklake_inlined_"))
@@ -71,22 +86,22 @@ def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
         kept["table_name"] = plain_inlined_name(kept["table_name"])
     if kept.get("encryption_key") is not None:
         kept["encryption_key"] = f"{len(kept['encryption_key'])} characters"  # random
-    if table == "snapshot_changes" and kept["changes_made"]:
-        kept["changes_made"] = _without_moves(kept["changes_made"])
     if table == "metadata" and row["key"] in ("created_by", "data_path"):
         kept["value"] = "..."
     return kept
 
 
-def _without_moves(changes: str) -> str:
-    """Return the changes without those that the library adds to deletes and merges, for DuckDB to see conflicts (decision 31)."""
-    entries = changes.split(",")
-    moved = {entry.partition(":")[2] for entry in entries if entry.startswith(("deleted_from_table:", "merge_adjacent:"))}
-    return ",".join(
-        entry
-        for entry in entries
-        if entry.partition(":")[0] not in ("inline_flush", "inlined_insert") or entry.partition(":")[2] not in moved
-    )
+def _without_additions(changes: str | None, by_duckdb: str | None) -> str | None:
+    """Return the changes of a snapshot without the library's additions that are not among those of DuckDB."""
+    if not changes or by_duckdb is None:
+        return changes
+    entries, expected = changes.split(","), set(by_duckdb.split(","))
+
+    def is_addition(entry: str) -> bool:
+        kind, _, table = entry.partition(":")
+        return any(f"{cause}:{table}" in entries for cause in _ADDITIONS.get(kind, ()))
+
+    return ",".join(entry for entry in entries if entry in expected or not is_addition(entry))
 
 
 def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 from ducklake_core import DuckLake
 from ducklake_core.cli.app import app
 from tests.support.command import Run
+from tests.support.forked_command import ForkedCommand, forked_command
 from tests.support.oracle import LakeAddress
 
 
@@ -32,3 +34,10 @@ def run(sqlite_address: LakeAddress) -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture(scope="package")
+def forked() -> Iterator[ForkedCommand]:
+    """The command in processes of its own."""
+    with forked_command() as command:
+        yield command

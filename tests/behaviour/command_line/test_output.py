@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +18,11 @@ from ducklake_core import DuckLake
 from ducklake_core.cli.output import progress_bar
 from ducklake_core.cli.session import FAILED, FOUND
 from ducklake_core.maintenance.request import Progress
+from tests.support.forked_command import ForkedCommand
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+WriteTo = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -40,26 +43,52 @@ def run(sqlite_address: LakeAddress) -> Run:
     return invoke
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full is a device of Linux")
+@pytest.fixture
+def write_to(sqlite_address: LakeAddress, forked: ForkedCommand) -> WriteTo:
+    def invoke(line: str, stdout: int, unbuffered: str = "") -> tuple[int, str]:
+        try:
+            return forked.run(shlex.split(line), stdout, DUCKLAKE_URL=sqlite_address.url, PYTHONUNBUFFERED=unbuffered)
+        finally:
+            os.close(stdout)
+
+    return invoke
+
+
+def without_reader() -> int:
+    """Return the end for writing of a pipe that nothing reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
 @pytest.mark.parametrize("line", ["tables", "info --json", "health --openmetrics", "merge", "--version"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk(lake: DuckLake, run: Run, line: str, unbuffered: str) -> None:
-    done = run(line, "> /dev/full", PYTHONUNBUFFERED=unbuffered)
-    assert (done.returncode, done.stdout) == (FAILED, "")
-    (told,) = done.stderr.splitlines()
+def test_a_full_disk(lake: DuckLake, write_to: WriteTo, line: str, unbuffered: str) -> None:
+    code, errors = write_to(line, os.open("/dev/full", os.O_WRONLY), unbuffered)
+    assert code == FAILED
+    (told,) = errors.splitlines()
     assert "the output cannot be written (No space left on device)" in told
 
 
+def test_a_full_disk_in_a_shell(lake: DuckLake, run: Run) -> None:
+    done = run("tables", "> /dev/full")
+    assert (done.returncode, done.stdout) == (FAILED, "")
+    assert "the output cannot be written (No space left on device)" in done.stderr
+
+
 @pytest.mark.parametrize("line", ["merge", "merge --json", "check --level footers --json"])
-def test_a_reader_that_goes_does_not_hide_what_failed(lake: DuckLake, run: Run, line: str) -> None:
+def test_a_reader_that_goes_does_not_hide_what_failed(lake: DuckLake, write_to: WriteTo, line: str) -> None:
     Path(lake.table("tür_😀").list_files()[0].path).unlink()
-    done = run(line, "| (exec <&-; sleep 1); exit ${PIPESTATUS[0]}", PYTHONUNBUFFERED="")
-    assert (done.returncode, done.stderr) == (FOUND, "")
+    assert write_to(line, without_reader()) == (FOUND, "")
 
 
 @pytest.mark.parametrize("line", ["tables", "query 'tür_😀' --json", "info --json", "doctor --no-write"])
-def test_a_reader_that_has_seen_enough(lake: DuckLake, run: Run, line: str) -> None:
-    done = run(line, "| (exec <&-; sleep 1); exit ${PIPESTATUS[0]}", PYTHONUNBUFFERED="")
+def test_a_reader_that_has_seen_enough(lake: DuckLake, write_to: WriteTo, line: str) -> None:
+    assert write_to(line, without_reader()) == (0, "")
+
+
+def test_a_reader_that_ends_in_a_shell(lake: DuckLake, run: Run) -> None:
+    done = run("tables", "| (exec <&-; sleep 1); exit ${PIPESTATUS[0]}", PYTHONUNBUFFERED="")
     assert (done.returncode, done.stderr) == (0, "")
 
 

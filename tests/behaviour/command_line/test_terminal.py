@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from tests.support.command import Run
+from tests.support.forked_command import ForkedCommand
 from tests.support.oracle import LakeAddress
-
-pty = pytest.importorskip("pty", reason="terminals are those of POSIX")
-
 
 OnTerminal = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def on_terminal(sqlite_address: LakeAddress) -> OnTerminal:
+def on_terminal(sqlite_address: LakeAddress, forked: ForkedCommand) -> Iterator[OnTerminal]:
     """Runs a command on a terminal of 80 columns; gives its lines, without styles."""
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
 
     def invoke(line: str) -> list[str]:
         ours, its = pty.openpty()
-        environment = {**os.environ, "DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "80", "TERM": "xterm"}
-        command = [sys.executable, "-m", "ducklake_core.cli", *line.split()]
-        with subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=environment):
-            os.close(its)
-            text = b""
-            while (read := _read(ours)) != b"":
-                text += read
+        forked.start(line.split(), its, nowhere, {"DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "80", "TERM": "xterm"})
+        os.close(its)
+        text = b""
+        while (read := _read(ours)) != b"":
+            text += read
+        assert forked.wait() == 0
         os.close(ours)
         return [one.rstrip() for one in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).splitlines()]
 
-    return invoke
+    yield invoke
+    os.close(nowhere)
 
 
 def _read(terminal: int) -> bytes:

@@ -100,7 +100,8 @@ def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_addre
     assert str(stored_rows(lake)) == str(stored_rows(source))
     lake.close()
     source.close()
-    expected, found = dump_catalog(theirs), dump_catalog(lake_address)
+    expected = dump_catalog(theirs)
+    found = dump_catalog(lake_address, expected)
     # What is said about the file is not the subject here.
     for name in expected.keys() - {"file_column_stats"}:
         assert found[name] == expected[name], name

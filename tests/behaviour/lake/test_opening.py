@@ -96,7 +96,6 @@ def _as_a_user_without_rights() -> Iterator[None]:
         os.seteuid(0)
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="permissions are those of POSIX")
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_file_that_this_user_may_not_open(open_path: Path, kind: str) -> None:
     """Trying again does not help, whatever the driver calls the error."""

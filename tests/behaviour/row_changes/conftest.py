@@ -52,7 +52,8 @@ class Twins:
 
     def same_catalog(self, *, apart_from: Mapping[str, Sequence[str]] | None = None) -> None:
         """Both catalogs hold the same rows, but for tables and columns that are named with ``apart_from``."""
-        ours, theirs = dump_catalog(self.ours.address), dump_catalog(self.theirs.address)
+        theirs = dump_catalog(self.theirs.address)
+        ours = dump_catalog(self.ours.address, theirs)
         left_out = apart_from or {}
         for name in sorted(ours.keys() | theirs.keys()):
             if name in left_out and not left_out[name]:
