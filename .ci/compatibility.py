@@ -285,5 +285,5 @@ def _tests_of(file: str) -> frozenset[str]:
 if __name__ == "__main__":
     text = page()
     if "--check" in sys.argv and PAGE.read_text() != text:
-        sys.exit("docs/reference/compatibility.md is not what the code says: run python .ci/compatibility.py")
+        sys.exit("docs/reference/compatibility.md does not match the code: run python .ci/compatibility.py")
     PAGE.write_text(text)

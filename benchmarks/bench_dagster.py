@@ -1,4 +1,4 @@
-"""What Dagster's parts cost on a PostgreSQL catalog: statements and milliseconds of ticks, checks and commits; connections; imports.
+"""Measure ducklake_dagster on a PostgreSQL catalog: statements and milliseconds of ticks, checks and commits; connections; imports.
 
 Run with ``python -m benchmarks.bench_dagster``. Milliseconds are processor time of this process, medians of ``BENCH_ROUNDS``.
 """

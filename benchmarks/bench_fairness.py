@@ -1,7 +1,8 @@
 """DuckDB with its default retries, beside eight processes of ours that append without a pause to the same table on PostgreSQL.
 
-Run with ``python -m benchmarks.bench_fairness``; ``BENCH_SECONDS`` says for how long (60). Everybody appends one row after another.
-What counts is how many of DuckDB's inserts fail, and how many commits it gets compared with one of our writers.
+Run with ``python -m benchmarks.bench_fairness``; ``BENCH_SECONDS`` is the duration in seconds (default 60). Every writer
+appends one row after another. The result is how many of DuckDB's inserts fail, and how many commits it gets compared with one writer of
+this library.
 """
 
 from __future__ import annotations

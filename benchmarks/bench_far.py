@@ -1,4 +1,4 @@
-"""How far it goes: what the driver does and holds for each file, and rows by the ten million on executors in processes of their own.
+"""Measure limits: time and memory of the driver for each file, and tens of millions of rows on executors in separate processes.
 
 Run with ``python -m benchmarks.bench_far plans`` (in process), ``files`` (on Spark) or ``cluster`` (two and four executors).
 ``BENCH_FILES``, ``BENCH_ROWS`` and ``BENCH_EXECUTORS`` are lists of sizes, by commas. Every measurement is a process of its own, which

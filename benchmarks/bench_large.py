@@ -30,7 +30,7 @@ _ROW = pa.table({"a": [1], "b": ["x"]})
 
 
 def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
-    """What somebody does all day, on a small table of the lake."""
+    """Return the usual calls on a small table of the lake, by name."""
     newest = lake.snapshot().id
     when = lake.snapshot(newest // 2).time
     return {

@@ -219,7 +219,7 @@ def spark(folder: Path) -> list[Result]:
 
 
 def memory(folder: Path) -> list[Result]:
-    """How much the resident memory of a process of its own grows by verbs about very many rows or files; prints it."""
+    """Print how much the resident memory of a separate process grows in operations on very many rows or files."""
     files = 20
     with attached(sqlite_lake(folder), "DATA_INLINING_ROW_LIMIT 0") as duck:
         small_files(files, ROWS // files)(duck)

@@ -29,7 +29,7 @@ COMMITS = 50
 
 @dataclass(frozen=True)
 class Race:
-    """What the writers of one side achieved: commits, failures, seconds from the start of the first to the end of the last."""
+    """Results of the writers of one side: commits, failures, seconds from the start of the first to the end of the last."""
 
     committed: int
     failed: int

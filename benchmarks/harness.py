@@ -59,7 +59,7 @@ def server_time() -> float:
 
 
 def _fields(process: Path) -> list[str]:
-    """What the kernel says of a process, from its state on."""
+    """Return the fields of ``/proc/PID/stat``, from the process state on."""
     return (process / "stat").read_text().rpartition(")")[2].split()
 
 

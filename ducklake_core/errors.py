@@ -22,7 +22,7 @@
        |- CommitRetriesExhaustedError  retriable
        `- CommitOutcomeUnknownError    whether it did cannot be learnt
 
-``code`` is stable and documented in docs/reference/errors.md; ``retriable`` says whether the same call may succeed later;
+``code`` is stable and documented in docs/reference/errors.md; ``retriable`` is whether the same call may succeed later;
 ``details`` holds the objects that the error is about.  No message ever contains a password or a key.
 """
 

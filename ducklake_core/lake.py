@@ -441,7 +441,7 @@ class DuckLake:
         spark: SparkSession | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them.
+        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which describes what happens to them.
 
         Args:
             table: ``table`` or ``schema.table``. The other arguments are those of :meth:`Table.add_data_files`.
@@ -529,7 +529,7 @@ class DuckLake:
         return Committer(self._database).look_for(checked_commit_id(commit_id), only)
 
     def snapshots(self) -> list[Snapshot]:
-        """Return all snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""
+        """Return all snapshots that were not expired, by id ascending; ``snapshot.change_set`` contains what each of them changed."""
         with self.reader() as reader:
             return reader.snapshots()
 
@@ -546,7 +546,7 @@ class DuckLake:
         What is visible at both snapshots is compared, so that a flush, a merge or a rewrite changes nothing, and rows that came and
         went in between do not count. No file is opened: of a file that changed, all rows count, with the bounds of the whole file.
         Nothing that changed is left out: where snapshots were expired, so that the catalog has forgotten what was visible, a table
-        says ``unknown``. The number of statements depends on neither snapshots nor tables, but for one more with every 200 tables
+        has ``unknown``. The number of statements depends on neither snapshots nor tables, but for one more with every 200 tables
         that hold rows in the catalog.
 
         Args:
@@ -637,7 +637,7 @@ class DuckLake:
         """Return rows, files and bytes of a table, from the catalog alone, with one exception.
 
         When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
-        and the catalog does not say how many: those files are opened to count.
+        and the catalog does not contain how many: those files are opened to count.
 
         Args:
             name: ``table`` or ``schema.table``.
@@ -1256,7 +1256,7 @@ class DuckLake:
                 table together. What is committed stays when the run is interrupted, and the next run does the rest.
             progress: Progress callback (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
-            **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
+            **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message states what was merged
                 when none is given.
 
         Raises:
@@ -1366,7 +1366,7 @@ class DuckLake:
             max_seconds: Seconds after which no further group of files is begun; what was written is committed.
             cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are rewritten where ranges of them touch
                 many more files than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in
-                place of the table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
+                place of the table's sort order. The result contains what is gained; a run leaves alone what an earlier one has clustered.
             spark: Session whose executors do the work, a group of files each; without it this process does.
             max_concurrency: Maximum number of groups at a time, on threads of this process or as jobs of Spark. When not given, one in
                 this process, and on Spark all groups of a table as one job.
@@ -1414,7 +1414,7 @@ class DuckLake:
 
         That is :meth:`flush_inlined_data`, :meth:`expire_snapshots` (if the option ``expire_older_than`` is set),
         :meth:`merge_adjacent_files`, :meth:`rewrite_data_files`, :meth:`cleanup_old_files` and :meth:`delete_orphaned_files`. What
-        they do is said by the options of the lake, its schemas and its tables: ``auto_compact``, ``target_file_size``,
+        they do depends on the options of the lake, its schemas and its tables: ``auto_compact``, ``target_file_size``,
         ``rewrite_delete_threshold``, ``expire_older_than``, ``delete_older_than``. A table that fails, or an operation, is reported in the
         result and stops nothing else.
 
@@ -1570,7 +1570,7 @@ class DuckLake:
         On S3 uploads that are as old and unfinished are aborted, so that the store deletes the parts that it has of them.
 
         A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
-        that another spelling of the data path cannot make live files look orphaned. Files of a write that has said that it runs stay too.
+        that another spelling of the data path cannot make live files look orphaned. Files of a registered running write stay too.
         **Those of a write that has just begun, or of DuckDB's, look like orphans**, and so do those of another lake with the same data
         path: only their age distinguishes the first, nothing the second.
 
@@ -1670,7 +1670,7 @@ class DuckLake:
         if result.done_before or not dry_run:
             self._database.follow(target)
             self._info = replace(self._info, version=target.name)
-            # Definitions say what their version has.
+            # Definitions have the abilities of their version.
             self._forget_definitions()
         return result
 
@@ -1705,7 +1705,7 @@ class DuckLake:
         Args:
             level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
                 names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
-            repair: Repair findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row of a
+            repair: Repair findings with ``is_repairable``, in one transaction, as a snapshot that changes no row of a
                 table: statistics and bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted,
                 files that the lake needs are taken out of the schedule for deletion, and the drop of a schema that is not empty is
                 taken back. No file is touched.

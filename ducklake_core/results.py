@@ -189,7 +189,7 @@ class ColumnSummary:
     Rows hidden by deletes still count, as in the catalog's own statistics; inlined rows do not.
 
     Attributes:
-        value_count: Non-null values, None when a file does not say. The same holds for ``null_count``.
+        value_count: Non-null values, None if a file has no statistics. The same holds for ``null_count``.
         min_value: Smallest lower bound in the column's Python form, None when unknown. The same holds for ``max_value``.
     """
 
@@ -215,7 +215,7 @@ class ChangedRows:
         change: ``removed`` rows are visible at the earlier snapshot only; an update removes a row and adds one.
         first_snapshot: The first commit of the range that may have made the change; ``last_snapshot`` is the last one.
         snapshots: Those commits between them that say they changed rows of the table, ascending. Empty when a commit between them was
-            expired or says nothing that can be read, so that any writer may have made the change.
+            expired or has no readable log, so that any writer may have made the change.
         row_count: Rows changed, at most.
         ranges: One for each column requested, in that order.
         data_file_id: The file, None for rows in the catalog.

@@ -301,7 +301,7 @@ class ChangeFeed(Readable):
         return sum(batch.num_rows for batch in replace(self, columns=("snapshot_id",)).to_batches())
 
     def plan(self) -> PlannedFeed:
-        """Plan the feed without reading rows; printing it says how many files and inlined rows contribute changes.
+        """Plan the feed without reading rows; printing it shows how many files and inlined rows contribute changes.
 
         Raises:
             NotFoundError: An unknown column or snapshot, or a snapshot of the range was expired.

@@ -490,7 +490,7 @@ class Table(Scanned):
     def merge(
         self, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None, **commit: Unpack[CommitOptions]
     ) -> Merge[WriteResult]:
-        """Change, delete and add rows by what a source says, in one commit: name the branches, then ``execute()``.
+        """Change, delete and add rows from a source, in one commit: name the branches, then ``execute()``.
 
         Args:
             source: Rows as :meth:`DuckLake.write` takes them. Those in this process are held in memory; a Spark DataFrame's session
@@ -527,12 +527,12 @@ class Table(Scanned):
             at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
             columns: What becomes of the columns when they were changed since: ``"then"`` makes them those of the snapshot again,
                 values of columns that were dropped included; ``"now"`` leaves them as they are, where earlier rows have what
-                they would have today. Must be said then.
+                they would have today. Required then.
             spark: A Spark session, whose executors do the work. Without it the work is done in this process.
 
         Raises:
             NotFoundError: There is no such snapshot (any more), or the table did not exist then.
-            UsageError: The columns were changed since, and ``columns`` says nothing; or ``"then"`` takes away a column that the
+            UsageError: The columns were changed since, and ``columns`` is not given; or ``"then"`` takes away a column that the
                 table is partitioned or sorted by now.
         """
         with self._transaction(commit) as tx:

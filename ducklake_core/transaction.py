@@ -566,7 +566,7 @@ class Transaction:
             self._stage(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
-        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it.
+        """Change, delete and add rows from a source; see :meth:`Table.merge`. ``execute()`` stages it.
 
         Args:
             name: ``table`` or ``schema.table``.
@@ -781,7 +781,7 @@ class Transaction:
             then = self._dropped(reader, name, at)
             owner = self._catalog.find_schema(then.schema_name)
             if owner is None:
-                raise NotFoundError(f"the schema of {then.qualified_name} is gone; create it first", schema=then.schema_name)
+                raise NotFoundError(f"the schema of {then.qualified_name} was dropped; create it first", schema=then.schema_name)
             self._recreate(reader, owner, then, new_name or then.name, spark)
 
     def restore_lake(self, *, at: At, spark: SparkSession | None = None) -> None:
@@ -857,7 +857,7 @@ class Transaction:
             schema_name, name = split_name(state.table)
             if self._catalog.find_table(state.table) is not None:
                 raise CommitConflictError(
-                    f"table {state.table} was made by somebody else while rows for it were written; run the write again", table=state.table
+                    f"another writer created table {state.table} while rows for it were written; run the write again", table=state.table
                 )
             owner = self._catalog.schema(schema_name)
             staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
@@ -1606,7 +1606,7 @@ class Transaction:
         Args:
             name: The table.
             text: Identifies the change among others.
-            compute: Computes it, and says which tables were read.
+            compute: Computes it, and returns which tables were read.
         """
         if self._is_done("change", name, text):
             return

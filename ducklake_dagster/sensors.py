@@ -446,7 +446,7 @@ def _unseen(table: AssetTable) -> ChangedTable:
 
 
 def _foreign(instance: dg.DagsterInstance, snapshots: Sequence[Snapshot]) -> dict[int, Snapshot]:
-    """Return snapshots that no run of the instance made, with one question to the instance for all of them."""
+    """Return snapshots that no run of the instance made, with one query of the instance for all of them."""
     runs = {snapshot.id: run for snapshot in snapshots if (run := _run_id(snapshot)) is not None}
     own = set(instance.get_run_ids(filters=dg.RunsFilter(run_ids=sorted(set(runs.values()))))) if runs else set()
     return {snapshot.id: snapshot for snapshot in snapshots if runs.get(snapshot.id) not in own}

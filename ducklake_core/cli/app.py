@@ -71,7 +71,7 @@ def options(
     ] = None,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,  # noqa: ARG001
 ) -> None:
-    """What is in a lake, and what keeps it small, fast and sound."""
+    """Read, query, check and maintain a DuckLake lake."""
     context.obj = LakeOptions(
         url=lake,
         data_path=data_path,

@@ -223,9 +223,9 @@ def _of_executor(session: SparkSession, lake: DuckLake, *, write: bool) -> Itera
         advice = "executors need the network and the credentials of this process: check the storage options, and roles of the machines"
         yield Hop(name="storage, from an executor", outcome="failed", says=found.reading, advice=advice)
     elif file is not None and found.size != file[1]:
-        says = f"{printable(file[0])} has {found.size} bytes there, the catalog says {file[1]}"
+        says = f"{printable(file[0])} has {found.size} bytes there, but {file[1]} in the catalog"
         yield Hop(
-            name="storage, from an executor", outcome="failed", says=says, advice="executors must see the same store, not a disk of theirs"
+            name="storage, from an executor", outcome="failed", says=says, advice="executors must read the same store, not a local disk"
         )
     else:
         says = f"{printable(lake.info.data_path)}: {'the first file is there' if file else 'it answers'}"

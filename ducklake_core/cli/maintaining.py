@@ -88,7 +88,7 @@ def command(name: str, method: Callable[..., MaintenanceResult], summary: str, *
     Args:
         name: Name of the command.
         method: The method.
-        summary: What ``--help`` says.
+        summary: Description in ``--help``.
         **options: Options in place of those of ``OPTIONS``, by parameter.
     """
     known = {**OPTIONS, **options}
@@ -197,7 +197,7 @@ def check(
     context: typer.Context,
     *,
     level: Annotated[str, typer.Option("--level", help="catalog, footers (opens every file) or rows (reads every row).")] = "catalog",
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe to mend.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair findings that can be repaired safely.")] = False,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
@@ -282,7 +282,7 @@ PLANNED = (
     command(
         "rewrite",
         DuckLake.rewrite_data_files,
-        "Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1.",
+        "Rewrite data files that have many deleted rows. A table that fails does not stop the others: exit code 1.",
     ),
     command(
         "flush",

@@ -413,7 +413,7 @@ class InsertInlined:
         inlined_table: The newest table of inlined rows with these columns at the base snapshot. None when there is none: the commit
             creates one, or uses the one that the transaction created with the table or its new columns.
         columns_version: Schema version of the last change of the table's columns up to the base snapshot.
-        row_ids: Row ids of updated rows, which keep theirs; None for new rows, which get the next free ones.
+        row_ids: Row ids of updated rows, which do not change; None for new rows, which get the next free ones.
         reads_base_rows: As in :class:`AppendFiles`.
     """
 

@@ -95,7 +95,7 @@ def set_column_type(state: TableState, *, path: ColumnPath, data_type: DataType)
 
 
 def set_default(state: TableState, *, path: ColumnPath, value: object) -> TableState:
-    """Change or remove the default of new rows; existing rows keep theirs."""
+    """Change or remove the default of new rows; existing rows keep their values."""
     with about(state):
         return replace(state, schema=edit_node(state.schema, path, lambda field: with_default(field, value)))
 

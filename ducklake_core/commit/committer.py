@@ -266,7 +266,7 @@ class _Run:
     def _judge_unanswered(self, head: Head) -> None:
         """Decide whether an unanswered commit, whose id no snapshot carries, failed.
 
-        A head below its snapshot id leaves the question open: this attempt takes the same id, so that at most one of both can succeed.
+        A head below its snapshot id does not decide this: this attempt takes the same id, so that at most one of both can succeed.
 
         Raises:
             CommitOutcomeUnknownError: Its snapshot id was taken and expired since, perhaps by this very commit.

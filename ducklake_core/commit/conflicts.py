@@ -73,8 +73,8 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "flush": "flush inlined data of table",
     "rewrite": "rewrite files of table",
     "look_at_definition": "alter table",
-    "look_for_matches": "look for rows in table",
-    "look_at_rows": "look for rows in table",
+    "look_for_matches": "search rows of table",
+    "look_at_rows": "search rows of table",
 }
 _LOOKED: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches": "look_for_matches", "rows": "look_at_rows"}
 
@@ -93,13 +93,13 @@ _NO_SCHEMA = "the new entry would live in no schema"
 _GONE = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
 _DELETED = "the other transaction decided what to delete without seeing these rows"
-_UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
+_UNSEEN = "this transaction did not read the new rows when it decided what to delete"
 _MOVED = "positions in the old files mean nothing in the new ones"
 _TWICE = "a row could count as deleted twice"
-_OVERLOOKED = "what this transaction has looked for, it might find there now"
-_OTHER_NAME = "another table may have the name by which this one was asked for"
+_OVERLOOKED = "the new rows may match what this transaction has searched for"
+_OTHER_NAME = "another table may have the name that this transaction used"
 _BY_NAME: tuple[OwnKind, ...] = ("insert", "delete", "inlined_delete", "inlined_file_delete")
-_UNCHECKED = "the new rows were not looked at when the column was found to be without NULL"
+_UNCHECKED = "the new rows were not checked when the column was found to have no NULL"
 _REDEFINED = (("dropped_table", "dropped it"), ("altered_table", "altered it"))
 _NEW_ROWS = (("inserted_into_table", "inserted into it"), ("inlined_insert", "inserted into it"))
 _FEWER_ROWS = (("deleted_from_table", "deleted from it"), ("inlined_delete", "deleted inlined rows from it"))
@@ -175,8 +175,8 @@ RULES: tuple[Rule, ...] = (
     # Schemas and names.
     Rule(name="create_schema-created_schema", own="create_schema", other="created_schema", scope="schema name",
          outcome="created a schema with this name already", why="names are unique"),
-    _stricter("create_schema", "dropped_schema", "dropped the schema that it is to be in", "nobody could name it", "schema"),
-    _stricter("drop_schema", "created_schema", "created a schema in it", "nobody could name that schema", "entries of schema"),
+    _stricter("create_schema", "dropped_schema", "dropped the schema that it is to be in", "no object could be named in it", "schema"),
+    _stricter("drop_schema", "created_schema", "created a schema in it", "that schema could not be named", "entries of schema"),
     Rule(name="drop_schema-dropped_schema", own="drop_schema", other="dropped_schema", scope="schema",
          outcome="dropped it already", why="it can be dropped once"),
     Rule(name="drop_schema-created_table", own="drop_schema", other="created_table", scope="entries of schema",
@@ -195,7 +195,7 @@ RULES: tuple[Rule, ...] = (
         ("dropped_table", "dropped it", "there is nothing left to alter"),
         ("altered_table", "altered it", "both may have added columns with the same id"),
     ),
-    _stricter("alter_table", RENAMED, "renamed it", "the change was asked for by the old name"),
+    _stricter("alter_table", RENAMED, "renamed it", "the change uses the old name"),
     *_naming_rules("rename_table"),
     _stricter("rename_table", "dropped_table", "dropped it", "the renamed table would stay alive without columns"),
     _stricter("rename_table", "altered_table", "altered it", "the new name was chosen for another table"),
@@ -207,13 +207,13 @@ RULES: tuple[Rule, ...] = (
     Rule(name="alter_view-altered_view", own="alter_view", other="altered_view", scope="view",
          outcome="altered it", why="one of the comments would be lost"),
     _stricter("alter_view", "dropped_view", "dropped it", "there is nothing left to comment on", "view"),
-    _stricter("alter_view", RENAMED, "renamed it", "the change was asked for by the old name", "view"),
+    _stricter("alter_view", RENAMED, "renamed it", "the change uses the old name", "view"),
     *_naming_rules("rename_view"),
     _stricter("rename_view", "dropped_view", "dropped it", "the renamed view would come back", "view"),
     _stricter("rename_view", RENAMED, "renamed it", "the new name was chosen for the old one", "view"),
     Rule(name="drop_view-dropped_view", own="drop_view", other="dropped_view", scope="view",
          outcome="dropped it already", why="it can be dropped once"),
-    _stricter("drop_view", RENAMED, "renamed it", "the drop was asked for by the old name", "view"),
+    _stricter("drop_view", RENAMED, "renamed it", "the drop uses the old name", "view"),
     *_macro_rules("scalar"),
     *_macro_rules("table"),
     Rule(name="drop_macro-dropped_scalar_macro", own="drop_macro", other="dropped_scalar_macro", scope="macro",
@@ -272,10 +272,10 @@ RULES: tuple[Rule, ...] = (
     *_file_rules(
         "compact",
         ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
-        ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
-        ("inline_flush", "flushed deletes of the same data file", "the deletes would point at files that are gone", True),
-        ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
-        ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
+        ("inlined_delete", "deleted from the same data file", "the deletes would refer to missing files", True),
+        ("inline_flush", "flushed deletes of the same data file", "the deletes would refer to missing files", True),
+        ("merge_adjacent", "compacted the same data file", "the file may be missing", False),
+        ("rewrite_delete", "compacted the same data file", "the file may be missing", False),
     ),
     # A flush conflicts with everything that moves or deletes rows; inserts are safe, it leaves newer rows in the catalog.
     *_table_rules(
@@ -290,14 +290,14 @@ RULES: tuple[Rule, ...] = (
     *_file_rules(
         "rewrite",
         ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
-        ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
+        ("inlined_delete", "deleted from the same data file", "the deletes would refer to missing files", True),
         ("inline_flush", "flushed deletes of the same data file", "the deleted rows would come back", True),
-        ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
-        ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
+        ("merge_adjacent", "compacted the same data file", "the file may be missing", False),
+        ("rewrite_delete", "compacted the same data file", "the file may be missing", False),
     ),
     # Reads that led to no action count too: the result must be as if the transaction had begun after the other one (serializable).
     *_lookup_rules("look_at_definition", *_REDEFINED),
-    _stricter("look_at_definition", RENAMED, "renamed it", "the change was asked for by the old name"),
+    _stricter("look_at_definition", RENAMED, "renamed it", "the change uses the old name"),
     *_lookup_rules("look_for_matches", *_REDEFINED, *_NEW_ROWS),
     *_lookup_rules("look_at_rows", *_REDEFINED, *_NEW_ROWS, *_FEWER_ROWS),
 )  # fmt: skip

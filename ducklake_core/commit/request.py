@@ -21,7 +21,7 @@ COMMIT_ID_KEY = "commit_id"
 WRITER_KEY = "commit_writer"
 OPERATION_KEY = "commit_operation"
 DEEPEST = 100
-"""Maximum nesting of what a commit stores as JSON. The parser recurses: deeper texts could not be read again from a deep stack."""
+"""Maximum nesting of what a commit stores as JSON. The parser recurses: deeper JSON could not be read again from a deep stack."""
 Lookup: TypeAlias = Literal["definition", "matches", "rows"]
 """The part of a table that a transaction has read to decide what to do: ``definition``; ``matches``, rows that match a condition, so that
 new rows matter; or ``rows``, the set of all rows, so that deleted rows matter too."""

@@ -65,7 +65,7 @@ class Changes:
     unknown: tuple[str, ...] = ()
 
     def listing(self) -> dict[str, list[str]]:
-        """Return the same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
+        """Return the same as strings by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 
         Names that are not plain are quoted; DuckDB also quotes those that are words of its SQL.
 
@@ -151,7 +151,7 @@ def parse_changes(text: str | None) -> Changes:
         CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.
     """
     text = text or ""
-    # Most commits record one of a few changes, such as rows inserted into the same table. Long texts hardly ever repeat.
+    # Most commits record one of a few changes, such as rows inserted into the same table. Long strings hardly ever repeat.
     return _parse_again(text) if len(text) <= _SHORT else _parse(text)
 
 

@@ -82,7 +82,7 @@ class Options:
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str]) -> Options:
-        """Return the options from their texts by name, names without regard to case; what is not given has its default.
+        """Return the options from their strings by name, without regard to case; missing options have their defaults.
 
         >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
         10000000
@@ -152,7 +152,10 @@ def check_option_scope(name: str, *, is_lake: bool) -> None:
         UsageError: It would mean nothing there.
     """
     if not is_lake and name in _OF_THE_LAKE:
-        raise UsageError(f"the option {name} is about the whole lake: for a schema or a table it means nothing, in DuckDB too", option=name)
+        raise UsageError(
+            f"option {name} applies to the whole lake: DuckDB ignores it for a schema or table. Set it without schema and table",
+            option=name,
+        )
 
 
 def option_name(name: str) -> str:

@@ -101,7 +101,7 @@ class LakeInfo:
 
     @property
     def format_version(self) -> FormatVersion:
-        """What its version has."""
+        """Return the abilities of the lake's format version."""
         return replace(format_version(self.version), inlined_limits=self.inlined_limits)
 
     def checked_location(self, path: str, what: str, **details: object) -> str:

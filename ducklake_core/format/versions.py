@@ -25,11 +25,11 @@ class InlinedColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlinedLimits:
-    """Which tables of inlined rows a lake may have, whatever its version is: that depends on the catalog's database.
+    """Limits of the catalog's database for tables of inlined rows; they do not depend on the format version.
 
     Attributes:
-        most_columns: How many columns one has at most: PostgreSQL takes 1600, SQLite 2000, and DuckDB fails beyond.
-        most_row_bytes: How many bytes a row has at most, each letter counted with four; None for any number.
+        most_columns: Maximum number of columns of a table: 1600 in PostgreSQL, 2000 in SQLite; DuckDB fails beyond.
+        most_row_bytes: Maximum size of a row in bytes, four for each character; None for no limit.
         max_page_bytes: Maximum length of a row in a page of the database, out of which it moves long values; None for any.
         most_name_bytes: Maximum length of a column's name in UTF-8, None for any.
         plain_names: Whether names of columns have to differ by more than case and accents, and have no character beyond U+FFFF.

@@ -276,7 +276,7 @@ def _delete_batch(
 def _judge_again(
     reader: CatalogReader, batch: Sequence[ScheduledFile], base: Snapshot
 ) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
-    """Return files to delete and to keep, right before the deletion: what a plan said holds until another writer commits."""
+    """Return files to delete and to keep, right before the deletion: a plan is valid only until another writer commits."""
     if is_same_snapshot(reader.latest_snapshot(), base):
         return batch, ()
     named = still_referenced(reader.connection, reader.catalog, reader.info, [file.path for file in batch])
@@ -318,8 +318,8 @@ def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanu
     """Return the point in time before which files may be deleted; the end of the calendar for all of them.
 
     Args:
-        older_than: As the user says it.
-        option: The option ``delete_older_than``, for when nothing is said.
+        older_than: Value of the user.
+        option: The option ``delete_older_than``, used when ``older_than`` is None.
 
     Raises:
         UsageError: It is nearer than the floor, or ``older_than`` is given together with ``cleanup_all``; the option is no age.

@@ -337,7 +337,7 @@ class Holds:
         return f"<Holds of {self._database.address}>"
 
     def list(self) -> list[Hold]:
-        """Return all holds by name, those that have ended included, which say so (:attr:`Hold.has_ended`)."""
+        """Return all holds by name, including those that have ended (:attr:`Hold.has_ended`)."""
         with self._database.read() as connection:
             found = read_holds(connection, self._database.tables)
             now = self._database.now(connection) if any(hold.until is not None for hold in found) else None

@@ -369,7 +369,7 @@ class Change:
         base: The snapshot that it was planned at.
         action: The change.
         message: Stored with the snapshot, unless ``commit`` has one.
-        commit: What the caller says about the snapshot.
+        commit: Author, message and extra information of the snapshot.
         facts: What is stored with it, where the caller does not use the same keys.
         files: Full paths and bytes of the files that were made for it.
     """

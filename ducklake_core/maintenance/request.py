@@ -68,7 +68,7 @@ class MaintenanceStep:
 def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
     """Return steps for patterns that match no table."""
     return tuple(
-        MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
+        MaintenanceStep(verb=verb, target=pattern, action="find its tables", reason="no table matches it", outcome="skipped")
         for pattern in patterns
     )
 
@@ -140,7 +140,7 @@ def listed(items: Sequence[T], line: Callable[[T], str], most: int | None, left_
         items: What is listed.
         line: The line of an item.
         most: Number of lines; None for a line for each item.
-        left_out: What is said of the items between the first and the last ones.
+        left_out: Description of the items between the first and the last ones.
 
     >>> listed("abcdefg", str.upper, 4, lambda rest: f"{len(rest)} more")
     ['A', 'B', '... 3 more', 'F', 'G']
@@ -373,7 +373,7 @@ class ProgressMeter:
         """Begin a phase.
 
         Args:
-            weight: The sum of the weights of all that is to be done, such as bytes, by which time is estimated.
+            weight: Total size of the work, such as bytes, from which the remaining time is estimated.
         """
         self._phase_started = time.monotonic()
         self._whole, self._ended = weight, 0
@@ -395,8 +395,8 @@ class ProgressMeter:
         Args:
             count: How much of it.
             rows: Its rows, and ``size`` its bytes.
-            weight: Its part of the weight of all.
-            table: The table that it is of, where that was not said before.
+            weight: Its share of the total.
+            table: Table of the work, if it was not given before.
         """
         now = self._now
         self._ended += weight

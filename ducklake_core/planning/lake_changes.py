@@ -332,7 +332,7 @@ class _Evidence:
         if before_expired and (log.unclear(log.after + 1, log.base.id) or any(map(log.lost_by, name.table_ids))):
             return f"snapshot {log.after} and what came after it were expired: {_gaps(log)}"
         if before_expired and log.names_lost() and (name.before is None or name.before.begin_snapshot > log.after):
-            return f"snapshot {log.after}, which tells what had this name, was expired"
+            return f"snapshot {log.after}, which shows what had this name, was expired"
         for table_id in sorted(name.table_ids):
             if log.flush_hides_deletes(table_id):
                 return "a commit deleted inlined rows and flushed the others at once, so that the catalog has no trace of them"
@@ -559,7 +559,7 @@ def _newest(row: Any) -> int:
 class ChangeLog:
     """The log of the snapshots after one and up to another.
 
-    Every method about a range treats expired snapshots and unreadable logs as if they had done what the method looks for.
+    Every method about a range treats expired snapshots and unreadable logs as if they had made the change that the method searches for.
 
     Args:
         after: The snapshot before the range.

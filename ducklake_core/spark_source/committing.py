@@ -229,7 +229,7 @@ def commit_files(
 
 
 def named_by(options: SourceOptions) -> NamedFiles:
-    """Return a function that finds the files that the catalog names, by a connection of its own for each question."""
+    """Return a function that finds the files that the catalog names, with a separate connection for each call."""
 
     def named(files: Sequence[str]) -> frozenset[str]:
         with connected(options) as lake, lake.reader() as reader:

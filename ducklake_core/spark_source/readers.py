@@ -34,7 +34,7 @@ def all_columns(schema: Schema, *, exact: bool) -> StructType:
 
 
 def check_columns(wanted: StructType, schema: Schema, table: str) -> None:
-    """Check that columns can be read as a schema says.
+    """Check that columns can be read with the types of a schema.
 
     Args:
         wanted: What Spark expects, in the order of ``schema``.
@@ -88,7 +88,7 @@ class ScanReader(DataSourceReader):
 
         Raises:
             NotFoundError: A column, table or snapshot does not exist.
-            SchemaError: A column cannot be read as the schema says.
+            SchemaError: A column cannot be read with its type in the schema.
             UnsupportedFeatureError: A predicate that needs a SQL engine.
         """
         lake = self._options.connect()

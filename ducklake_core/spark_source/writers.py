@@ -49,7 +49,7 @@ class TableWriter(DataSourceArrowWriter):
         commit_files(options, self._plan, cast("list[FilesMessage]", messages), commit_id=options.commit_id)
 
     @user_errors
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the write id tells
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the write id identifies them
         """Delete all files of the write, on the driver, unless a commit has begun."""
         from ducklake_core.spark_source.committing import named_by
 

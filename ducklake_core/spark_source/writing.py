@@ -131,7 +131,7 @@ class SealedWriteOptions:
             Path(self.path).rename(mine)
         except OSError:
             raise CommitError(
-                "this write cannot be committed: the note of its planning is gone from the driver's directory for temporary files; "
+                "this write cannot be committed: the options of its planning are missing from the driver's directory for temporary files; "
                 "run the write again"
             ) from None
         sealed = Path(mine).read_bytes()

@@ -391,7 +391,7 @@ def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeErr
     """Let DuckDB compute the change.
 
     Raises:
-        UnsupportedFeatureError: DuckDB is not installed; the message tells what to install.
+        UnsupportedFeatureError: DuckDB is not installed; the message names what to install.
     """
     from ducklake_core.engines.duckdb_instance import require_duckdb
     from ducklake_core.sql.names import sources
@@ -570,7 +570,7 @@ class Plain:
 
 
 def by_column(branch: Branch, target: Schema, source: Sequence[str], alias: str) -> dict[str, str]:
-    """Return the values of a branch by column, as texts.
+    """Return the values of a branch by column, as SQL text.
 
     Args:
         branch: It updates or inserts.

@@ -1,4 +1,4 @@
-"""Read parts of statements: names, keys, types, and the texts of the queries in them."""
+"""Read parts of statements: names, keys, types, and the SQL text of the queries in them."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]
 
 
 def comma_separated(sql: str, tokens: Sequence[Any]) -> list[str]:
-    """Return the texts between commas that are in no brackets."""
+    """Return the parts between commas outside of brackets."""
     commas = [place for place in _outside(tokens, 0) if tokens[place].token_type == TokenType.COMMA]
     starts, ends = [0, *(place + 1 for place in commas)], [*commas, len(tokens)]
     return [text_between(sql, tokens, start, end) for start, end in zip(starts, ends, strict=True) if end > start]

@@ -214,13 +214,13 @@ def rows_in_process(
 
 
 def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
-    """Return the virtual columns that texts name and that were not found."""
+    """Return the virtual columns that SQL text names and that were not found."""
     mentioned = {name for one in texts for name in identifiers(one)}
     return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
 
 
 def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
-    """Reject texts that show all columns or whole rows of a table, because they would show the virtual columns that they name as well.
+    """Reject queries that show all columns or whole rows of a table, because they would show the virtual columns that they name as well.
 
     Args:
         texts: Queries or statements.
@@ -240,7 +240,7 @@ def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[s
 
 
 def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
-    """Return what texts may name, with the virtual columns that they name."""
+    """Return what SQL text may name, with the virtual columns that it names."""
     mentioned = {name for one in texts for name in identifiers(one)}
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []

@@ -137,7 +137,7 @@ def _check_rest(tokens: Sequence[Any], start: int) -> None:
 
 
 def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[str, ...], ...]:
-    """Return the texts of the values where the query is nothing but VALUES."""
+    """Return the SQL of the values if the query consists only of VALUES."""
     if keyword(tokens[start]) != "VALUES":
         return ()
     rows: list[tuple[str, ...]] = []
@@ -167,11 +167,11 @@ def default_text(column: Field) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """What is done with some rows.
+    """An action for some rows of a statement.
 
     Attributes:
-        when: Which rows; those that an UPDATE or DELETE is about are matched.
-        then: What is done.
+        when: Rows that the action applies to; rows of an UPDATE or DELETE are matched.
+        then: Action.
         condition: Further condition, None for none.
         values: What columns get.
         message: Expression of an error's message.

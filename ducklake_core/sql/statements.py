@@ -165,7 +165,7 @@ def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[st
 
 
 def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
-    """Return the texts in the brackets that follow a place."""
+    """Return the parts in the brackets that follow a position."""
     opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
     if opened is None:
         raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")

@@ -111,7 +111,7 @@ class History:
         return replace(state, inlined_tables=now.inlined_tables, has_inlined_deletes=now.has_inlined_deletes)
 
     def read(self, database: Database, base: Snapshot, schema: str, table: str) -> TableState | None:
-        """Return the table at a base of this history for readers, in one question; None when it has to be read as a whole."""
+        """Return the table at a base of this history for readers, in one statement; None when it has to be read as a whole."""
         table_id = self.table_id(schema, table)
         if table_id == NOTHING:
             return None

@@ -233,7 +233,7 @@ class StepExecutor:
             self._registration.add(state.write_id)
         abilities = self._lake.database.abilities
         # DuckDB's flush reads inlined rows back from the catalog. Where the catalog holds values in other types than the table, the rule
-        # says which rows that flush sorts and splits correctly; other rows go to files.
+        # decides which rows that flush sorts and splits correctly; other rows go to files.
         if abilities.inlined_as_is or not abilities.duckdb_flushes:
             return state
         by = abilities.inlined_sorting

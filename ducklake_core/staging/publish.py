@@ -795,7 +795,7 @@ class StagedFiles:
         gone = self._missing([*self._data, *self._deletes])
         if gone:
             raise StorageError(
-                f"{len(gone)} files of this transaction, such as {printable(gone[0])}, are not there any more, so nothing was committed: "
+                f"{len(gone)} files of this transaction, such as {printable(gone[0])}, were deleted, so nothing was committed: "
                 "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
                 paths=tuple(map(printable, gone)),
             )

@@ -399,8 +399,7 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
 def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Frame]:
     """Return the rows of a frame as values for the catalog, or else the frame to write to files.
 
-    A frame goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
-    says, all columns have types that the catalog can hold, and DuckDB can read every value there and flush it. A Spark
+    A frame goes into the catalog as a whole, if it has at most ``data_inlining_row_limit`` rows (a table option), all columns have types that the catalog can hold, and DuckDB can read every value there and flush it. A Spark
     DataFrame only does on request: to count its rows first may compute it twice.
 
     Args:
@@ -551,7 +550,7 @@ def check_no_nulls(
 ) -> None:
     """Reject a column that has NULL in a live row.
 
-    Files whose statistics say that they have none are not opened; of the others that one column is read, batch by batch, up to
+    Files without NULLs by their statistics are not opened; in the others that one column is read, batch by batch, up to
     the first NULL.
 
     Args:

@@ -371,7 +371,7 @@ def external_statistics(metadata: pq.FileMetaData, leaf: ForeignLeaf, column: Fi
         max_value=kept.max_value,
         exact_min=kept.exact_min,
         exact_max=kept.exact_max,
-        # Footers may cut what they hold, and few say so.
+        # Footers may hold truncated bounds, and few mark them.
         min_is_exact=False,
         max_is_exact=False,
     )

@@ -145,7 +145,7 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
         raise UnsupportedFeatureError(f"the footer of the Puffin file {where} is compressed, which is not supported", path=where)
     start = len(content) - _TAIL_BYTES - size
     if size < 0 or start < 2 * len(_MAGIC) or content[start - len(_MAGIC) : start] != _MAGIC:
-        raise _damaged(where, "its footer has another length than it says")
+        raise _damaged(where, "its footer has another length than it declares")
     blobs: Sequence[Mapping[str, Any]] = json.loads(content[start : start + size])["blobs"]
     for blob in blobs:
         if blob["type"] not in (_BLOB_TYPE, *_STATISTICS):

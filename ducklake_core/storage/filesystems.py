@@ -388,7 +388,7 @@ def _from_store(error: Exception) -> bool:
 
 
 def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) -> Found:
-    """Return the answer, after a second question if a file is missing: gateways of overloaded stores answer 404 for a moment."""
+    """Return the answer, after a second request if a file is missing: gateways of overloaded stores answer 404 for a moment."""
     try:
         return ask()
     except FileNotFoundError:

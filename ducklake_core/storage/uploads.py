@@ -189,7 +189,7 @@ def list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
             return
         before, after = after, {"ContinuationToken": page.get("NextContinuationToken") or ""}
         if after == before or not after["ContinuationToken"]:
-            raise OSError(f"the store says that there are more objects below {inside}, but not how to go on")
+            raise OSError(f"the store reports more objects below {inside}, but no token to continue the listing")
 
 
 def _modified(info: Mapping[str, Any]) -> datetime | None:

@@ -94,7 +94,7 @@ class Grouping:
     """The sets of one query in Spark SQL.
 
     Attributes:
-        sets: The texts of the keys of each.
+        sets: SQL text of the keys of each set.
         here: The column that is false for the added row only; None when no row is added, because there is no total.
     """
 
@@ -109,7 +109,7 @@ class Grouping:
 
     @property
     def has_twins(self) -> bool:
-        """Whether a set is there twice: then Spark does not know ``grouping_id`` in HAVING."""
+        """Return whether a set occurs twice: then Spark does not support ``grouping_id`` in HAVING."""
         return len({frozenset(keys) for keys in self.sets}) < len(self.sets)
 
     @property
@@ -126,7 +126,7 @@ class Grouping:
         Args:
             text: FROM and WHERE of the rows.
             scope: The names of the query.
-            texts: All texts that stand over the rows.
+            texts: SQL of all expressions over the rows.
         """
         if self.here is None:
             return text
@@ -145,7 +145,7 @@ class Grouping:
 
 
 def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], here: str | None) -> Grouping:
-    """Return the sets with the texts of their keys.
+    """Return the sets with the SQL text of their keys.
 
     Args:
         sets: The keys of each set.
@@ -153,7 +153,7 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
         here: Column that is false for the added row only, None when no row is added.
 
     Raises:
-        Refused: A key that is a constant, which Spark would not tell from the same constant elsewhere; or there are no keys at all.
+        Refused: A key that is a constant, which Spark would not distinguish from the same constant elsewhere; or there are no keys.
     """
     found = []
     for keys in sets:

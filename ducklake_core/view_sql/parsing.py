@@ -92,7 +92,7 @@ def _kind(node: exp.Expression) -> str:
 
 
 def written_columns(sql: str) -> list[str]:
-    """Return the texts of the columns of a query's first SELECT, which DuckDB uses as names for columns without one.
+    """Return the SQL text of the columns of a query's first SELECT, which DuckDB uses as names for columns without one.
 
     >>> written_columns("SELECT a, (b + 1), count_star() FROM t")
     ['a', '(b + 1)', 'count_star()']

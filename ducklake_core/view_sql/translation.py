@@ -131,9 +131,9 @@ def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
             source = sources.find(*schema_and_name(table), view.schema_name)
             found.add(join_name(source.schema_name, source.name))
     except Refused as problem:
-        raise UnsupportedFeatureError(f"cannot tell what view {name} reads: {problem}", view=name) from problem
+        raise UnsupportedFeatureError(f"cannot find the tables that view {name} reads: {problem}", view=name) from problem
     except (SqlglotError, RecursionError) as problem:
-        raise UnsupportedFeatureError(f"cannot tell what view {name} reads: its SQL is not understood", view=name) from problem
+        raise UnsupportedFeatureError(f"cannot find the tables that view {name} reads: its SQL cannot be parsed", view=name) from problem
     return tuple(sorted(found))
 
 

@@ -305,7 +305,7 @@ def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
     """
     moments = [key for key in _MOMENTS if metadata.get(key) is not None]
     if len(moments) > 1:
-        raise UsageError(f"input {subject}: {' and '.join(moments)} each say which moment is read: leave all but one out", input=subject)
+        raise UsageError(f"input {subject}: {' and '.join(moments)} each select the snapshot that is read: keep one of them", input=subject)
     changes = metadata.get("ducklake/changes")
     if changes is not None and changes not in get_args(ChangesFrom):
         choices = " or ".join(map(repr, get_args(ChangesFrom)))

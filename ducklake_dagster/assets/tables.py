@@ -104,7 +104,7 @@ def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
     for table in tables:
         found = known.get(folded(table.address.table), [])
         if found and folded(table.address.sql) not in map(folded, found):
-            faults.append(f"asset {table.key.to_user_string()} is looked for as {table.address}, and there is {', '.join(found)}")
+            faults.append(f"asset {table.key.to_user_string()} is read from {table.address}, but the lake has {', '.join(found)}")
     more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
     return f"{'; '.join([*faults[:_MAX_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""
 
@@ -230,7 +230,7 @@ def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], defau
     if table is None:
         wanted = f"part_{MAPPING_KEY}" if key else "..."
         raise UsageError(
-            f"output {subject} belongs to no asset, so nothing says which table it is: set dg.Out(metadata={{'table': '{wanted}'}}) on "
+            f"output {subject} belongs to no asset, so its table is unknown: set dg.Out(metadata={{'table': '{wanted}'}}) on "
             "its op, or give the op another io_manager_key if the output need not be in the lake",
             output=subject,
         )

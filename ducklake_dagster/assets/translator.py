@@ -459,7 +459,7 @@ def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, 
     name, about = type(translator).__name__, table.qualified_name
     parts: Sequence[tuple[str, Any, str]] = (
         ("get_asset_key", (dg.AssetKey, str, Sequence), "an AssetKey"),
-        ("get_kinds", (AbstractSet, list, tuple, NoneType), "a set of texts"),
+        ("get_kinds", (AbstractSet, list, tuple, NoneType), "a set of strings"),
         ("get_metadata", Mapping, "a mapping"),
     )
     for method, kind, wanted in parts:

@@ -203,7 +203,7 @@ class LakeScaffolder(dg.Scaffolder[LakeScaffoldParams]):
 
 
 class LakePathParams(BaseModel):
-    """Where the lake's own component is."""
+    """Parameters that locate the component of the lake."""
 
     lake: str = Field(default="lake", description="Folder of the DuckLakeComponent below defs.")
 

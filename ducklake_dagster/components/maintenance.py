@@ -15,10 +15,10 @@ _NIGHTLY = "H 3 * * *"
 
 
 class LimitSettings(dg.Model, dg.Resolvable):
-    """How much one run does at most; those of :class:`MaintenanceLimits`."""
+    """Limits of one run, as in :class:`MaintenanceLimits`."""
 
     max_input_bytes: Annotated[int | None, Field(description="Bytes of files that merging reads, and that rewriting reads.")] = None
-    max_files: Annotated[int | None, Field(description="Files, likewise.")] = None
+    max_files: Annotated[int | None, Field(description="Number of files that merging reads, and that rewriting reads.")] = None
     max_rows: Annotated[int | None, Field(description="Inlined rows after which flushing begins no further table.")] = None
     max_deleted_files: Annotated[int | None, Field(description="Files that each step of deletion deletes.")] = None
     max_seconds: Annotated[float | None, Field(description="Seconds after which a step begins nothing further.")] = None

@@ -279,7 +279,7 @@ def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | No
     advice = "materialise them in the branch, or set ducklake_input(production=True) on the input to read production alone"
     if not complete:
         raise UsageError(
-            f"input {subject}: snapshots of {address} were expired, so nobody knows whether the branch has partitions {shown}: {advice}",
+            f"input {subject}: snapshots of {address} were expired, so it is unknown whether the branch has partitions {shown}: {advice}",
             input=subject,
         )
     if len(missing) == len(set(keys)):
@@ -289,7 +289,7 @@ def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | No
 
 def _written_keys(table: Table) -> tuple[AbstractSet[str], bool]:
     """Return partitions that commits of assets wrote since the table was created, and whether all of these commits still exist."""
-    # Rows do not tell: a partition that was written without rows is in the branch too. Commits to a branch name all of their keys.
+    # Rows do not show it: a partition that was written without rows is in the branch too. Commits to a branch name all of their keys.
     keys: set[str] = set()
     complete = False
     for snapshot in reversed(table.snapshots()):

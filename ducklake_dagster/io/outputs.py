@@ -254,7 +254,7 @@ class TableOutput:
         #
         # run_audits guards the table, so a commit of another writer in between is a conflict: it would change the rows that were audited.
         # Everything then begins again on the new state of the table. Two conflicts are not repeated: the overwrite would replace rows that
-        # its writer has not seen (concurrent_appends="fail" asks for this error), and the frame is a stream, which is read only once.
+        # its writer has not seen (concurrent_appends="fail" requests this error), and the frame is a stream, which is read only once.
         results: list[AuditResult] = []
 
         def look(tx: Transaction) -> None:

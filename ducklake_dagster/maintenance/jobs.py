@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 POOL = "ducklake_maintenance"
 _JOB_TEXT = """{steps}, in this order.
 
-What goes wrong with a table or a step does not stop the others; the last step fails and says what it was."""
+A table or step that fails does not stop the others; the last step fails and reports the errors."""
 # In an order in which each step works on the result of those before it: inlined rows become files before small files are merged, and files
 # are cleaned up after the snapshots that needed them expired.
 _ALL_STEPS: tuple[MaintenanceVerb, ...] = get_args(MaintenanceVerb)
@@ -117,7 +117,7 @@ class _Plan:
         return dg.RunConfig(ops=ops)
 
 
-def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about one lake
+def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything for one lake
     *,
     name: str = "ducklake_maintenance",
     lake_key: str = "lake",
@@ -488,7 +488,7 @@ def statistics_sensor(
         possible = [replace(request, steps=request.steps & set(steps)) for request in requests]
         pause = timedelta(seconds=triggers.minimum_interval_seconds)
         runs = list(_runs(context.instance, [request for request in possible if request.steps], pause, run_config))
-        reason = None if runs else f"nothing to do for {len(wanted)} tables at snapshot {health.snapshot_id}, or it was asked for"
+        reason = None if runs else f"nothing to do for {len(wanted)} tables at snapshot {health.snapshot_id}, or it was requested already"
         return dg.SensorResult(run_requests=runs, skip_reason=reason, cursor=cursor.text())
 
     return sensor

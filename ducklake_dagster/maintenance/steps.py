@@ -87,7 +87,7 @@ class _AgeConfig(_StepConfig):
 
 
 class ExpireConfig(_AgeConfig):
-    """Which snapshots to expire."""
+    """Configuration of snapshot expiry."""
 
     older_than_days: float = Field(default=7.0, ge=0, description="Age from which snapshots are expired, in days.")
     keep_last: int = Field(default=1, ge=1, description="Newest snapshots that are kept whatever their age.")
@@ -99,13 +99,13 @@ class _DeletionConfig(_AgeConfig):
 
 
 class CleanupConfig(_DeletionConfig):
-    """Which files to delete."""
+    """Configuration of file cleanup."""
 
     older_than_days: float = Field(default=2.0, ge=0, description="Time since a file became unneeded, in days.")
 
 
 class OrphansConfig(_DeletionConfig):
-    """Which files that the catalog does not know to delete."""
+    """Configuration of orphaned file deletion."""
 
     older_than_days: float = Field(default=7.0, ge=0, description="Time since a file was changed, in days: longer than any write.")
 

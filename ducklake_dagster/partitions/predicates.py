@@ -39,7 +39,7 @@ _MAX_INTERVALS = 50
 #   condition    values for the scan planner; SQL for Spark, views and messages; a mask for Arrow tables
 #   bounds       {day: {in: [[03-01, 03-03]]}, region: {of: [EU]}}                       stored in the commit; may cover more rows
 #
-# The step to the predicate rejects a type that cannot tell the partitions apart: a slice that is too wide would overwrite rows of others.
+# The step to the predicate rejects a type that cannot distinguish the partitions: a slice that is too wide would overwrite rows of others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def slice_predicate(table_slice: TableSlice, column_type: Callable[[str], tuple[
         column_type: Returns the exact name and the DuckLake type name of a column by a name in any case; None when there is no column.
 
     Raises:
-        UsageError: A column does not exist, or its type cannot tell the partitions apart; the message names column and type.
+        UsageError: A column does not exist, or its type cannot distinguish the partitions; the message names column and type.
     """
     if table_slice.boxes is None:
         return None
@@ -171,7 +171,7 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
 
 
 def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
-    """Reject units that cannot tell the partitions apart: the expression would mean other rows than the filter on the column."""
+    """Reject units that cannot distinguish the partitions: the expression would mean other rows than the filter on the column."""
     if type_name not in (*_NAIVE, "timestamptz", "date"):
         raise _rejection(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
     for window in constraint.windows:

@@ -19,7 +19,7 @@ class LakeState:
     """The state of a lake at one snapshot.
 
     Attributes:
-        lake: The lake, for questions that statistics of the catalog cannot answer.
+        lake: The lake, for values that statistics of the catalog do not contain.
         snapshot_id: The snapshot of ``statistics``, the newest when they were read.
         health: Sizes and gauges; ``now`` is the catalog's time.
         tables: Tables by folded name.

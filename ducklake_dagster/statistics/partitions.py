@@ -362,7 +362,7 @@ class TouchedPartitions:
 
     def only_key(self, ranges: Sequence[ValueRange]) -> str | None:
         """Return the one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
-        # A box of one cell says that no other partition overlaps the ranges. holds() adds that no value lies outside of this one.
+        # A box of one cell shows that no other partition overlaps the ranges. holds() adds that no value lies outside of this one.
         box = self.box(ranges)
         if box is None or any(last - first != 1 for first, last in box):
             return None
@@ -517,7 +517,7 @@ class _Typed:
         self._lookup = lookup
         self._windows = _remembered(definition, self.type_name)
         if found is None or self.type_name != "varchar":
-            # Reject a missing column, and a type that cannot tell partitions apart, before any row is compared.
+            # Reject a missing column, and a type that cannot distinguish partitions, before any row is compared.
             self._check(definition)
 
     def _check(self, definition: dg.PartitionsDefinition[str]) -> None:

@@ -25,7 +25,7 @@ def fleet(planes: pa.Table) -> pa.Table:
     metadata=ducklake_metadata(write_mode="append"),
 )
 def carrier_changes(airlines: pa.Table) -> pa.Table:
-    """What happened to the carriers, as it is found out: each change once."""
+    """Changes to the carriers, each change once."""
     return airlines.select(["change_type", "carrier", "name"])
 
 

@@ -119,7 +119,7 @@ def test_a_schema_that_the_sensor_was_not_told_is_said(run: Run, lake_resource: 
     assert "schema=" not in ticks.reason
     lake_resource.connect().write("raw.plain", pa.table({"n": [3]}))
     assert ticks.tick() == []
-    assert "asset plain is looked for as main.plain, and there is raw.plain: give schema= as the IO manager has it" in ticks.reason
+    assert "asset plain is read from main.plain, but the lake has raw.plain: give schema= as the IO manager has it" in ticks.reason
     lake_resource.connect().write("main.plain", pa.table({"n": [3]}))
     assert ticks.tick() == [("Materialization", "plain", None)]
 

@@ -191,7 +191,7 @@ def test_a_translator_may_return_what_dagster_takes(lake: DuckLakeResource, meth
     ("method", "found", "message"),
     [
         ("get_asset_key", None, "get_asset_key must return an AssetKey, and returned None for main.plain"),
-        ("get_kinds", "table", "get_kinds must return a set of texts, and returned 'table'"),
+        ("get_kinds", "table", "get_kinds must return a set of strings, and returned 'table'"),
         ("get_metadata", None, "get_metadata must return a mapping"),
         ("get_metadata", {"table": "others", "schema": "main"}, "stands for the table main.others: keep 'schema' and 'table'"),
         ("get_asset_spec", None, "get_asset_spec must return an AssetSpec"),

@@ -194,7 +194,7 @@ class Database:
                 set_in_transaction(raw, pipeline)
                 found = [statements.ask(*question) for question in questions]
                 if is_behind_a_pooler(raw):
-                    # The driver parses values by session settings such as DateStyle. A pooler's session keeps ours only until COMMIT, so
+                    # The driver parses values by session settings such as DateStyle. A pooler's session keeps them only until COMMIT, so
                     # the answers are read before it.
                     answered = [answer() for answer in found]
                     raw.execute("COMMIT")
@@ -341,7 +341,7 @@ class Database:
         return self._access.clock()
 
     def exists(self) -> bool:
-        """Return whether the file of a database exists; True for servers, where only connecting can tell.
+        """Return whether the file of a database exists; True for servers, where only a connection shows it.
 
         Raises:
             NotALakeError: The path is a directory.

@@ -135,7 +135,7 @@ def _begin(connection: Connection) -> None:
 
 def _check_file(opened: FileConnection, _record: ConnectionPoolEntry, _proxy: Any) -> None:
     if opened.file_id != _file_id(opened.path):
-        raise DisconnectionError(f"{opened.path} is another file than the one that was opened, or is gone")
+        raise DisconnectionError(f"{opened.path} is another file than the one that was opened, or was deleted")
     if opened.left_as is not None and opened.left_as != _content_mark(opened.path):
         _forget_content(opened)
 

@@ -293,7 +293,7 @@ class Changes:
         """Return the text of the combined statement and its parameters.
 
         Args:
-            known: Cache of texts by their parts.
+            known: Cache of SQL text by its parts.
         """
         every = [(statement, row) for _, statement, rows in self._parts for row in rows]
         shape = ("together", *((name, len(rows)) for name, _, rows in self._parts))

@@ -371,7 +371,7 @@ def file_exists(path: str, shown: str) -> bool:
     except OSError as error:
         if error.errno in _ABSENT:
             return False
-        raise CatalogError(f"cannot look for the catalog file {shown}: {error.strerror}", parameter="catalog", path=path) from error
+        raise CatalogError(f"cannot find the catalog file {shown}: {error.strerror}", parameter="catalog", path=path) from error
     if stat.S_ISDIR(found.st_mode):
         raise NotALakeError(f"{shown} is a directory, so it holds no DuckLake catalog: give the path of a file", path=path)
     return True

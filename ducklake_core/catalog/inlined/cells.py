@@ -305,8 +305,8 @@ def joined_cells(
         Arrays of int64 or string in the same order of rows; none without rows. None if a cell has another type or contains a separator:
         the cells must be fetched then.
     """
-    # SQLite orders integers before texts and blobs, so the maximum shows whether any cell is no integer. For texts, the count of non-NULL
-    # cells shows whether a cell looks like the NULL mark.
+    # SQLite orders integers before strings and blobs, so the maximum shows whether any cell is no integer. For strings, the count of
+    # non-NULL cells shows whether a cell looks like the NULL mark.
     known = [func.max(column) if is_integer else func.count(column) for column, is_integer in zip(columns, integers, strict=True)]
     texts = [func.group_concat(func.ifnull(column, _NULL_IN_SQL), _SEPARATOR_IN_SQL) for column in columns]
     try:

@@ -233,6 +233,6 @@ def parse_hold(key: str, text: str) -> Hold:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CatalogCorruptError(
             f"cannot read the hold {key.removeprefix(HOLD_PREFIX)!r}, so nothing is expired: its value in ducklake_metadata is {text!r}. "
-            "Delete that row, or write it anew",
+            "Delete that row, or write it again",
             hold=key.removeprefix(HOLD_PREFIX),
         ) from error

@@ -81,7 +81,7 @@ class CatalogReader:
     """
 
     holds_many = False
-    """Whether one statement reads the rows of many tables."""
+    """True if one statement reads the rows of many tables."""
 
     def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables) -> None:
         self.connection = connection

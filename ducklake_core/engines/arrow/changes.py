@@ -3,7 +3,7 @@
 Files are immutable, so that a changed row is deleted in its file and written to a new one under the same row id::
 
     old file    | rows ... |  -> position into a delete file      (or into the catalog, or the file ends)
-    new file    | columns of the table | row id |                 updated rows keep their ids; inserted ones get theirs at commit
+    new file    | columns of the table | row id |                 updated rows keep their ids; inserted ones get ids at commit
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ class _NamedRows:
         """
         missing = len(self._found) - int(np.count_nonzero(self._found))
         if missing:
-            raise CommitConflictError(f"{missing} rows of {self.table} that were to be changed are gone: another writer has changed them")
+            raise CommitConflictError(f"{missing} rows of {self.table} to change are missing: another writer has changed them")
 
 
 def change_rows_by_id(

@@ -454,7 +454,7 @@ def _outcomes(shapely: ModuleType, function: str, array: Any, constant: Any, con
             return getattr(shapely, _TURNED[function])(constant, shapes)
         return getattr(shapely, function)(shapes, constant)
     except shapely.errors.ShapelyError as error:
-        raise SchemaError(f"{text} cannot be told of a geometry: {error}") from error
+        raise SchemaError(f"{text} cannot be evaluated for a geometry: {error}") from error
 
 
 def require_shapely(what: str) -> ModuleType:

@@ -605,7 +605,7 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
     subject = _only_text(values[0], function)
     if function == "replace":
         if values[1].text is None or values[2].text is None:
-            raise UnsupportedFeatureError("replace() with texts that are no constants")
+            raise UnsupportedFeatureError("replace() with strings that are not constants")
         found = subject if not values[1].text else pc.replace_substring(subject, pattern=values[1].text, replacement=values[2].text)
         return TypedArray(found, VARCHAR)
     start, length = values[1].constant, values[2].constant if len(values) > 2 else None

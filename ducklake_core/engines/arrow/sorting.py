@@ -116,7 +116,7 @@ def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureErr
 
 
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in a sort order; equal ones keep theirs.
+    """Yield the rows in a sort order; equal rows keep their order.
 
     Args:
         rows: The rows, with the table's columns by name.

@@ -63,7 +63,7 @@ def promote(array: ArrowArray, field: Field) -> ArrowArray:
 
 
 def bounds_hold(old: DataType, new: DataType) -> bool:
-    """Return whether texts of least and greatest values of one type are right for the values as another type.
+    """Return whether minimum and maximum strings of one type are right for the values as another type.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> bounds_hold(INT32, INT64), bounds_hold(INT32, JSON), bounds_hold(FLOAT32, FLOAT64)

@@ -99,7 +99,7 @@ Parts: TypeAlias = Callable[[Any], Sequence[Any] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """How a table takes a frame.
+    """Changes to the columns of a table so that it can store a frame.
 
     Attributes:
         schema: The table's columns afterwards, with final ids; the same as before when nothing changes.

@@ -30,7 +30,7 @@ _FOREIGN_CONDITIONS = {
 
 
 class Combinable:
-    """What ``&``, ``|`` and ``~`` work on: a condition, or a boolean column in its place."""
+    """Operand of ``&``, ``|`` and ``~``: a condition or a boolean column."""
 
     __slots__ = ()
 
@@ -299,7 +299,7 @@ class Column(Combinable):
         """Return the condition that the boolean column is true."""
         return Comparison(column=self._path, operator="=", value=True)
 
-    # Comparisons return conditions and say nothing about the equality of two Column objects; __hash__ goes by the path.
+    # Comparisons return conditions and do not compare two Column objects; __hash__ uses the path.
     def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
         return self._compared("=", other)
 

@@ -14,9 +14,9 @@ from ducklake_core.format.types.data_types import DataType
 Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
 _OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MAX_LEVELS = 100
-"""How deep conditions and expressions may be nested; a chain of AND or OR is one level."""
+"""Maximum nesting of conditions and expressions; a chain of AND or OR is one level."""
 MAX_PARTS = 5000
-"""How many comparisons one condition may have, where a list of values and the ranges of one column count once."""
+"""Maximum number of comparisons in a condition; a list of values and the ranges of one column count once."""
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
@@ -143,7 +143,7 @@ class VariantComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantIsNull:
-    """Whether there is no value inside of a variant, or null."""
+    """Test that a variant has no value at a path, or null."""
 
     operand: VariantField
 
@@ -437,7 +437,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    """Whether a column's value is in a partition, by one key: ``text`` is the partition's value as it is stored, None for NULL."""
+    """Test that a column's value is in a partition, by one key: ``text`` is the stored value of the partition, None for NULL."""
 
     column: ColumnReference
     key: PartitionField

@@ -78,7 +78,7 @@ _WITHOUT_RANGE = (TIMETZ, INTERVAL, VARIANT, JSON, *FLOATS)
 # missing one would lose rows, so whatever is unknown counts as possible.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Which outcomes of a predicate some row may have; all three False stands for a set without rows."""
+    """Possible outcomes of a predicate for the rows of a set; all three are False for a set without rows."""
 
     true: bool
     false: bool
@@ -169,7 +169,7 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
 def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -> Outcomes:
     """Return the outcomes by the statistics of a variant's fields, or by the boxes around geometries.
 
-    Statistics do not tell which rows have a field, or no value."""
+    Statistics do not show which rows have a field, or no value."""
     match predicate:
         case VariantComparison():
             found = field_question(predicate, statistics.get(predicate.left.column.column_id))
@@ -370,7 +370,7 @@ class FieldQuestion:
 
 
 def field_question(test: VariantComparison, found: ColumnStatistics | None) -> FieldQuestion | None:
-    """Return the question to the statistics of a field; None where nothing is known, or they do not decide.
+    """Return the test of the statistics of a field; None where nothing is known, or they do not decide.
 
     Args:
         test: The condition.

@@ -56,7 +56,7 @@ class Span:
 
     @property
     def is_point(self) -> bool:
-        """Whether it holds one value only."""
+        """Return whether the range holds only one value."""
         return self.start[0] == 1 and self.end[0] == 0 and bool(self.start[1] == self.end[1])
 
 

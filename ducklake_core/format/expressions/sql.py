@@ -421,7 +421,7 @@ def nested_sql(predicate: NestedTest, dialect: Dialect) -> str:
         else:
             text = f"({value} {predicate.operator} {literal_text(predicate.right.value, predicate.right.type, 'duckdb')})"
     if dialect != "duckdb":
-        raise UnsupportedFeatureError(f"Spark cannot evaluate {text} beside conditions that only it can evaluate", expression=text)
+        raise UnsupportedFeatureError(f"Spark cannot evaluate {text} together with conditions that only Spark evaluates", expression=text)
     return text
 
 

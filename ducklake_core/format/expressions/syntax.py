@@ -31,7 +31,7 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.values.temporal import instant
 
 MAX_BRACKETS = 30
-"""How many parentheses, function calls and CASEs may stand within each other; sqlglot's parser needs up to 28 frames for each."""
+"""Maximum nesting of parentheses, function calls and CASEs; sqlglot's parser needs up to 28 stack frames for each level."""
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
 

@@ -170,7 +170,7 @@ class DataFile:
 
     @property
     def path_is_relative(self) -> bool:
-        """Whether the stored path is below the table's directory."""
+        """Return whether the stored path is below the table's directory."""
         return self.directory != ""
 
 

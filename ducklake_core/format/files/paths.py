@@ -237,7 +237,7 @@ def has_own_name(path: str) -> bool:
 
 
 def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> str:
-    """Return the directories of a partition's files, with a trailing slash; values are texts of the keys, None for NULL.
+    """Return the directories of a partition's files, with a trailing slash; values are strings of the keys, None for NULL.
 
     Transforms give their own name to the directory, with the column added where two keys would be called the same.
     Where even that is ambiguous there are no directories, as in DuckDB; readers never use them.
@@ -421,7 +421,7 @@ def _obstacle(path: str, data_path: str) -> str | None:
 def file_key(path: str) -> str:
     """Return one string for all spellings of a file's full path; in rare cases, two files have the same.
 
-    It tells whether two paths may be one file, and is never opened itself: object stores distinguish ``a//b`` and ``a/b``.
+    It shows whether two paths may be one file, and is never opened itself: object stores distinguish ``a//b`` and ``a/b``.
 
     >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
     ('s3:/b/x/y', True, True)

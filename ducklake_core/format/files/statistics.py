@@ -49,7 +49,7 @@ class Bounds:
 
 
 def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataType) -> Bounds:
-    """Return the bounds to store for a file, from the full texts of its least and greatest value.
+    """Return the bounds to store for a file, from the full strings of its minimum and maximum.
 
     Long strings and blobs become a prefix for the minimum and a greater string for the maximum; where no greater one
     can be made there are no bounds at all.  A bound with a NUL character is left out.  Where something is left out or
@@ -225,7 +225,7 @@ def _fault(file: WrittenFile, reason: str) -> CorruptFileError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldStatistics:
-    """What is known of one field.
+    """Statistics of one field.
 
     Attributes:
         path: Names of fields from the variant down; None is the element of an array.
@@ -249,7 +249,7 @@ class FieldStatistics:
 
     @property
     def value_count(self) -> int | None:
-        """How many values there are."""
+        """Return the number of values."""
         return None if self.entries is None or self.null_count is None else self.entries - self.null_count
 
 
@@ -414,7 +414,7 @@ class GeometryStatistics:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the catalog can hold the bounds; DuckDB has no text for infinite ones."""
+        """Return whether the catalog can store the bounds; DuckDB cannot store infinite ones."""
         return all(math.isfinite(bound) for _, low, high in self.bounds for bound in (low, high))
 
     def to_json(self) -> str:

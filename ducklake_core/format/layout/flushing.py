@@ -42,7 +42,7 @@ class FlushRule:
 
     def allows(self, rows: InlinedRows, schema: Schema, spec: PartitionSpec | None) -> bool:
         """Return whether DuckDB can flush the rows, should some of them be deleted."""
-        # Two ways for DuckDB to delete the wrong rows: it looks for a partition by the text of its key, where the database stores bytes,
+        # Two ways for DuckDB to delete the wrong rows: it finds a partition by the string of its key, where the database stores bytes,
         # or it counts positions in an order that the database does not have.
         columns = {column.name: (column.type, values) for column, values in zip(schema, rows.columns, strict=True)}
         if self.text_as_bytes and spec is not None:

@@ -45,7 +45,7 @@ class SortOrder:
 
     @property
     def refusal(self) -> str:
-        """How an error about this key begins, and what to do about it, for one ``format`` with the reason."""
+        """Return the template of errors about this key; ``format`` inserts the reason."""
         return f"the table is sorted by {self.expression}, {{}}; {_TURN_OFF}"
 
 

@@ -100,7 +100,7 @@ class Field:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this node holds values itself, and so has statistics."""
+        """Return whether this node holds values itself, and so has statistics."""
         return not isinstance(self.type, ListType | MapType | StructType)
 
     def walk(self) -> Iterator[Field]:

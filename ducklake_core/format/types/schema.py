@@ -64,7 +64,7 @@ ArrowType: TypeAlias = Any
 ArrowField: TypeAlias = Any
 FIELD_ID_KEY = b"PARQUET:field_id"
 TYPE_KEY = b"ducklake:type"
-"""Field metadata that names the DuckLake type where the Arrow type alone says less (int128, uint128, time_ns, timetz)."""
+"""Field metadata that names the DuckLake type where the Arrow type alone contains less (int128, uint128, time_ns, timetz)."""
 EXTENSION_KEY = b"ARROW:extension:name"
 EXTENSION_METADATA_KEY = b"ARROW:extension:metadata"
 HUGE_INTEGER = pa.decimal256(39, 0)
@@ -391,7 +391,7 @@ def schema_html(columns: Iterable[Field], comments: Mapping[int, str] | None = N
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table of texts; rows are cut to the columns of the head."""
+    """Return a table of strings; rows are cut to the columns of the head."""
     lines = (f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row[: len(head)])}</tr>" for row in rows)
     return f"<table><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>{''.join(lines)}</table>"
 

@@ -1,4 +1,4 @@
-"""Which parts of variants become columns of a file of their own, chosen from the values (Parquet: Variant Shredding).
+"""Choose the parts of variants that become separate columns of a file, from the values (Parquet: Variant Shredding).
 
 =====================  ==============================================================================================
 most values are        ``typed_value``
@@ -93,7 +93,7 @@ class Unshredded:
 
 
 Shape: TypeAlias = Leaf | Fields | Elements | Unshredded
-"""What the values at one path become."""
+"""Columns for the values at one path."""
 
 Path: TypeAlias = tuple[str | None, ...]
 """Names of fields from the variant down; None is the element of an array."""

@@ -162,7 +162,7 @@ class RowChecks:
         where: dict[str, Any] = {"path": printable(task.file.path), "data_file_id": task.file.id, "table": table}
         deleted = self._deleted(task.file, where)
         found = _File()
-        # Deleted rows are read too, as the statistics of a file count them; the mask tells which rows are visible.
+        # Deleted rows are read too, as the statistics of a file count them; the mask shows which rows are visible.
         whole = replace(task, file=replace(task.file, delete_files=(), inlined_deletes=()), snapshot_filter=None, all_rows_match=False)
         spec = state.partition_specs.get(task.file.partition_id) if task.file.partition_id is not None else None
         keys = _keys(spec, state, table, row)

@@ -505,7 +505,7 @@ def check_macros(facts: Facts) -> None:
 
 
 def _unparsed(bodies: list[CatalogRow]) -> list[tuple[CatalogRow, str]]:
-    """Return definitions that the installed DuckDB cannot parse, with what it says. It parses them whatever their dialect."""
+    """Return definitions that the installed DuckDB cannot parse, with its errors. It parses them whatever their dialect."""
     known = [one for one in bodies if one.sql and one.type in ("scalar", "table")]
     said = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
     return [(one, says) for one, says in zip(known, said, strict=True) if says is not None]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 Severity: TypeAlias = Literal["error", "warning", "notice"]
-_BACKUP = "restore the catalog from a backup, or mend the row by hand"
-_REPAIR = "a check with repair mends it"
+_BACKUP = "restore the catalog from a backup, or repair the row by hand"
+_REPAIR = "a check with repair fixes it"
 _LOST = "put the file back from a backup, or delete its rows (docs/operations/recovery.md)"
 _REWRITE = "write the rows of the file again"
 
@@ -157,7 +157,7 @@ CODES: dict[str, Code] = {
     "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
     "hold-of-no-snapshot": Code(
         "warning",
-        "a hold is on a snapshot that is gone: DuckDB's expiry does not know holds",
+        "a hold is on a snapshot that was expired: DuckDB's expiry ignores holds",
         "remove the hold (lake.holds.remove), or put it on another snapshot",
     ),
     "running-write-invalid": Code(
@@ -238,7 +238,7 @@ CODES: dict[str, Code] = {
         "warning", "a delete file is of a data file that the catalog does not know", "the next expiry that expires something schedules it"
     ),
     "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
-    "delete-format-unknown": Code("error", "a delete file has a format that nobody reads", _BACKUP),
+    "delete-format-unknown": Code("error", "a delete file has an unsupported format", _BACKUP),
     "delete-count": Code("error", "a delete file deletes no rows, or more than there are", _BACKUP),
     # Statistics
     "statistics-orphaned": Code("warning", "statistics or partition values are of a file that the catalog does not know", _REPAIR),
@@ -287,14 +287,14 @@ CODES: dict[str, Code] = {
     # Footers
     "file-missing": Code("error", "a file that the catalog names is not there", _LOST),
     "file-unreachable": Code("error", "the store does not give a file", "check the store, the permissions and the credentials"),
-    "file-size": Code("error", "a file has another size than the catalog says", _LOST),
+    "file-size": Code("error", "the size of a file differs from the catalog", _LOST),
     "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
-    "footer-size": Code("error", "the footer of a file has another size than the catalog says, so that DuckDB cannot read it", _BACKUP),
-    "record-count": Code("error", "a file holds another number of rows than the catalog says", _LOST),
-    "row-group-count": Code("warning", "a file has another number of row groups than the catalog says", _BACKUP),
+    "footer-size": Code("error", "the footer size of a file differs from the catalog, so that DuckDB cannot read it", _BACKUP),
+    "record-count": Code("error", "the number of rows of a file differs from the catalog", _LOST),
+    "row-group-count": Code("warning", "the number of row groups of a file differs from the catalog", _BACKUP),
     "file-differs": Code("error", "the bounds of columns are of another file than the one that is there", _LOST),
     "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
-    "snapshot-ids-missing": Code("error", "a file with rows of several snapshots does not say which row is of which", _REWRITE),
+    "snapshot-ids-missing": Code("error", "a file with rows of several snapshots lacks the snapshot ids of its rows", _REWRITE),
     # Rows
     "rows-unreadable": Code("error", "rows of a file, or of the catalog, cannot be read", _LOST),
     "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
@@ -303,5 +303,5 @@ CODES: dict[str, Code] = {
     "value-out-of-range": Code(
         "error", "a row holds a value that the column's type does not have, such as a time of 25:00", "give the rows a value by an update"
     ),
-    "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than the catalog says", _REWRITE),
+    "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than in the catalog", _REWRITE),
 }

@@ -343,7 +343,7 @@ class PartitionValues:
             self._values[row.data_file_id][row.partition_key_index] = row.partition_value
 
     def check(self, table: TableFacts, data: CatalogRow, statistics: Mapping[int, tuple[CatalogRow, Field]]) -> None:
-        """Report the keys of a file of which the statistics say another value.
+        """Report partition keys of a file that contradict its statistics.
 
         Args:
             table: Its table.
@@ -362,7 +362,7 @@ class PartitionValues:
             return
         if expected is not None and value not in expected:
             wanted = " or ".join(map(repr, sorted(expected, key=str)))
-            what = f"data file {data.data_file_id} is in {key.transform} of {leaf.name!r} {value!r}, its statistics say {wanted}"
+            what = f"data file {data.data_file_id} is in {key.transform} of {leaf.name!r} {value!r}, but its statistics have {wanted}"
             path = printable(self._facts.path_of(data))
             self._facts.report("partition-values-wrong", what, table=table, path=path, data_file_id=data.data_file_id, column_id=leaf.id)
 

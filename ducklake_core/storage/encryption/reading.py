@@ -97,7 +97,7 @@ def decrypt_chunk(encrypted: memoryview, place: ChunkPlace, cipher: Cipher, wher
 
     Args:
         encrypted: The bytes of the chunk in the file.
-        place: What the footer says of it.
+        place: Entry of the footer.
         cipher: With the file's key.
         where: The file, for messages.
 
@@ -118,7 +118,7 @@ def decrypt_chunk(encrypted: memoryview, place: ChunkPlace, cipher: Cipher, wher
     except (BadModuleError, BadStructError) as error:
         raise CorruptFileError(f"{_named(place, where)} cannot be decrypted: {error}", path=where, column=place.column) from None
     if values != place.num_values:
-        reason = f"{_named(place, where)} holds {values} values where the footer says {place.num_values}: pages were moved or lost"
+        reason = f"{_named(place, where)} holds {values} values, but {place.num_values} by the footer: pages were moved or lost"
         raise CorruptFileError(reason, path=where, column=place.column)
     return b"".join(pieces)
 
@@ -320,7 +320,7 @@ def _end_of_crypto_metadata(content: bytes, where: str) -> int:
     try:
         crypto, end = read_struct(content)
     except BadStructError as error:
-        raise CorruptFileError(f"{where} does not say how it is encrypted: {error}", path=where) from None
+        raise CorruptFileError(f"{where} does not contain how it is encrypted: {error}", path=where) from None
     algorithm = crypto.struct(1)
     gcm = algorithm.struct(1) if algorithm is not None else None
     if gcm is None:
@@ -329,5 +329,5 @@ def _end_of_crypto_metadata(content: bytes, where: str) -> int:
         raise UnsupportedFeatureError(
             f"{where} is encrypted with associated data (AAD), as DuckDB does not write it; this is not supported", path=where
         )
-    # Field 2, metadata of the key, says nothing to a reader that has the key.
+    # Field 2, metadata of the key, is not needed by a reader that has the key.
     return end

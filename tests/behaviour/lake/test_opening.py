@@ -61,7 +61,7 @@ def test_open_creates_once(lake_address: LakeAddress) -> None:
 def test_a_place_where_the_system_does_not_look(tmp_path: Path, kind: str) -> None:
     address = f"{kind}:///{tmp_path}/{'x' * 300}"
     for begin in (DuckLake.connect, partial(DuckLake.create, data_path=f"{tmp_path}/files/")):
-        with pytest.raises(CatalogError, match="cannot look for the catalog file"):
+        with pytest.raises(CatalogError, match="cannot find the catalog file"):
             begin(address)
 
 

@@ -92,9 +92,9 @@ def test_ages_are_of_the_whole_lake(sqlite_address: LakeAddress) -> None:
     step = next(step for step in lake.checkpoint(dry_run=True).skipped_steps if step.verb == "expire_snapshots")
     assert "set for schemas or tables alone" in step.reason
     for name, value in (("expire_older_than", "1 day"), ("delete_older_than", "1 day"), ("require_commit_message", True)):
-        with pytest.raises(UsageError, match=f"{name} is about the whole lake"):
+        with pytest.raises(UsageError, match=f"option {name} applies to the whole lake"):
             lake.set_option(name, value, table="t")
-        with pytest.raises(UsageError, match=f"{name} is about the whole lake"):
+        with pytest.raises(UsageError, match=f"option {name} applies to the whole lake"):
             lake.set_option(name, value, schema="main")
     assert lake.unset_option("expire_older_than", table="t")
     lake.close()

@@ -149,7 +149,7 @@ def test_a_long_write_whose_files_were_swept_commits_nothing(
                 other.close()
 
     if is_swept:
-        with pytest.raises(StorageError, match="not there any more, so nothing was committed"):
+        with pytest.raises(StorageError, match="were deleted, so nothing was committed"):
             write()
     else:
         write()

@@ -302,7 +302,7 @@ def test_filters_in_spark(oracle: OracleFactory, sqlite_address: LakeAddress, sp
         scan = lake.table("t").scan(where=where)
         assert scan.to_spark(spark).count() == count, where
         assert f"files:    {files} of 2" in str(scan.plan()), where
-    with pytest.raises(UnsupportedFeatureError, match="beside conditions"):
+    with pytest.raises(UnsupportedFeatureError, match="together with conditions"):
         lake.table("t").scan(where="v.a = 150 AND month(make_date(i, 1, 1)) = 1").to_spark(spark).count()
     with oracle(sqlite_address, FILES) as duck:
         assert duck.rows("SELECT count(*), sum(v.a::INTEGER) FROM t WHERE v.a::INTEGER >= 150") == [(50, sum(range(150, 200)))]

@@ -122,7 +122,7 @@ def test_an_abort_leaves_no_file_of_any_task(sqlite_address: LakeAddress, notes:
     passed_on(writer).abort([None])
     assert files(sqlite_address) == []
     assert list(notes.iterdir()) == []
-    with pytest.raises(CommitError, match="note of its planning is gone"):
+    with pytest.raises(CommitError, match="options of its planning are missing"):
         passed_on(writer).commit([])
     assert lake.table("t").scan().count() == 0
 

@@ -82,7 +82,7 @@ def test_files_are_asked_for_whichever_clock_says_that_it_took_long(
     monkeypatch.setattr(publish.time, "monotonic", lambda: monotonic + slept)
     monkeypatch.setattr(publish.time, "time", lambda: wall + set_by)
     if slept or set_by:
-        with pytest.raises(StorageError, match=r"1 files of this transaction, such as .*data, are not there any more"):
+        with pytest.raises(StorageError, match=r"1 files of this transaction, such as .*data, were deleted"):
             files.staged.check_there()
     else:
         files.staged.check_there()

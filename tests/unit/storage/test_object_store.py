@@ -94,7 +94,7 @@ def test_a_store_that_does_not_say_how_to_go_on_is_told_of(s3: S3Server, monkeyp
     filesystem, _ = storage.filesystem("s3://lake/")
     page = {"Contents": [], "IsTruncated": True, "NextContinuationToken": token}
     monkeypatch.setattr(type(filesystem), "call_s3", lambda *_args, **_options: page)
-    with pytest.raises(StorageError, match="not how to go on"):
+    with pytest.raises(StorageError, match="no token to continue the listing"):
         list(storage.list("s3://lake/paged/"))
 
 
