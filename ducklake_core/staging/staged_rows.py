@@ -399,8 +399,9 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
 def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Frame]:
     """Return the rows of a frame as values for the catalog, or else the frame to write to files.
 
-    A frame goes into the catalog as a whole, if it has at most ``data_inlining_row_limit`` rows (a table option), all columns have types that the catalog can hold, and DuckDB can read every value there and flush it. A Spark
-    DataFrame only does on request: to count its rows first may compute it twice.
+    A frame goes into the catalog as a whole, if it has at most ``data_inlining_row_limit`` rows (a table option), all columns have types
+    that the catalog can hold, and DuckDB can read every value there and flush it. A Spark DataFrame only does on request: to count its
+    rows first may compute it twice.
 
     Args:
         frame: Of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
