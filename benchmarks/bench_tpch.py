@@ -89,8 +89,8 @@ def run() -> list[Result]:
             texts = {side: _renamed(query, names, side) for side in ("lake", "plain")}
             contenders = {side: lambda text=text: consume(session.sql(text)) for side, text in texts.items()}  # type: ignore[misc]
             result = compare(f"query {number}", contenders, baseline="plain", promised_ratio=BOUND, rounds=ROUNDS)
-            told = {"query": number, "ratio": round(result.ratio("lake"), 2), "seconds": round(result.median("lake"), 2)}
-            print(json.dumps(told), flush=True)
+            summary = {"query": number, "ratio": round(result.ratio("lake"), 2), "seconds": round(result.median("lake"), 2)}
+            print(json.dumps(summary), flush=True)
             results.append(result)
     session.stop()
     _tell_all(results)

@@ -257,8 +257,10 @@ class DuckLake:
         if encrypted and not lake.info.encrypted:
             raise UsageError(f"the lake {lake.database.address} exists and is not encrypted, which is fixed when a lake is created")
         if version is not None and lake.info.version != writable_version(version).name:
-            said = f"the lake {lake.database.address} exists and has version {lake.info.version}, not {version}; lake.migrate() changes it"
-            raise CatalogVersionError(said, found=lake.info.version, supported=version)
+            message = (
+                f"the lake {lake.database.address} exists and has version {lake.info.version}, not {version}; lake.migrate() changes it"
+            )
+            raise CatalogVersionError(message, found=lake.info.version, supported=version)
         return lake
 
     def __enter__(self) -> Self:
@@ -341,7 +343,7 @@ class DuckLake:
         try:
             return Table(self._context, self._state(name, at), at=at)
         except NotFoundError:
-            self._refuse_view(name, at)
+            self._reject_view(name, at)
             raise
 
     @property
@@ -709,7 +711,7 @@ class DuckLake:
             created_by=self._info.created_by,
         )
 
-    def _refuse_view(self, name: str, at: At) -> None:
+    def _reject_view(self, name: str, at: At) -> None:
         """Raise for a name that is no table, with advice when it is a view."""
         with self.reader() as reader:
             found = find_view(reader, *split_name(name), resolve_at(reader, at).id)

@@ -77,8 +77,8 @@ class WriteResult:
             (self.rows_inlined, "rows kept in the catalog"), (self.files_added, f"files added ({self.bytes_added:,} bytes)"),
             (self.files_removed, "files removed"), (self.delete_files_added, "delete files added"),
         )  # fmt: skip
-        told = ["created", *map(visible, self.schema_changes)] if self.created_table else list(map(visible, self.schema_changes))
-        return [*told, *(f"{count:,} {what}" for count, what in counts if count)]
+        changes = ["created", *map(visible, self.schema_changes)] if self.created_table else list(map(visible, self.schema_changes))
+        return [*changes, *(f"{count:,} {what}" for count, what in counts if count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

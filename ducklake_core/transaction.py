@@ -54,7 +54,7 @@ from ducklake_core.planning.plan import with_virtual
 from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
 from ducklake_core.sql.staged_queries import StagedQueries, StagedQuery
 from ducklake_core.sql.statements import Statement
-from ducklake_core.staging.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
+from ducklake_core.staging.adding import Paths, encrypted_files_rejection, find_files, inspect_files, local_path
 from ducklake_core.staging.arguments import (
     ConcurrentAppends,
     FrameLike,
@@ -195,8 +195,8 @@ class Transaction:
         if self._staged is None or self._base is None:
             return "<Transaction that is not open>"
         names = [visible(staged.name) for staged in self._staged.tables]
-        told = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" or "no table so far"
-        return f"<Transaction on snapshot {self._base.snapshot.id}, open: {told}>"
+        tables = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" or "no table so far"
+        return f"<Transaction on snapshot {self._base.snapshot.id}, open: {tables}>"
 
     @property
     def result(self) -> TransactionResult:
@@ -454,8 +454,8 @@ class Transaction:
         wanted, differences = staged.state, tuple[str, ...]()
         replaced: set[int] = set()
 
-        def holds_only_nulls(column: Field, is_refused: bool) -> bool:
-            if not (is_refused or mode == "additive" or frame.is_seen):
+        def holds_only_nulls(column: Field, is_rejected: bool) -> bool:
+            if not (is_rejected or mode == "additive" or frame.is_seen):
                 return False
             if is_key(staged.state, column) or column.default is not None or not self._is_all_null(staged.name, column):
                 return False
@@ -716,7 +716,7 @@ class Transaction:
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             if self._lake.info.encrypted:
-                raise refuse_encrypted(staged.name)
+                raise encrypted_files_rejection(staged.name)
             directory = self._lake.info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name)
             rules = AddingRules(
                 table=staged.name,
@@ -732,7 +732,7 @@ class Transaction:
             for path in found:
                 self._lake.info.checked_location(path, "the file to add", table=staged.name)
             if not allow_duplicates:
-                self._refuse_known(staged, found)
+                self._reject_known(staged, found)
                 staged.exclusive |= frozenset(found)
             added = inspect_files(self._lake.storage, found, rules, spark)
             staged.written = True
@@ -742,7 +742,7 @@ class Transaction:
             # As in DuckDB, a file without rows adds nothing to the table.
             self._stage(staged, AddDataFiles(files=tuple(file for file in added if file.file.record_count)))
 
-    def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
+    def _reject_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
         """Reject files that the lake has already: two entries would show rows twice, and the end of one would delete the file of both."""
         steps = ((step, table.name) for table in self._catalog.tables for step in table.steps if isinstance(step, AddDataFiles))
         mine = {file_key(added.full_path): name for step, name in steps for added in step.files}
@@ -1274,7 +1274,7 @@ class Transaction:
         self._alter(table, partial(alterations.set_sorted_by, keys=()))
 
     def _alter(self, table: str, alteration: Alteration, *, proves: tuple[str, ...] | None = None, session: Any = None) -> None:
-        if self._is_done("alter", table, *_told(alteration)):
+        if self._is_done("alter", table, *_identity(alteration)):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(table)
@@ -1711,6 +1711,6 @@ def _columns(given: Any) -> Schema:
     return frame_columns(given)
 
 
-def _told(alteration: Alteration) -> tuple[object, ...]:
+def _identity(alteration: Alteration) -> tuple[object, ...]:
     """Return the identity of an alteration, as a value that is the same in every run."""
     return (alteration.func.__name__, alteration.keywords) if isinstance(alteration, partial) else ()

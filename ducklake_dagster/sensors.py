@@ -630,11 +630,11 @@ class _Commits:
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
-        self._told: dict[int, dict[str, Any]] = {}
+        self._reported: dict[int, dict[str, Any]] = {}
 
     def metadata(self, snapshot: Snapshot) -> Mapping[str, Any]:
         """Return metadata about a commit for its events; long strings are cut."""
-        if snapshot.id not in self._told:
+        if snapshot.id not in self._reported:
             facts = {
                 "ducklake/snapshot_id": _number(snapshot.id),
                 "ducklake/committed_at": dg.MetadataValue.timestamp(snapshot.time),
@@ -642,8 +642,8 @@ class _Commits:
                 "ducklake/author": snapshot.author and snapshot.author[:_LONGEST_TEXT],
                 "ducklake/message": snapshot.message and snapshot.message[:_LONGEST_TEXT],
             }
-            self._told[snapshot.id] = {name: fact for name, fact in facts.items() if fact is not None}
-        return self._told[snapshot.id]
+            self._reported[snapshot.id] = {name: fact for name, fact in facts.items() if fact is not None}
+        return self._reported[snapshot.id]
 
     def text(self, snapshot: Snapshot) -> str:
         """Return the changes of a commit, in words."""
@@ -686,9 +686,9 @@ class _Observation:
     note: str | None = None
 
     def __call__(self) -> dg.AssetObservation:
-        told = self.facts.commits.text(self.snapshot) if self.snapshot is not None else None
+        description = self.facts.commits.text(self.snapshot) if self.snapshot is not None else None
         return dg.AssetObservation(
-            asset_key=self.facts.asset.table.key, description=self.note or told, metadata=self.facts.metadata(self.snapshot)
+            asset_key=self.facts.asset.table.key, description=self.note or description, metadata=self.facts.metadata(self.snapshot)
         )
 
 

@@ -175,10 +175,10 @@ def java() -> Hop:
         done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Hop(name="java", outcome="warning", says=f"{found} does not run: {type(error).__name__}", advice=advice)
-    told = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    if told is None or int(told[1]) < _JAVA_FROM:
-        return Hop(name="java", outcome="warning", says=f"{found} is of version {told[1] if told else 'unknown'}", advice=advice)
-    return Hop(name="java", outcome="ok", says=f"version {told[1]}, {found}")
+    version = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    if version is None or int(version[1]) < _JAVA_FROM:
+        return Hop(name="java", outcome="warning", says=f"{found} is of version {version[1] if version else 'unknown'}", advice=advice)
+    return Hop(name="java", outcome="ok", says=f"version {version[1]}, {found}")
 
 
 def pyspark() -> Hop:

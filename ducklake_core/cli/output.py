@@ -74,13 +74,13 @@ def write(text: str) -> None:
         BrokenPipeError: The reader of the output has stopped reading.
         StorageError: The output cannot be written, as a disk is full perhaps.
     """
-    with _told():
+    with _output_errors():
         sys.stdout.write(text)
 
 
 def flush() -> None:
     """Flush the output. Raises as :func:`write` does."""
-    with _told():
+    with _output_errors():
         sys.stdout.flush()
 
 
@@ -112,7 +112,7 @@ class _Console(Console):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

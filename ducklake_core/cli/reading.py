@@ -111,7 +111,7 @@ def info(
     with opened(context) as lake:
         if table is None:
             settings = lake.settings()
-            told = {
+            summary = {
                 **plain(settings),
                 "snapshot": lake.snapshot(snapshot_at(at)).id,
                 "options": [
@@ -121,7 +121,7 @@ def info(
         else:
             moment = snapshot_at(at)
             one = lake.table(table, at=moment)
-            told = {
+            summary = {
                 **plain(lake.table_info(table, at=moment)),
                 "columns": [
                     {"name": column.name, "type": str(column.type), "nullable": column.nullable, "id": column.id} for column in one.schema
@@ -130,9 +130,9 @@ def info(
                 "sorted_by": [key.expression for key in one.sort_keys],
             }
         if as_json:
-            print_json(told)
+            print_json(summary)
             return
-        for name, value in told.items():
+        for name, value in summary.items():
             if isinstance(value, list) and value and isinstance(value[0], dict):
                 print_table(tuple(value[0]), [tuple(item.values()) for item in value], title=name)
             else:

@@ -237,9 +237,9 @@ def _is_wrong_call(error: DuckLakeError) -> bool:
 def _reported(error: DuckLakeError, as_json: bool) -> int:
     """Report an error, and return its exit code."""
     code = TRY_AGAIN if error.retriable else USAGE if _is_wrong_call(error) else FAILED
-    told = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
+    report = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
     option = error.details.get("command_option")
     message = error.message if option is None or str(option) in error.message else f"{error.message} ({option})"
-    line = json.dumps({"error": plain(told)}, ensure_ascii=False) if as_json else f"error: {message} [{error.code}]"
+    line = json.dumps({"error": plain(report)}, ensure_ascii=False) if as_json else f"error: {message} [{error.code}]"
     sys.stderr.write(f"{line}\n")
     return code

@@ -157,7 +157,7 @@ class Committer:
         """
         with self._database.read() as connection:
             head = read_head(PlainStatements(connection), self._database, head_request(transaction))
-        _refuse_conflict(transaction, head)
+        _reject_conflict(transaction, head)
 
     def commit(self, transaction: CommitRequest) -> Committed:
         """Commit, with another attempt whenever another writer wins or the database is briefly unreachable.
@@ -241,7 +241,7 @@ class _Run:
             if found is not None:
                 return found
             self._judge_unanswered(head)
-            _refuse_conflict(transaction, head)
+            _reject_conflict(transaction, head)
             transaction = self._transaction = self._with_snapshot_id(transaction, head.snapshot.id + 1)
             self._trying = resolve(transaction, head, self._database.definitions.new_suffix())
             apply_changes(statements, self._database, self._trying.changes)
@@ -355,7 +355,7 @@ class _Run:
         return self._rewrite(table_id, file, snapshot_id)
 
 
-def _refuse_conflict(transaction: CommitRequest, head: Head) -> None:
+def _reject_conflict(transaction: CommitRequest, head: Head) -> None:
     conflict = find_stale(transaction, head) or find_conflict(transaction, head)
     if conflict is not None:
         raise CommitConflictError(conflict.message, rule=conflict.rule, table=conflict.table, snapshot_id=conflict.snapshot_id)

@@ -43,10 +43,10 @@ class Snapshot:
     extra_info: str | None = None
 
     def __repr__(self) -> str:
-        said = [one_line(text) for text in (self.changes, self.message) if text]
+        details = [one_line(text) for text in (self.changes, self.message) if text]
         by = "" if self.author is None else f" by {one_line(self.author)}"
         # The time may be missing in a catalog that was edited, which a message about it has to survive.
-        return f"<Snapshot {self.id} of {self.time!s:.19} UTC{by}{': ' if said else ''}{'; '.join(said)}>"
+        return f"<Snapshot {self.id} of {self.time!s:.19} UTC{by}{': ' if details else ''}{'; '.join(details)}>"
 
     @property
     def change_set(self) -> Changes:

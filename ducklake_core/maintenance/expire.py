@@ -103,10 +103,10 @@ class ExpiryResult(MaintenanceResult):
 
     def _lines(self, most: int | None) -> list[str]:
         would = "would expire" if self.dry_run else "expired"
-        lines = listed(self.snapshots, lambda s: f"{would} snapshot {s.id} of {_said(s.time)}: {s.reason}", most, _left_out)
+        lines = listed(self.snapshots, lambda s: f"{would} snapshot {s.id} of {_time_text(s.time)}: {s.reason}", most, _left_out)
         lines += listed(
             self.held,
-            lambda s: f"kept snapshot {s.id} of {_said(s.time)}: {s.reason}",
+            lambda s: f"kept snapshot {s.id} of {_time_text(s.time)}: {s.reason}",
             most,
             lambda rest: f"{_left_out(rest)}, kept too",
         )
@@ -144,11 +144,11 @@ class ExpiryResult(MaintenanceResult):
 
 def _left_out(snapshots: Sequence[ExpiringSnapshot | HeldSnapshot]) -> str:
     times = [one.time for one in snapshots if one.time is not None]
-    span = f", of {_said(min(times))} to {_said(max(times))}" if times else ""
+    span = f", of {_time_text(min(times))} to {_time_text(max(times))}" if times else ""
     return f"{len(snapshots):,} more snapshots: {id_ranges(one.id for one in snapshots)}{span}"
 
 
-def _said(time: datetime | None) -> str:
+def _time_text(time: datetime | None) -> str:
     return "an unknown time" if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -176,9 +176,9 @@ def expire_snapshots(
             chosen = _by_version(snapshots, wanted, min_age, now)
         else:
             option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
-            said = option_text("expire_older_than", option) if option is not None else "older_than"
+            setting = option_text("expire_older_than", option) if option is not None else "older_than"
             age = older_than if option is None else option_age("expire_older_than", option, now)
-            chosen = _by_age(snapshots, age, keep_last, min_age, now, said=said)
+            chosen = _by_age(snapshots, age, keep_last, min_age, now, setting=setting)
         chosen, held = _split(chosen, _holders(reader, now), needed_by_transactions(connection, database))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run and chosen else Unneeded()
     if dry_run or not chosen:
@@ -252,7 +252,13 @@ def _by_version(
 
 
 def _by_age(
-    snapshots: Sequence[SnapshotTime], older_than: Age | None, keep_last: int | None, min_age: timedelta | str, now: datetime, *, said: str
+    snapshots: Sequence[SnapshotTime],
+    older_than: Age | None,
+    keep_last: int | None,
+    min_age: timedelta | str,
+    now: datetime,
+    *,
+    setting: str,
 ) -> list[ExpiringSnapshot]:
     if older_than is None and keep_last is None:
         raise UsageError(
@@ -262,7 +268,7 @@ def _by_age(
     kept = 1 if keep_last is None else keep_last
     if older_than is not None:
         limit = threshold(older_than, now)
-        check_floor(said, limit, now, min_age)
+        check_floor(setting, limit, now, min_age)
         reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
     else:
         limit = before(now, min_age, "min_age")

@@ -142,14 +142,14 @@ class CarriedOut(Generic[R]):
         done: What was committed, ``committed`` the snapshot that it is part of.
         failed: Why a group was not; its files are as they were.
         late: Numbers of the groups that were not begun when time was up.
-        refusals: Why commits failed.
+        rejections: Why commits failed.
     """
 
     done: Mapping[int, R]
     committed: Mapping[int, Snapshot]
     failed: Mapping[int, DuckLakeError]
     late: frozenset[int] = frozenset()
-    refusals: tuple[DuckLakeError, ...] = ()
+    rejections: tuple[DuckLakeError, ...] = ()
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -157,9 +157,9 @@ class CarriedOut(Generic[R]):
         return tuple(sorted(set(self.committed.values()), key=lambda snapshot: snapshot.id))
 
     @property
-    def refusal(self) -> DuckLakeError | None:
+    def rejection(self) -> DuckLakeError | None:
         """Return the error for which the commit of all groups of a table together failed."""
-        return self.refusals[0] if self.refusals else None
+        return self.rejections[0] if self.rejections else None
 
     def part(self, numbers: range) -> CarriedOut[R]:
         """Return the results of some groups, renumbered from 0 on."""
@@ -169,7 +169,7 @@ class CarriedOut(Generic[R]):
             committed={number - numbers.start: snapshot for number, snapshot in self.committed.items() if number in numbers},
             failed=failed,
             late=frozenset(number - numbers.start for number in self.late if number in numbers),
-            refusals=tuple(error for error in self.refusals if any(error is other for other in failed.values())),
+            rejections=tuple(error for error in self.rejections if any(error is other for other in failed.values())),
         )
 
 
@@ -215,7 +215,7 @@ class _TableRun(Generic[T, R]):
         self._done: dict[int, R] = {}
         self._committed: dict[int, Snapshot] = {}
         self._failed: dict[int, DuckLakeError] = {}
-        self._refusals: list[DuckLakeError] = []
+        self._rejections: list[DuckLakeError] = []
         self._uncertain: list[R] = []
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
@@ -241,8 +241,8 @@ class _TableRun(Generic[T, R]):
         if any_lost:
             self._work.sweep(self._uncertain)
         late = frozenset(range(len(self._work.tasks))) - self._done.keys() - self._failed.keys()
-        refusals = () if execution.partial_progress else tuple(self._refusals)
-        return CarriedOut(done=self._done, committed=self._committed, failed=self._failed, late=late, refusals=refusals)
+        rejections = () if execution.partial_progress else tuple(self._rejections)
+        return CarriedOut(done=self._done, committed=self._committed, failed=self._failed, late=late, rejections=rejections)
 
     def _commit(self, results: dict[int, R]) -> None:
         """Commit some groups, or note why they are not committed."""
@@ -253,14 +253,14 @@ class _TableRun(Generic[T, R]):
             snapshot = self._work.commit(results)
         except DuckLakeError as error:
             if isinstance(error, CommitOutcomeUnknownError):
-                self._refuse(results, error)
+                self._reject(results, error)
                 return
             del self._uncertain[known:]
             if is_about_lake(error):
                 raise
             apart = self._work.by_table(results)
             if len(apart) == 1 or not may_commit_apart(error):
-                self._refuse(results, error)
+                self._reject(results, error)
                 return
             # What is in the way of one table need not be in the way of the others.
             for of_table in apart:
@@ -270,9 +270,9 @@ class _TableRun(Generic[T, R]):
         self._committed.update(dict.fromkeys(results, snapshot))
         self._done.update(results)
 
-    def _refuse(self, results: dict[int, R], error: DuckLakeError) -> None:
+    def _reject(self, results: dict[int, R], error: DuckLakeError) -> None:
         self._failed.update(dict.fromkeys(results, error))
-        self._refusals.append(error)
+        self._rejections.append(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

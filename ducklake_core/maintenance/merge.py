@@ -263,7 +263,7 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerg
     done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
     begun = plan.without_time_for(carried.late)
     planned = _planned(begun)
-    single = [f"{plan.groups[number]}: {error}" for number, error in sorted(carried.failed.items()) if error is not carried.refusal]
+    single = [f"{plan.groups[number]}: {error}" for number, error in sorted(carried.failed.items()) if error is not carried.rejection]
     return replace(
         planned,
         groups=tuple(str(group) for group, _ in done),
@@ -273,7 +273,7 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerg
         bytes_written=sum(file.file_size_bytes for _, file in done),
         snapshot=carried.snapshots[-1] if carried.snapshots else None,
         snapshots=carried.snapshots,
-        failures=tuple(single if carried.refusal is None else [*single, str(carried.refusal)]),
+        failures=tuple(single if carried.rejection is None else [*single, str(carried.rejection)]),
         steps=tuple(
             _step(planned.table, str(carried.failed[number]), "failed", group)
             if number in carried.failed

@@ -287,7 +287,7 @@ class _Rewriter:
                 elif number in carried.failed and not again:
                     groups.append(_group(group, str(carried.failed[number])))
             if not again:
-                failure = str(carried.refusal) if carried.refusal is not None and not done.snapshots else None
+                failure = str(carried.rejection) if carried.rejection is not None and not done.snapshots else None
                 return replace(done, groups=tuple(groups), failure=failure)
             try:
                 plan = self._plan_again(plan, carried.done)

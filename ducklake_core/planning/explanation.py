@@ -216,16 +216,16 @@ def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -
 
 def _bounds(predicate: Predicate, statistics: dict[int, ColumnStatistics]) -> str:
     """Return the catalog's statistics of a predicate's columns, for messages."""
-    told = []
+    known = []
     for column in sorted(references(predicate), key=lambda one: one.path):
         found, name = statistics.get(column.column_id), visible(".".join(column.path))
         if found is None:
             continue
         if found.min_value is None and found.max_value is None:
-            told.append(f"{name} is always NULL" if found.value_count == 0 else f"{name} is never NULL")
+            known.append(f"{name} is always NULL" if found.value_count == 0 else f"{name} is never NULL")
         else:
-            told.append(f"{name} is {_value(found.min_value)} to {_value(found.max_value)}{' or NULL' if found.null_count else ''}")
-    return ", ".join(told) or "no row has such values"
+            known.append(f"{name} is {_value(found.min_value)} to {_value(found.max_value)}{' or NULL' if found.null_count else ''}")
+    return ", ".join(known) or "no row has such values"
 
 
 def _value(text: str | None) -> str:

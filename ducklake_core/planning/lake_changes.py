@@ -575,12 +575,12 @@ class ChangeLog:
         self._ids = [snapshot.id for snapshot in snapshots]
         self._next_files = [snapshot.next_file_id for snapshot in snapshots]
         # Many commits have equal logs, and parsing is the costly part.
-        said = {text: _readable(text) for text in {snapshot.changes for snapshot in snapshots}}
-        self._changes = {snapshot.id: said[snapshot.changes] for snapshot in snapshots}
+        logs = {text: _readable(text) for text in {snapshot.changes for snapshot in snapshots}}
+        self._changes = {snapshot.id: logs[snapshot.changes] for snapshot in snapshots}
         self._unreadable = [number for number in self._ids if self._changes[number] is None]
         self._kinds: dict[str, dict[int, list[int]]] = {}
         self._row_changes: dict[int, list[int]] = {}
-        self._index({text: _named_tables(changes) for text, changes in said.items() if changes is not None})
+        self._index({text: _named_tables(changes) for text, changes in logs.items() if changes is not None})
 
     def _index(self, named: Mapping[str, Sequence[tuple[str, int]]]) -> None:
         """Note for each kind and table the snapshots that name it.

@@ -188,8 +188,8 @@ def _column_obstacle(column: Field) -> str | None:
     """Return the reason why Spark's own reader cannot read a column in any file, None when it can."""
     if folded(column.name).startswith(_OWN_NAMES) or folded(column.name) == ROW_INDEX:
         return f"column {column.name!r} is called like one that is added to find deleted rows"
-    refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
-    return f"column {column.name!r} holds {refused}" if refused is not None else None
+    rejected = next((r for node in column.walk() if (r := _rejected_type(node.type)) is not None), None)
+    return f"column {column.name!r} holds {rejected}" if rejected is not None else None
 
 
 def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
@@ -203,7 +203,7 @@ def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> s
     return None
 
 
-def _refused_type(data_type: DataType) -> str | None:
+def _rejected_type(data_type: DataType) -> str | None:
     match data_type:
         case PrimitiveType(name=name):
             return None if name in _NATIVE_TYPES else name

@@ -183,7 +183,7 @@ def _tasks(
         pruned_by_partition=selection.counts.pruned_by_partition,
         pruned_by_statistics=selection.counts.pruned_by_statistics + listed - len(tasks),
     )
-    _refuse_two_delete_files(tasks)
+    _reject_two_delete_files(tasks)
     return tuple(tasks), lives, report
 
 
@@ -310,7 +310,7 @@ def _check_keys(file: DataFile, table: TableState) -> None:
             )
 
 
-def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
+def _reject_two_delete_files(tasks: list[FileTask]) -> None:
     """Assign to Arrow the files that Spark's reader cannot read together: files of one name, and those with very many deletes."""
     # Spark's reader finds the deletes of a row by the name of its file, so that names must be unique within a plan. Hashes of names take
     # less memory than the names; a collision only sends two files to Arrow, which reads the same rows.
@@ -331,10 +331,10 @@ def _refuse_two_delete_files(tasks: list[FileTask]) -> None:
             obstacle = "the table has very many deleted rows" if size and held + size > MAX_DELETED_BYTES else obstacle
             held += size if obstacle in (None, REMOTE) else 0
         if obstacle != task.native_obstacle:
-            tasks[place] = _refused(task, obstacle)
+            tasks[place] = _rejected(task, obstacle)
 
 
-def _refused(task: FileTask, obstacle: str | None) -> FileTask:
+def _rejected(task: FileTask, obstacle: str | None) -> FileTask:
     """Return the task for Arrow; this is faster than ``replace``, and many tasks may need it."""
     return FileTask(
         file=task.file,

@@ -24,7 +24,7 @@ from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, 
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import ROW_ID
-from ducklake_core.sql.parts import name_of, refuse, requalified, unsupported, without_qualifier
+from ducklake_core.sql.parts import name_of, reject, requalified, unsupported, without_qualifier
 from ducklake_core.sql.row_statements import DEFAULT, Branch, RowStatement, row_statement, source_name, under_alias, value_text
 from ducklake_core.sql.time_travel import identifiers
 from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
@@ -280,8 +280,12 @@ class _Change:
 
     def _check_none(self, session: Session, branch: Branch, rows: str, is_chosen: str) -> None:
         if session.number(f"SELECT count(*) FROM {rows} WHERE {is_chosen}"):  # noqa: S608
-            said = "" if branch.message is None else session.rows(f"SELECT CAST({branch.message} AS VARCHAR) AS said")["said"][0].as_py()
-            raise UsageError(f"MERGE into {self._table} ends with its ERROR, WHEN {branch.when.upper()}{': ' if said else ''}{said or ''}")
+            message = (
+                "" if branch.message is None else session.rows(f"SELECT CAST({branch.message} AS VARCHAR) AS message")["message"][0].as_py()
+            )
+            raise UsageError(
+                f"MERGE into {self._table} ends with its ERROR, WHEN {branch.when.upper()}{': ' if message else ''}{message or ''}"
+            )
 
     def _value_texts(self, number: int) -> list[str]:
         texts = []
@@ -334,10 +338,10 @@ def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: Sp
     try:
         # The library's own operations come first, because they need no DuckDB. _by_verb checks everything before anything is staged.
         carry_out = _by_verb(tx, queries, plain, spark)
-    except DuckLakeError as refusal:
+    except DuckLakeError as rejection:
         if spark is not None:
             raise
-        _computed(queries, sql, table, refusal, change_computed)
+        _computed(queries, sql, table, rejection, change_computed)
     else:
         carry_out()
 
@@ -387,7 +391,7 @@ def _check_condition(where: str, schema: Schema) -> None:
     evaluate(bind(where, columns), nothing)
 
 
-def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeError, change_computed: ChangeComputed) -> None:
+def _computed(queries: StagedQueries, sql: str, table: str, rejection: DuckLakeError, change_computed: ChangeComputed) -> None:
     """Let DuckDB compute the change.
 
     Raises:
@@ -399,15 +403,15 @@ def _computed(queries: StagedQueries, sql: str, table: str, refusal: DuckLakeErr
     try:
         require_duckdb()
     except UnsupportedFeatureError as missing:
-        if not isinstance(refusal, UnsupportedFeatureError) or "package" in refusal.details:
-            raise refusal from missing
-        message = f"{refusal.message}. With DuckDB in this process it is computed: pip install 'ducklake-dagster[duckdb]'"
-        raise UnsupportedFeatureError(message, **refusal.details) from refusal
+        if not isinstance(rejection, UnsupportedFeatureError) or "package" in rejection.details:
+            raise rejection from missing
+        message = f"{rejection.message}. With DuckDB in this process it is computed: pip install 'ducklake-dagster[duckdb]'"
+        raise UnsupportedFeatureError(message, **rejection.details) from rejection
     text, found = sources(queries.lake, queries.names(), sql)
     try:
         found = _checked(text, found)
     except DuckLakeError as problem:
-        raise (refusal if isinstance(refusal, NotFoundError) else problem) from refusal
+        raise (rejection if isinstance(rejection, NotFoundError) else problem) from rejection
     change_computed(table, sql, lambda staged: _change(queries, text, found, staged))
 
 
@@ -425,8 +429,8 @@ def _checked(text: str, found: Sources) -> Sources:
     problem = None
     try:
         check_statement(text, found)
-    except (UsageError, NotFoundError) as refused:
-        problem = refused
+    except (UsageError, NotFoundError) as rejected:
+        problem = rejected
     # DuckDB's own tables have row ids; the views that stand for the tables of the lake have none.
     if problem is None and ROW_ID.name not in named:
         return found
@@ -485,9 +489,9 @@ class Plain:
         """
         kind, other = self.statement.kind, self.statement.other
         if self.statement.prefix:
-            refuse(f"WITH before {kind}")
+            reject(f"WITH before {kind}")
         if other is not None:
-            refuse(f"{kind} ... {'FROM' if kind == 'UPDATE' else 'USING'}", "MERGE does the same")
+            reject(f"{kind} ... {'FROM' if kind == 'UPDATE' else 'USING'}", "MERGE does the same")
         return None if self.statement.where is None else self._of_table(self.statement.where)
 
     def assignments(self) -> dict[str, object]:
@@ -513,9 +517,9 @@ class Plain:
             UnsupportedFeatureError: A WITH clause, a source without a name or under the table's.
         """
         if self.statement.prefix:
-            refuse("WITH before MERGE")
+            reject("WITH before MERGE")
         if folded(self._source_name()[1]) == folded(self.statement.alias):
-            refuse("MERGE of a table with itself under one name")
+            reject("MERGE of a table with itself under one name")
         return f"FROM {self.statement.other}"
 
     def _source_name(self) -> tuple[tuple[str, ...], str]:
@@ -557,7 +561,7 @@ class Plain:
                 case "nothing":
                     pass
                 case "error":
-                    refuse("ERROR in MERGE")
+                    reject("ERROR in MERGE")
                 case then:
                     condition = " AND ".join([*nothing.get(branch.when, ()), *parts]) or None
                     values = None if then == "delete" else self._values(branch, source, side, names)

@@ -61,7 +61,7 @@ def _reason(problem: Exception) -> str:
     return re.sub(r"^Required keyword: .*<class[^>]*>\.?", "a part is missing.", text)
 
 
-def refuse(what: str, instead: str | None = None) -> NoReturn:
+def reject(what: str, instead: str | None = None) -> NoReturn:
     """Reject what no operation supports, and name what to use instead."""
     raise unsupported(what, instead)
 
@@ -82,7 +82,7 @@ def only(node: exp.Expression, *keys: str) -> None:
     for key, value in node.args.items():
         name = key.rstrip("_")
         if value and name not in keys:
-            refuse(f"{name.upper().replace('_', ' ')} in {type(node).__name__.upper()}")
+            reject(f"{name.upper().replace('_', ' ')} in {type(node).__name__.upper()}")
 
 
 def table_name(node: exp.Expression | None) -> str:
@@ -94,7 +94,7 @@ def table_name(node: exp.Expression | None) -> str:
     table = node.this if isinstance(node, exp.Schema) else node
     names = table_names(table) if isinstance(table, exp.Table) else ()
     if not names:
-        refuse(f"{'' if node is None else node.sql('duckdb')} in place of a table's name")
+        reject(f"{'' if node is None else node.sql('duckdb')} in place of a table's name")
     return name_of(names)
 
 
@@ -179,12 +179,12 @@ def column_of(definition: exp.Expression) -> Field:
         UsageError: A default that is no value of the type.
     """
     if not isinstance(definition, exp.ColumnDef):
-        refuse(f"the constraint {definition.sql('duckdb')}")
+        reject(f"the constraint {definition.sql('duckdb')}")
     if definition.args.get("position") is not None:
-        refuse(f"a place for column {definition.name!r}", "new columns come last")
+        reject(f"a place for column {definition.name!r}", "new columns come last")
     kind = definition.args.get("kind")
     if kind is None:
-        refuse(f"column {definition.name!r} without a type")
+        reject(f"column {definition.name!r} without a type")
     field = Field(name=definition.name, type=data_type_of(kind.sql("duckdb")))
     nullable = True
     for constraint in definition.args.get("constraints") or ():
@@ -194,7 +194,7 @@ def column_of(definition: exp.Expression) -> Field:
             case exp.DefaultColumnConstraint():
                 field = with_default_of(field, constraint.kind.this)
             case _:
-                refuse(f"the constraint {constraint.sql('duckdb')}")
+                reject(f"the constraint {constraint.sql('duckdb')}")
     return Field(
         name=field.name, type=field.type, nullable=nullable, default=field.default, default_is_expression=field.default_is_expression
     )

@@ -13,7 +13,7 @@ from ducklake_core.engines.arrow.merge import When
 from ducklake_core.engines.duckdb.query import cast_text
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import folded, quoted_path
-from ducklake_core.sql.parts import bracketed, comma_separated, name_of, names_at, outside_brackets, refuse, text_between, unsupported
+from ducklake_core.sql.parts import bracketed, comma_separated, name_of, names_at, outside_brackets, reject, text_between, unsupported
 from ducklake_core.sql.time_travel import is_name, keyword, main_word, tokens_of, without_time_travel
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def insert_of(sql: str) -> Insert:
     tokens = every[main_word(every) :]
     words = [keyword(token) for token in tokens]
     if words[1:2] == ["OR"]:
-        refuse(f"INSERT {' '.join(words[1:3])}", "MERGE, or table.upsert")
+        reject(f"INSERT {' '.join(words[1:3])}", "MERGE, or table.upsert")
     if words[1:2] != ["INTO"]:
         raise UsageError("cannot parse the SQL: INSERT is INSERT INTO table, columns in brackets, and VALUES or a query")
     parts = names_at(tokens, 2)
@@ -131,9 +131,9 @@ def _check_rest(tokens: Sequence[Any], start: int) -> None:
     words = [keyword(token) for token in tokens]
     outside = outside_brackets(tokens, start)
     if "RETURNING" in (words[place] for place in outside):
-        refuse("RETURNING in INSERT", "DuckDB has it for no table of a lake; query the rows before or after")
+        reject("RETURNING in INSERT", "DuckDB has it for no table of a lake; query the rows before or after")
     if any(words[place : place + 2] == ["ON", "CONFLICT"] for place in outside):
-        refuse("ON CONFLICT in INSERT", "MERGE, or table.upsert")
+        reject("ON CONFLICT in INSERT", "MERGE, or table.upsert")
 
 
 def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[str, ...], ...]:
@@ -242,7 +242,7 @@ class _Parts:
         place = start + 2 * len(target) - 1
         alias, place = self._alias(place, target[-1])
         if any(self._words[at] == "RETURNING" for at in self._outside(place)):
-            refuse(f"RETURNING in {kind}", "DuckDB has it for no table of a lake; query the rows before or after")
+            reject(f"RETURNING in {kind}", "DuckDB has it for no table of a lake; query the rows before or after")
         if kind == "MERGE":
             return self._merge(target, alias, place)
         values = None
@@ -320,7 +320,7 @@ class _Parts:
         closed = place + 1 + bracketed(self._tokens[place + 1 : end], 0)
         values = comma_separated(self._sql, self._tokens[place + 2 : closed - 1])
         if closed != end:
-            refuse("several rows in INSERT of MERGE")
+            reject("several rows in INSERT of MERGE")
         if names is None:
             return tuple(values)
         if len(names) != len(values):
@@ -339,7 +339,7 @@ class _Parts:
             if names[0].token_type == TokenType.L_PAREN:
                 found += self._row(names, equals + 1, last)
             elif len(names) != 1 or not is_name(names[0]):
-                refuse(f"SET {self._text(first, last)}")
+                reject(f"SET {self._text(first, last)}")
             else:
                 found.append((names[0].text, value))
         return _each_once(found)
@@ -350,7 +350,7 @@ class _Parts:
         is_row = self._tokens[start].token_type == TokenType.L_PAREN and start + bracketed(self._tokens[start:end], 0) == end
         values = comma_separated(self._sql, inside) if is_row and inside and keyword(inside[0]) not in ("SELECT", "FROM", "WITH") else []
         if len(values) != len(names[1:-1:2]):
-            refuse(f"SET {text_between(self._sql, names, 0)} = {self._text(start, end)}", "one value for each column")
+            reject(f"SET {text_between(self._sql, names, 0)} = {self._text(start, end)}", "one value for each column")
         return [(name.text, value) for name, value in zip(names[1:-1:2], values, strict=True)]
 
     def _alias(self, place: int, name: str) -> tuple[str, int]:
@@ -471,5 +471,5 @@ def source_name(text: str) -> tuple[tuple[str, ...], str] | None:
             return (names if names and not is_call else (alias,)), alias
     is_query = keyword(tokens[1]) in ("SELECT", "FROM", "VALUES", "WITH", "(") if len(tokens) > 1 and not names else bool(names)
     if place < len(tokens) or not is_query:
-        refuse("a join as the source of MERGE", "USING (SELECT ... FROM ... JOIN ...) AS name")
+        reject("a join as the source of MERGE", "USING (SELECT ... FROM ... JOIN ...) AS name")
     return (names, names[-1]) if names else None

@@ -20,7 +20,7 @@ from ducklake_core.sql.parts import (
     name_of,
     names_at,
     only,
-    refuse,
+    reject,
     table_name,
     text_between,
 )
@@ -57,7 +57,7 @@ class Statement:
     def carry_out(self) -> None:
         """Run the statement."""
         from ducklake_core.sql.changes import change_rows
-        from ducklake_core.sql.parts import parse_statement, refuse
+        from ducklake_core.sql.parts import parse_statement, reject
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
@@ -76,14 +76,14 @@ class Statement:
         elif words[0] in ("TRUNCATE", "CREATE", "DROP", "ALTER"):
             self._parsed(parse_statement(self._sql))
         else:
-            refuse(words[0])
+            reject(words[0])
 
     def _parsed(self, node: exp.Expression) -> None:
-        from ducklake_core.sql.parts import only, refuse, table_name
+        from ducklake_core.sql.parts import only, reject, table_name
 
         match node:
             case exp.Create() if node.args.get("replace") and node.args.get("exists"):
-                refuse("OR REPLACE with IF NOT EXISTS")
+                reject("OR REPLACE with IF NOT EXISTS")
             case exp.TruncateTable():
                 only(node, "expressions")
                 self._tx.delete(table_name(node.expressions[0]), None, spark=self._spark)
@@ -96,7 +96,7 @@ class Statement:
             case exp.Alter():
                 alter(self._tx, node)
             case _:
-                refuse(" ".join(token.text for token in self._tokens[:6]))
+                reject(" ".join(token.text for token in self._tokens[:6]))
 
     def _insert(self) -> None:
         from ducklake_core.sql.row_statements import insert_of
@@ -109,7 +109,7 @@ class Statement:
         self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
-        from ducklake_core.sql.parts import find_word, only, refuse, table_name, text_between
+        from ducklake_core.sql.parts import find_word, only, reject, table_name, text_between
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
@@ -119,7 +119,7 @@ class Statement:
         query = text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1)
         given = node.this.expressions if isinstance(node.this, exp.Schema) else []
         if any(not isinstance(one, exp.Identifier) for one in given):
-            refuse("a type of a column in CREATE TABLE AS", "cast the column in the query")
+            reject("a type of a column in CREATE TABLE AS", "cast the column in the query")
         if given:
             query = f"SELECT * FROM ({query}\n) AS __ducklake_rows({', '.join(quoted_path((one.name,)) for one in given)})"  # noqa: S608
         # Spark's types are those of its frame.
@@ -145,12 +145,12 @@ def create(tx: StatementTarget, sql: str, tokens: Sequence[Any], node: exp.Creat
         case "TABLE":
             only(node, *_FLAGS, "properties")
             if not isinstance(node.this, exp.Schema):
-                refuse("CREATE TABLE without columns")
+                reject("CREATE TABLE without columns")
             schema = Schema(columns=tuple(column_of(one) for one in node.this.expressions))
             name, keys = table_name(node.this), partition_keys(sql, tokens, node)
             tx.create_table(name, schema, partition_by=keys, or_replace=or_replace, if_not_exists=if_not_exists)
         case kind:
-            refuse(f"CREATE {kind}")
+            reject(f"CREATE {kind}")
 
 
 def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:
@@ -158,7 +158,7 @@ def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[st
     properties = node.args.get("properties")
     for one in properties.expressions if properties is not None else ():
         if not isinstance(one, exp.PartitionedByProperty):
-            refuse(f"{one.sql('duckdb')} in CREATE TABLE")
+            reject(f"{one.sql('duckdb')} in CREATE TABLE")
     # sqlglot makes one token of PARTITIONED BY. The keys are read from the text, because its tree spells them otherwise.
     place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
     return [] if properties is None or place is None else _keys(sql, tokens, place)
@@ -186,7 +186,7 @@ def create_macro(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> None:
     is_table = words[body] == "TABLE"
     body += is_table
     if len(comma_separated(sql, tokens[body:])) > 1 and not is_table:
-        refuse("CREATE MACRO with several definitions", "lake.create_macro does it")
+        reject("CREATE MACRO with several definitions", "lake.create_macro does it")
     parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
     tx.create_macro(
         _name(tokens[start:opened]),
@@ -202,7 +202,7 @@ def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
     only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
     named = node.args.get("tables") or [node.this]
     if len(named) != 1:
-        refuse("DROP of several at once")
+        reject("DROP of several at once")
     (target,), if_exists = named, bool(node.args.get("exists"))
     match node.args.get("kind"):
         case "TABLE":
@@ -215,7 +215,7 @@ def drop(tx: StatementTarget, tokens: Sequence[Any], node: exp.Drop) -> None:
             is_table = keyword(tokens[2]) == "TABLE"
             tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
         case kind:
-            refuse(f"DROP {kind}")
+            reject(f"DROP {kind}")
 
 
 def alter(tx: StatementTarget, node: exp.Alter) -> None:
@@ -223,7 +223,7 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
     only(node, "this", "kind", "actions", "options")
     name, actions = table_name(node.this), node.args["actions"]
     if len(actions) != 1:
-        refuse("ALTER with several actions")
+        reject("ALTER with several actions")
     (action,) = actions
     options = node.args.get("options") or []
     match action:
@@ -231,7 +231,7 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
         case exp.AlterRename() if len(options) == 1 and isinstance(options[0], exp.ToTableProperty) and node.args.get("kind") == "TABLE":
             tx.rename_column(name, tuple(part.name for part in action.this.parts), options[0].this.name)
         case _ if options:
-            refuse(f"ALTER ... {action.sql('duckdb')} {' '.join(option.sql('duckdb') for option in options)}")
+            reject(f"ALTER ... {action.sql('duckdb')} {' '.join(option.sql('duckdb') for option in options)}")
         case exp.AlterRename():
             new_name = _renamed(name, action.this)
             if node.args.get("kind") == "VIEW":
@@ -241,7 +241,7 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
         case exp.ColumnDef():
             added = column_of(action)
             if not added.nullable or added.default_is_expression:
-                refuse("ADD COLUMN with NOT NULL or a computed default", "rows that are there have none; alter the column afterwards")
+                reject("ADD COLUMN with NOT NULL or a computed default", "rows that are there have none; alter the column afterwards")
             tx.add_column(name, (added.name,), added.type, default=added.default, if_not_exists=bool(action.args.get("exists")))
         case exp.Drop() if action.args.get("kind") == "COLUMN":
             (column,) = action.args.get("tables") or [action.this]
@@ -251,14 +251,14 @@ def alter(tx: StatementTarget, node: exp.Alter) -> None:
         case exp.AlterColumn():
             _alter_column(tx, name, action)
         case _:
-            refuse(f"ALTER ... {action.sql('duckdb')}")
+            reject(f"ALTER ... {action.sql('duckdb')}")
 
 
 def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> None:
     column, args = (action.this.name,), action.args
     for part in ("using", "collate"):
         if args.get(part):
-            refuse(f"ALTER COLUMN ... {part.upper()}")
+            reject(f"ALTER COLUMN ... {part.upper()}")
     if args.get("dtype") is not None:
         tx.set_column_type(name, column, args["dtype"].sql("duckdb"))
     elif args.get("default") is not None:
@@ -272,7 +272,7 @@ def _alter_column(tx: StatementTarget, name: str, action: exp.AlterColumn) -> No
     elif args.get("drop"):
         tx.drop_default(name, column)
     else:
-        refuse(action.sql("duckdb"))
+        reject(action.sql("duckdb"))
 
 
 def alter_layout(tx: StatementTarget, sql: str, tokens: Sequence[Any]) -> bool:
@@ -310,7 +310,7 @@ def comment(tx: StatementTarget, tokens: Sequence[Any]) -> None:
         case "SCHEMA":
             tx.set_schema_comment(dotted(parts), text)
         case _:
-            refuse(f"COMMENT ON {kind}")
+            reject(f"COMMENT ON {kind}")
 
 
 def schema_name(tokens: Sequence[Any]) -> str:
@@ -326,7 +326,7 @@ def _renamed(name: str, target: exp.Expression) -> str:
     schema = split_name(name)[0]
     names = table_names(target) if isinstance(target, exp.Table) else (target.name,)
     if len(names) > 1 and folded(dotted(names[:-1])) != folded(schema):
-        refuse("RENAME TO another schema")
+        reject("RENAME TO another schema")
     return names[-1]
 
 

@@ -101,7 +101,7 @@ def _is_hidden(part: str) -> bool:
     return part.startswith(".") or (part.startswith("_") and "=" not in part)
 
 
-def refuse_encrypted(table: str) -> UnsupportedFeatureError:
+def encrypted_files_rejection(table: str) -> UnsupportedFeatureError:
     """Make the error for adding plain files to an encrypted lake, where readers expect a key for each file."""
     return UnsupportedFeatureError(
         f"files cannot be added to {table}: the lake is encrypted, and readers expect a key of every file; write their rows instead",

@@ -17,7 +17,7 @@ from ducklake_core.catalog.inlined.write import is_readable
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.engines.arrow.positions import Deletions
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.evolution.defaults import OWN_TEXTS, canonical_default, default_scalar, refusal, statement_tree
+from ducklake_core.format.evolution.defaults import OWN_TEXTS, canonical_default, default_scalar, rejection, statement_tree
 from ducklake_core.format.evolution.promotion import bounds_hold
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.literals import text_literal
@@ -537,8 +537,8 @@ def _computed(column: Field, moment: datetime) -> Scalar:
 
         try:
             return constant(statement_tree(column, moment), column.type)
-        except UnsupportedFeatureError as refused:
-            raise refusal(column, f"{_reason(problem)}, and {refused.message}") from problem
+        except UnsupportedFeatureError as rejected:
+            raise rejection(column, f"{_reason(problem)}, and {rejected.message}") from problem
     return scalar
 
 

@@ -408,9 +408,9 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: Dat
     if not lows:
         return nothing
     # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be strings of dates.
-    said = DATE if leaf.type == DATE else wanted
+    stored = DATE if leaf.type == DATE else wanted
     try:
-        return stat_text(min(lows, key=order_key), said), stat_text(max(highs, key=order_key), said)
+        return stat_text(min(lows, key=order_key), stored), stat_text(max(highs, key=order_key), stored)
     except (SchemaError, UnsupportedFeatureError, ArithmeticError):
         return nothing
 

@@ -157,15 +157,15 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _described(blob: Mapping[str, Any]) -> _Vector:
-    said = blob.get("properties") or {}
-    data_file = said.get(_DATA_FILE)
+    properties = blob.get("properties") or {}
+    data_file = properties.get(_DATA_FILE)
     if not isinstance(data_file, str | None):
         raise TypeError(f"{data_file!r} is no path")
     return _Vector(
         offset=int(blob["offset"]),
         length=int(blob["length"]),
-        snapshot=int(said[_SNAPSHOT]) if _SNAPSHOT in said else None,
-        cardinality=int(said[_CARDINALITY]) if _CARDINALITY in said else None,
+        snapshot=int(properties[_SNAPSHOT]) if _SNAPSHOT in properties else None,
+        cardinality=int(properties[_CARDINALITY]) if _CARDINALITY in properties else None,
         data_file=data_file,
     )
 

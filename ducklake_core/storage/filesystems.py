@@ -310,13 +310,13 @@ class Storage:
             advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
             message = f"cannot {verb} {where}: {reason}; {advice}"
             raised = StoreUnavailableError if kind.transient else StorageError
-            told = raised(message, path=where, store_error=kind.code, permanent=kind.permanent)
+            reported = raised(message, path=where, store_error=kind.code, permanent=kind.permanent)
             cause = self._cause(error)
             try:
-                raise told from cause
+                raise reported from cause
             except StorageError:
                 # Python remembers what was handled meanwhile, whatever the cause is said to be.
-                told.__context__ = cause
+                reported.__context__ = cause
                 raise
 
     @contextmanager

@@ -18,7 +18,7 @@ from ducklake_core.view_sql.functions import AGGREGATES, NEIGHBOURS, RANKS
 from ducklake_core.view_sql.operators import cast
 from ducklake_core.view_sql.parsing import CATALOG, only, shown
 from ducklake_core.view_sql.scopes import Scope, Sources, TableSource
-from ducklake_core.view_sql.typed import Refused, Typed, is_comparable, spark_name
+from ducklake_core.view_sql.typed import Rejected, Typed, is_comparable, spark_name
 
 Keys = tuple[exp.Expression, ...]
 _MOST = 4096
@@ -37,7 +37,7 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
     [['a', 'b', 'c', 'd'], ['a', 'b'], ['a']]
 
     Raises:
-        Refused: They are too many.
+        Rejected: They are too many.
     """
     parts = [] if group is None else _grouping_parts(group)
     if not any(isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets) for part in parts):
@@ -46,7 +46,7 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
     for part in parts:
         own = list(_sets(part))
         if len(found) * len(own) > _MOST:
-            raise Refused(f"it has more than {_MOST} grouping sets")
+            raise Rejected(f"it has more than {_MOST} grouping sets")
         found = [(*before, *keys) for before, keys in product(found, own)]
     return found
 
@@ -65,7 +65,7 @@ def _sets(part: exp.Expression) -> Iterator[Keys]:
         case exp.Cube():
             elements = [_keys(one) for one in part.expressions]
             if 2 ** len(elements) > _MOST:
-                raise Refused(f"it has more than {_MOST} grouping sets")
+                raise Rejected(f"it has more than {_MOST} grouping sets")
             for chosen in product((True, False), repeat=len(elements)):
                 yield _joined([keys for keys, is_in in zip(elements, chosen, strict=True) if is_in])
         case exp.GroupingSets():
@@ -131,7 +131,7 @@ class Grouping:
         if self.here is None:
             return text
         if scope.uses_outer:
-            raise Refused("it has ROLLUP, CUBE or GROUPING SETS within a correlated query")
+            raise Rejected("it has ROLLUP, CUBE or GROUPING SETS within a correlated query")
         mentioned = set(re.findall(r"\bc\d+\b", " ".join([*texts, self.clause])))
         columns = []
         for relation in scope.relations:
@@ -153,7 +153,7 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
         here: Column that is false for the added row only, None when no row is added.
 
     Raises:
-        Refused: A key that is a constant, which Spark would not distinguish from the same constant elsewhere; or there are no keys.
+        Rejected: A key that is a constant, which Spark would not distinguish from the same constant elsewhere; or there are no keys.
     """
     found = []
     for keys in sets:
@@ -161,11 +161,11 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
         for key in keys:
             one = typed(key)
             if one.constant is not None:
-                raise Refused(f"it has the constant {shown(key)} in ROLLUP, CUBE or GROUPING SETS")
+                raise Rejected(f"it has the constant {shown(key)} in ROLLUP, CUBE or GROUPING SETS")
             texts.append(one.sql)
         found.append(tuple(dict.fromkeys(texts)))
     if not any(found):
-        raise Refused("it has GROUPING SETS without keys")
+        raise Rejected("it has GROUPING SETS without keys")
     return Grouping(sets=tuple(found), here=here)
 
 
@@ -173,7 +173,7 @@ def grouping_number(name: str, node: exp.Anonymous, parts: Sequence[Typed]) -> T
     """Return ``grouping(a, b)``: a bit for each key, which is 1 where the set of the row is without it."""
     only(node, "this", "expressions")
     if not parts:
-        raise Refused(f"it calls {name} without arguments")
+        raise Rejected(f"it calls {name} without arguments")
     bits = [f"CAST(grouping({part.sql}) AS BIGINT) * {2**place}" for place, part in enumerate(reversed(parts))]
     return Typed(sql=f"({' + '.join(bits)})", type=INT64)
 
@@ -187,18 +187,18 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
         named: Windows of the WINDOW clause by lower-case name.
 
     Raises:
-        Refused: A function or a frame that is not translated.
+        Rejected: A function or a frame that is not translated.
     """
     only(node, "this", "partition_by", "order", "spec", "over", "alias")
     if node.args.get("alias") is not None:
         name = node.args["alias"].name.lower()
         if name not in named:
-            raise Refused(f"there is no window {name!r}")
+            raise Rejected(f"there is no window {name!r}")
         base = named[name].copy()
         base.set("this", node.this)
         base.set("alias", None)
         if any(node.args.get(key) for key in ("partition_by", "order", "spec")):
-            raise Refused(f"it changes the window {name!r}")
+            raise Rejected(f"it changes the window {name!r}")
         return windowed(base, translate, named)
     over = _over(node, translate)
     call, nulls = _unpacked(node.this)
@@ -209,10 +209,10 @@ def windowed(node: exp.Window, translate: Translate, named: Mapping[str, exp.Win
         return _neighbour(function, call, translate, over, nulls)
     if function in AGGREGATES and not nulls:
         if any(not isinstance(part, exp.Star) and isinstance(part, exp.Distinct | exp.Order) for part in call.expressions):
-            raise Refused(f"it has {function} with DISTINCT or an order over a window")
+            raise Rejected(f"it has {function} with DISTINCT or an order over a window")
         parts = [translate(part) for part in call.expressions if not isinstance(part, exp.Star)]
         return AGGREGATES[function](parts, "", lambda text: f"{text} {over}")
-    raise Refused(f"it calls {function} over a window")
+    raise Rejected(f"it calls {function} over a window")
 
 
 def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
@@ -223,7 +223,7 @@ def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
     if isinstance(node, exp.Dot) and node.this.name.lower() == "main":
         node = node.expression
     if not isinstance(node, exp.Anonymous):
-        raise Refused(f"it has {type(node).__name__.upper()} over a window")
+        raise Rejected(f"it has {type(node).__name__.upper()} over a window")
     # IGNORE NULLS stands behind the call, or behind its last argument as DuckDB prints it.
     last = node.expressions[-1] if node.expressions else None
     if isinstance(last, exp.IgnoreNulls | exp.RespectNulls):
@@ -234,11 +234,11 @@ def _unpacked(node: exp.Expression) -> tuple[exp.Anonymous, str]:
 
 def _rank(function: str, call: exp.Anonymous, translate: Translate, over: str, *, ordered: bool) -> Typed:
     if not ordered:
-        raise Refused(f"it has {function} over a window without ORDER BY")
+        raise Rejected(f"it has {function} over a window without ORDER BY")
     template, kind = RANKS[function]
     parts = [translate(part) for part in call.expressions]
     if len(parts) != (function == "ntile") or any(part.integer is None or part.integer < 1 for part in parts):
-        raise Refused(f"it has {function} with other arguments than are understood")
+        raise Rejected(f"it has {function} with other arguments than are understood")
     return Typed(sql=template.format(f"{function}({', '.join(str(part.integer) for part in parts)}) {over}"), type=kind)
 
 
@@ -247,9 +247,9 @@ def _neighbour(function: str, call: exp.Anonymous, translate: Translate, over: s
     value, numbers = parts[0], parts[1:2]
     value = cast(value, value.type)
     if any(part.integer is None or part.integer < (function == "nth_value") for part in numbers):
-        raise Refused(f"it has {function} with other than a constant distance")
+        raise Rejected(f"it has {function} with other than a constant distance")
     if len(parts) > (3 if function in ("lag", "lead") else 2 if function == "nth_value" else 1):
-        raise Refused(f"it has {function} with {len(parts)} arguments")
+        raise Rejected(f"it has {function} with {len(parts)} arguments")
     texts = [value.sql, *(str(part.integer) for part in numbers)]
     if len(parts) == 3:
         texts.append(cast(parts[2], value.type).sql)
@@ -267,7 +267,7 @@ def order_item(node: exp.Expression, part: Typed) -> str:
 def sort_key(part: Typed, *, descending: bool, nulls_first: bool) -> str:
     """Return a sort key like :func:`order_item`, from its parts."""
     if not is_comparable(part.type):
-        raise Refused(f"it sorts by values of type {part.type}")
+        raise Rejected(f"it sorts by values of type {part.type}")
     # A bare number would be a position in Spark's ORDER BY.
     sql = part.sql if part.constant is None else f"CAST({part.sql} AS {spark_name(part.type)})"
     return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
@@ -278,7 +278,7 @@ def _over(node: exp.Window, translate: Translate) -> str:
     partition = [translate(part) for part in node.args.get("partition_by") or ()]
     for part in partition:
         if not is_comparable(part.type):
-            raise Refused(f"it partitions by values of type {part.type}")
+            raise Rejected(f"it partitions by values of type {part.type}")
     if partition:
         pieces.append("PARTITION BY " + ", ".join(part.sql for part in partition))
     order = node.args.get("order")
@@ -303,7 +303,7 @@ def _bound(kind: str, bound: object, side: object) -> str:
         return f"{bound} {side or ''}".strip()
     if kind == "ROWS" and isinstance(bound, exp.Literal) and not bound.is_string and bound.name.isdigit():
         return f"{bound.name} {side}"
-    raise Refused(f"it has a window frame of {kind} {bound if isinstance(bound, str) else getattr(bound, 'sql', str)('duckdb')}")
+    raise Rejected(f"it has a window frame of {kind} {bound if isinstance(bound, str) else getattr(bound, 'sql', str)('duckdb')}")
 
 
 def push_conditions(condition: exp.Expression, scope: Scope, sources: Sources) -> None:
@@ -344,7 +344,7 @@ def _push(part: exp.Expression, scope: Scope, sources: Sources) -> None:
             return
         try:
             meant = scope.column(tuple(own.name for own in column.parts)).sql
-        except Refused:
+        except Rejected:
             return
         source, name = owners.get(meant, (None, ""))
         if source is None or (about is not None and source is not about):

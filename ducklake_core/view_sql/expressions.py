@@ -28,7 +28,7 @@ from ducklake_core.view_sql.operators import (
 )
 from ducklake_core.view_sql.parsing import only, shown
 from ducklake_core.view_sql.scopes import Query, Scope
-from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed
+from ducklake_core.view_sql.typed import NULL_TYPE, Rejected, Typed
 
 _ARITHMETIC: dict[Any, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
@@ -63,11 +63,11 @@ class Expressions:
         """Translate an expression.
 
         Raises:
-            Refused: Something in it is not translated.
+            Rejected: Something in it is not translated.
         """
         found = self._typed(node)
         if len(found.sql) > _LONGEST:
-            raise Refused("an expression is too long")
+            raise Rejected("an expression is too long")
         return found
 
     def condition(self, node: exp.Expression) -> str:
@@ -125,24 +125,24 @@ class Expressions:
             case _ if type(node) in _COMPARISONS:
                 return self._comparison(node)
             case exp.ArrayOverlaps():
-                raise Refused(f"it has the operator &&: {shown(node)}")
+                raise Rejected(f"it has the operator &&: {shown(node)}")
             case _:
-                raise Refused(f"it has {type(node).__name__.upper()}: {shown(node)}")
+                raise Rejected(f"it has {type(node).__name__.upper()}: {shown(node)}")
 
     def _dot(self, node: exp.Dot) -> Typed:
         """Return a function of DuckDB's own schema, or a field."""
         if isinstance(node.expression, exp.Anonymous):
             qualifier = node.this.name.lower() if isinstance(node.this, exp.Identifier | exp.Column | exp.Var) else shown(node.this)
             if qualifier != "main":
-                raise Refused(f"it calls the macro or function {shown(node)}")
+                raise Rejected(f"it calls the macro or function {shown(node)}")
             return self._function(node.expression)
         if not isinstance(node.expression, exp.Identifier):
-            raise Refused(f"it has {shown(node)}")
+            raise Rejected(f"it has {shown(node)}")
         return functions.field(self.typed(node.this), node.expression.name)
 
     def _bracket(self, node: exp.Bracket) -> Typed:
         if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
-            raise Refused(f"it takes a part of a value: {shown(node)}")
+            raise Rejected(f"it takes a part of a value: {shown(node)}")
         return functions.element(self.typed(node.this), self.typed(node.expressions[0]))
 
     def _connected(self, node: exp.Expression) -> Typed:
@@ -161,7 +161,7 @@ class Expressions:
         only(node, "this", "to")
         target = data_type_of(node.to)
         if target is None:
-            raise Refused(f"it casts to {node.to.sql('duckdb')}")
+            raise Rejected(f"it casts to {node.to.sql('duckdb')}")
         return cast(self.typed(node.this), target)
 
     def _case(self, node: exp.Expression) -> Typed:
@@ -208,7 +208,7 @@ class Expressions:
             return Typed(sql=f"({subject.sql} IS NULL)", type=BOOLEAN)
         if isinstance(test, exp.Boolean):
             return Typed(sql=f"({condition(subject).sql} <=> {str(bool(test.this)).upper()})", type=BOOLEAN)
-        raise Refused(f"it has {shown(node)}")
+        raise Rejected(f"it has {shown(node)}")
 
     def _arithmetic(self, node: exp.Expression) -> Typed:
         operator = _ARITHMETIC[type(node)]
@@ -229,10 +229,10 @@ class Expressions:
     def _within(self, subject: Typed, node: exp.Expression) -> Typed:
         """Return ``IN`` with a query."""
         if not isinstance(node, exp.Subquery | exp.Query):
-            raise Refused(f"it has ANY: {shown(node)}")
+            raise Rejected(f"it has ANY: {shown(node)}")
         query = self.subquery(node, self.scope)
         if len(query.columns) != 1:
-            raise Refused("it has IN with a query of several columns")
+            raise Rejected("it has IN with a query of several columns")
         (column,) = query.columns
         kind = compared_type((subject, column.typed))
         inner = f"SELECT {cast(column.typed, kind).sql} FROM ({query.sql})"
@@ -241,39 +241,39 @@ class Expressions:
     def _scalar(self, node: exp.Expression) -> Typed:
         query = self.subquery(node, self.scope)
         if len(query.columns) != 1:
-            raise Refused("it takes a query of several columns for a value")
+            raise Rejected("it takes a query of several columns for a value")
         # Spark takes a correlated query for a value only if it is an aggregate.
         if query.correlated and not query.single_row:
-            raise Refused("it takes a correlated query without an aggregate for a value")
+            raise Rejected("it takes a correlated query without an aggregate for a value")
         return Typed(sql=f"({query.sql})", type=query.columns[0].type)
 
     def _function(self, node: exp.Anonymous) -> Typed:
         name = node.name.lower()
         if name in self.macros:
-            raise Refused(f"it calls the macro {name}")
+            raise Rejected(f"it calls the macro {name}")
         if name in AGGREGATES:
             return self._aggregate(node, None)
         if name in ("grouping", "grouping_id") and self.sets:
             self.aggregates += 1
             return grouping_number(name, node, [self.typed(part) for part in node.expressions])
         if name == "if":
-            raise Refused("it calls if with other than three arguments")
+            raise Rejected("it calls if with other than three arguments")
         if name not in _FUNCTIONS:
-            raise Refused(f"the function {name} is not among those that are translated")
+            raise Rejected(f"the function {name} is not among those that are translated")
         try:
             return _FUNCTIONS[name]([self.typed(part) for part in node.expressions])
-        except Refused as problem:
-            raise Refused(f"{problem} (in {name})") from problem
+        except Rejected as problem:
+            raise Rejected(f"{problem} (in {name})") from problem
         # Functions unpack their arguments, ``(part,) = parts``, which raises ValueError for any other number.
         except ValueError as problem:
-            raise Refused(f"it calls {name} with {len(node.expressions)} arguments") from problem
+            raise Rejected(f"it calls {name} with {len(node.expressions)} arguments") from problem
 
     def _aggregate(self, node: exp.Expression, where: exp.Expression | None) -> Typed:
         if isinstance(node, exp.Dot) and node.this.name.lower() == "main":
             node = node.expression
         name = node.name.lower() if isinstance(node, exp.Anonymous) else type(node).__name__
         if name in self.macros or name not in AGGREGATES:
-            raise Refused(f"the aggregate {name} is not among those that are translated")
+            raise Rejected(f"the aggregate {name} is not among those that are translated")
         self.aggregates += 1
         # The flag is cleared to find out about the arguments alone, and restored for the query.
         around, self.scope.uses_outer = self.scope.uses_outer, False
@@ -292,12 +292,12 @@ class Expressions:
                 return f"{sql} FILTER (WHERE {text})"
 
         if self.scope.uses_outer:
-            raise Refused(f"it has {name} of columns of the query around it")
+            raise Rejected(f"it has {name} of columns of the query around it")
         self.scope.uses_outer = around
         try:
             return AGGREGATES[name](parts, distinct, call)
         except ValueError as problem:
-            raise Refused(f"it calls {name} with {len(parts)} arguments") from problem
+            raise Rejected(f"it calls {name} with {len(parts)} arguments") from problem
 
 
 def constant_null() -> Typed:

@@ -31,7 +31,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.value_text import BLANKS
 from ducklake_core.view_sql.operators import EMPTY_TEXT, arithmetic, as_text, cast, compared_type, condition, finite, is_finite, string_text
-from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed, common_type, is_comparable, is_number, spark_name
+from ducklake_core.view_sql.typed import NULL_TYPE, Rejected, Typed, common_type, is_comparable, is_number, spark_name
 
 Function: TypeAlias = Callable[[Sequence[Typed]], Typed]
 _BLANKS = string_text(BLANKS)
@@ -106,14 +106,14 @@ def _sum_type(part: Typed) -> DataType:
         return DecimalType(precision=38, scale=part.type.scale)
     if part.type in FLOATS:
         return FLOAT64
-    raise Refused(f"it sums values of type {part.type}")
+    raise Rejected(f"it sums values of type {part.type}")
 
 
 def _average(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
     """Return the exact sum divided as doubles, as DuckDB does it; Spark's own average would add doubles."""
     (part,) = parts
     if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
-        raise Refused(f"it takes the average of values of type {part.type}")
+        raise Rejected(f"it takes the average of values of type {part.type}")
     if part.type in FLOATS:
         return Typed(sql=call(f"avg({distinct}{cast(part, FLOAT64).sql})"), type=FLOAT64)
     scale, counted = 0, cast(part, INT128).sql if part.type in DIGITS else part.sql
@@ -144,7 +144,7 @@ def _spread(name: str) -> Aggregate:
     def aggregate(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
         (part,) = parts
         if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
-            raise Refused(f"it takes the deviation of values of type {part.type}")
+            raise Rejected(f"it takes the deviation of values of type {part.type}")
         found = call(f"{name}({distinct}{cast(part, FLOAT64).sql})")
         if part.type not in FLOATS:
             return Typed(sql=found, type=FLOAT64)
@@ -167,7 +167,7 @@ def _aggregate_extreme(name: str) -> Aggregate:
 
 def _same_order(part: Typed) -> None:
     if not is_comparable(part.type):
-        raise Refused(f"it compares values of type {part.type}")
+        raise Rejected(f"it compares values of type {part.type}")
 
 
 def _truth(name: str) -> Aggregate:
@@ -182,7 +182,7 @@ def _count_if(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
     """Return a sum of ones, which is NULL without rows."""
     (part,) = parts
     if distinct:
-        raise Refused("it has count_if with DISTINCT")
+        raise Rejected("it has count_if with DISTINCT")
     counted = f"CASE WHEN {condition(part).sql} THEN CAST(1 AS DECIMAL(38,0)) ELSE CAST(0 AS DECIMAL(38,0)) END"
     return Typed(sql=call(f"sum({counted})"), type=INT128)
 
@@ -198,7 +198,7 @@ AGGREGATES: dict[str, Aggregate] = {
 
 def _moment(part: Typed) -> Typed:
     if part.text is not None or part.type not in (DATE, TIMESTAMP):
-        raise Refused(f"it calls a function of dates with {part.type}")
+        raise Rejected(f"it calls a function of dates with {part.type}")
     return part
 
 
@@ -214,7 +214,7 @@ def date_part(unit: str, part: Typed) -> Typed:
     """Return a number of the calendar or clock."""
     unit = _OTHER_NAMES.get(unit.lower(), unit.lower())
     if unit not in _PARTS:
-        raise Refused(f"it takes the part {unit!r} of a date")
+        raise Rejected(f"it takes the part {unit!r} of a date")
     moment = _moment(part)
     sql = cast(moment, TIMESTAMP).sql if unit in _OF_CLOCK and moment.type == DATE else moment.sql
     return _if_finite(moment, f"CAST({_PARTS[unit].format(sql)} AS BIGINT)", INT64)
@@ -226,7 +226,7 @@ def _if_finite(part: Typed, sql: str, data_type: DataType) -> Typed:
 
 def _date_part(parts: Sequence[Typed]) -> Typed:
     if len(parts) != 2 or parts[0].text is None:
-        raise Refused("it takes a part of a date that is no constant")
+        raise Rejected("it takes a part of a date that is no constant")
     return date_part(parts[0].text, parts[1])
 
 
@@ -234,7 +234,7 @@ def _date_trunc(parts: Sequence[Typed]) -> Typed:
     unit = parts[0].text if len(parts) == 2 else None
     unit = _OTHER_NAMES.get(unit.lower(), unit.lower()) if unit is not None else None
     if unit not in _TRUNCATED:
-        raise Refused(f"it has date_trunc to {unit!r}")
+        raise Rejected(f"it has date_trunc to {unit!r}")
     moment = _moment(parts[1])
     # trunc, not date_trunc: that one would go through the session's time zone.
     stamp = cast(moment, TIMESTAMP).sql
@@ -261,7 +261,7 @@ def _date_diff(parts: Sequence[Typed]) -> Typed:
     elif unit == "year":
         sql = f"(year({second}) - year({first}))"
     else:
-        raise Refused(f"it has date_diff of {unit!r}")
+        raise Rejected(f"it has date_diff of {unit!r}")
     return Typed(sql=f"CAST({sql} AS BIGINT)", type=INT64)
 
 
@@ -286,11 +286,11 @@ def _name_of(names: tuple[str, ...], number: str) -> Function:
 
 def _make_date(parts: Sequence[Typed]) -> Typed:
     if len(parts) != 3 or any(part.text is not None for part in parts):
-        raise Refused("it has make_date with other than three numbers")
+        raise Rejected("it has make_date with other than three numbers")
     sides = []
     for part in parts:
         if part.type not in (INT32, INT64, NULL_TYPE):
-            raise Refused(f"it has make_date with {part.type}")
+            raise Rejected(f"it has make_date with {part.type}")
         sides.append(cast(part, INT32).sql)
     return Typed(sql=f"make_date({', '.join(sides)})", type=DATE)
 
@@ -298,12 +298,12 @@ def _make_date(parts: Sequence[Typed]) -> Typed:
 def _strftime(parts: Sequence[Typed]) -> Typed:
     """Format a timestamp; years without four digits are an error, because Spark writes them in another form."""
     if len(parts) != 2 or parts[1].text is None:
-        raise Refused("it has strftime with a format that is no constant")
+        raise Rejected("it has strftime with a format that is no constant")
     moment, pieces, rest = _moment(parts[0]), [], parts[1].text
     while rest:
         if rest[0] == "%":
             if rest[1:2] not in _FORMATS:
-                raise Refused(f"it has strftime with %{rest[1:2]}")
+                raise Rejected(f"it has strftime with %{rest[1:2]}")
             pieces.append(f"date_format({moment.sql}, '{_FORMATS[rest[1]]}')")
             rest = rest[2:]
         else:
@@ -320,7 +320,7 @@ def interval_of(node: exp.Expression) -> str | None:
     """Return a constant interval of one unit as Spark SQL, None for what is no interval.
 
     Raises:
-        Refused: An interval that is not of that form.
+        Rejected: An interval that is not of that form.
     """
     match node:
         case exp.Paren():
@@ -347,7 +347,7 @@ def _number_in(node: exp.Expression) -> int:
             case exp.Anonymous() if node.name.lower() == "trunc" and len(node.expressions) == 1:
                 (node,) = node.expressions
             case _:
-                raise Refused(f"it has an interval of {node.sql('duckdb')}")
+                raise Rejected(f"it has an interval of {node.sql('duckdb')}")
     return _whole_days(node.name)
 
 
@@ -355,20 +355,20 @@ def _whole_days(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise Refused(f"it has an interval of {text!r}") from None
+        raise Rejected(f"it has an interval of {text!r}") from None
 
 
 def _spelt(text: str) -> str:
     words = text.split()
     unit = words[1].upper().removesuffix("S") if len(words) == 2 else ""
     if unit not in _UNITS:
-        raise Refused(f"it has the interval {text!r}; one number and one unit are understood")
+        raise Rejected(f"it has the interval {text!r}; one number and one unit are understood")
     return _interval(_whole_days(words[0]), unit)
 
 
 def _interval(number: int, unit: str) -> str:
     if abs(number) > 10**6:
-        raise Refused(f"it has an interval of {number} {unit}")
+        raise Rejected(f"it has an interval of {number} {unit}")
     return f"INTERVAL '{number * 7}' DAY" if unit == "WEEK" else f"INTERVAL '{number}' {unit}"
 
 
@@ -425,14 +425,14 @@ def _letters_of_several() -> dict[str, str]:
 
 def _text(part: Typed) -> str:
     if part.type != VARCHAR:
-        raise Refused(f"it calls a function of texts with {part.type}")
+        raise Rejected(f"it calls a function of texts with {part.type}")
     return cast(part, VARCHAR).sql
 
 
 def _whole(part: Typed, least: int) -> int:
     """Return a constant whole number that is not below a bound."""
     if part.integer is None or part.integer < least:
-        raise Refused(f"a function takes other than a constant whole number from {least} on")
+        raise Rejected(f"a function takes other than a constant whole number from {least} on")
     return part.integer
 
 
@@ -462,7 +462,7 @@ def _of_texts(template: str, data_type: DataType, count: int = 2) -> Function:
 
 def _check_count(parts: Sequence[Typed], *allowed: int) -> None:
     if len(parts) not in allowed:
-        raise Refused(f"a function has {len(parts)} arguments")
+        raise Rejected(f"a function has {len(parts)} arguments")
 
 
 def _substring(parts: Sequence[Typed]) -> Typed:
@@ -483,7 +483,7 @@ def _padded(name: str) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
         _check_count(parts, 3)
         if not parts[2].text:
-            raise Refused(f"it has {name} with other than a constant filling")
+            raise Rejected(f"it has {name} with other than a constant filling")
         return Typed(sql=f"{name}({_text(parts[0])}, {_whole(parts[1], 0)}, {parts[2].sql})", type=VARCHAR)
 
     return function
@@ -492,7 +492,7 @@ def _padded(name: str) -> Function:
 def _split_part(parts: Sequence[Typed]) -> Typed:
     _check_count(parts, 3)
     if not parts[1].text:
-        raise Refused("it has split_part with other than a constant separator")
+        raise Rejected("it has split_part with other than a constant separator")
     return Typed(sql=f"split_part({_text(parts[0])}, {parts[1].sql}, {_whole(parts[2], 1)})", type=VARCHAR)
 
 
@@ -508,7 +508,7 @@ def _concat(parts: Sequence[Typed]) -> Typed:
 
 def _concat_ws(parts: Sequence[Typed]) -> Typed:
     if len(parts) < 2 or parts[0].text is None:
-        raise Refused("it has concat_ws with other than a constant separator")
+        raise Rejected("it has concat_ws with other than a constant separator")
     return Typed(sql=f"concat_ws({', '.join(as_text(part).sql for part in parts)})", type=VARCHAR)
 
 
@@ -516,7 +516,7 @@ def _matches(*, whole: bool) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
         _check_count(parts, 2)
         if parts[1].text is None:
-            raise Refused("it has a regular expression that is no constant")
+            raise Rejected("it has a regular expression that is no constant")
         pattern = java_pattern(parts[1].text)
         if whole:
             pattern = rf"\A(?:{pattern})\z"
@@ -527,7 +527,7 @@ def _matches(*, whole: bool) -> Function:
 
 def _number(part: Typed) -> Typed:
     if part.text is not None or not is_number(part.type) or part.type == NULL_TYPE:
-        raise Refused(f"it calls a function of numbers with {part.type}")
+        raise Rejected(f"it calls a function of numbers with {part.type}")
     return part
 
 
@@ -581,9 +581,9 @@ def _round(parts: Sequence[Typed]) -> Typed:
         result = DecimalType(precision=part.type.precision, scale=min(digits, part.type.scale))
         return Typed(sql=f"CAST(round({part.sql}, {result.scale}) AS {spark_name(result)})", type=result)
     if part.type == FLOAT32 and digits:
-        raise Refused("it rounds a float32 to digits")
+        raise Rejected("it rounds a float32 to digits")
     if digits > 15:
-        raise Refused("it rounds to more than 15 digits")
+        raise Rejected("it rounds to more than 15 digits")
     double = cast(part, FLOAT64).sql
     scaled = f"({double} * 1E{digits}D)"
     whole = f"CASE WHEN round({scaled}, 0) = 0D THEN {scaled} * 0D ELSE round({scaled}, 0) END"
@@ -602,7 +602,7 @@ def _square_root(parts: Sequence[Typed]) -> Typed:
 def _is_nan(parts: Sequence[Typed]) -> Typed:
     (part,) = parts
     if part.type not in FLOATS:
-        raise Refused(f"it calls isnan with {part.type}")
+        raise Rejected(f"it calls isnan with {part.type}")
     # Spark's isnan is false for NULL.
     return Typed(sql=f"CASE WHEN {part.sql} IS NULL THEN NULL ELSE isnan({part.sql}) END", type=BOOLEAN)
 
@@ -640,7 +640,7 @@ def _unified(part: Typed, kind: DataType) -> str:
 def _castable(kind: DataType) -> bool:
     try:
         spark_name(kind)
-    except Refused:
+    except Rejected:
         return False
     return True
 
@@ -672,21 +672,21 @@ def element(subject: Typed, index: Typed) -> Typed:
     kind = subject.type
     if isinstance(kind, ListType):
         if index.integer is None or not -(2**31) < index.integer < 2**31:
-            raise Refused("it takes an element of a list by other than a constant number")
+            raise Rejected("it takes an element of a list by other than a constant number")
         found = "NULL" if index.integer == 0 else f"try_element_at({subject.sql}, {index.integer})"
         if index.integer == 0:
-            raise Refused("it takes element 0 of a list")
+            raise Rejected("it takes element 0 of a list")
         return Typed(sql=found, type=kind.element.type)
     if isinstance(kind, MapType):
         key = cast(index, kind.key.type)
         if kind.key.type != VARCHAR and kind.key.type not in SIGNED_INTEGERS:
-            raise Refused(f"it takes an element of {kind}")
+            raise Rejected(f"it takes an element of {kind}")
         return Typed(sql=f"try_element_at({subject.sql}, {key.sql})", type=kind.value.type)
     if index.text is not None:
         return field(subject, index.text)
     if kind == VARIANT:
-        raise Refused("it takes an element of a variant, which only DuckDB does")
-    raise Refused(f"it takes a part of {kind} with brackets")
+        raise Rejected("it takes an element of a variant, which only DuckDB does")
+    raise Rejected(f"it takes a part of {kind} with brackets")
 
 
 def field(subject: Typed, name: str) -> Typed:
@@ -695,11 +695,11 @@ def field(subject: Typed, name: str) -> Typed:
     from ducklake_core.format.types.data_types import StructType
 
     if subject.type == VARIANT:
-        raise Refused(f"it takes the part {name!r} of a variant, which only DuckDB does")
+        raise Rejected(f"it takes the part {name!r} of a variant, which only DuckDB does")
     fields = subject.type.fields if isinstance(subject.type, StructType) else ()
     found = [own for own in fields if same_name(own.name, name)]
     if len(found) != 1 or len([own for own in fields if own.name.casefold() == name.casefold()]) != 1:
-        raise Refused(f"a value of type {subject.type} has no field {name!r}")
+        raise Rejected(f"a value of type {subject.type} has no field {name!r}")
     # Braces stand for tables in the text that Spark's session is given.
     quoted = "`" + found[0].name.replace("`", "``").replace("{", "{{").replace("}", "}}") + "`"
     return Typed(sql=f"{subject.sql}.{quoted}", type=found[0].type)
@@ -724,7 +724,7 @@ def _contains(parts: Sequence[Typed]) -> Typed:
         return Typed(sql=f"contains({_text(parts[0])}, {_text(parts[1])})", type=BOOLEAN)
     kind, wanted = parts[0].type.element.type, parts[1]
     if wanted.constant is None or kind in FLOATS or kind != compared_type((Typed(sql="", type=kind), wanted)):
-        raise Refused(f"it looks for {wanted.type} in {parts[0].type}")
+        raise Rejected(f"it looks for {wanted.type} in {parts[0].type}")
     sql = f"coalesce(array_contains({parts[0].sql}, {cast(wanted, kind).sql}), FALSE)"
     return Typed(sql=f"CASE WHEN {parts[0].sql} IS NULL THEN NULL ELSE {sql} END", type=BOOLEAN)
 
@@ -758,19 +758,19 @@ def java_pattern(pattern: str) -> str:
     '\\Aa[^\\n][0-9]+\\z'
 
     Raises:
-        Refused: Anything whose meaning may differ.
+        Rejected: Anything whose meaning may differ.
     """
     parts, position = [], 0
     while position < len(pattern):
         found = _PIECE.match(pattern, position)
         if found is None or (pattern.startswith("(?", position)):
-            raise Refused(f"the regular expression {pattern!r} is not among those that both engines match alike")
+            raise Rejected(f"the regular expression {pattern!r} is not among those that both engines match alike")
         parts.append(_JAVA.get(found.group(), found.group()))
         position = found.end()
     if re.search(r"[*+?}]\+", pattern):
-        raise Refused(f"the regular expression {pattern!r} repeats a repetition")
+        raise Rejected(f"the regular expression {pattern!r} repeats a repetition")
     try:
         re.compile(pattern)
     except re.error as problem:
-        raise Refused(f"the regular expression {pattern!r} cannot be read") from problem
+        raise Rejected(f"the regular expression {pattern!r} cannot be read") from problem
     return "".join(parts)

@@ -32,7 +32,7 @@ from ducklake_core.format.types.data_types import (
     DecimalType,
     decimal_result,
 )
-from ducklake_core.view_sql.typed import NULL_TYPE, Refused, Typed, as_decimal, common_type, fits, is_comparable, is_number, spark_name
+from ducklake_core.view_sql.typed import NULL_TYPE, Rejected, Typed, as_decimal, common_type, fits, is_comparable, is_number, spark_name
 
 Operator = Callable[[Typed, Typed], Typed]
 
@@ -61,7 +61,7 @@ def constant(value: QuotedText | Literal) -> Typed:
     """Return a bare constant with the type that it has by itself.
 
     Raises:
-        Refused: A constant that Spark cannot hold.
+        Rejected: A constant that Spark cannot hold.
     """
     if isinstance(value, QuotedText):
         return Typed(sql=string_text(value.text), type=VARCHAR, constant=value)
@@ -82,7 +82,7 @@ def _literal(value: Literal) -> str:
     try:
         return literal_text(value.value, value.type, "spark")
     except (UsageError, UnsupportedFeatureError) as problem:
-        raise Refused(f"{problem.message} (a constant of type {value.type})") from problem
+        raise Rejected(f"{problem.message} (a constant of type {value.type})") from problem
 
 
 def _digits(value: object) -> str:
@@ -94,7 +94,7 @@ def cast(part: Typed, target: DataType) -> Typed:
     """Return a cast, written out or implied.
 
     Raises:
-        Refused: The two engines differ, or the constant is not a value of the type.
+        Rejected: The two engines differ, or the constant is not a value of the type.
     """
     if part.type == NULL_TYPE:
         return Typed(sql=f"CAST(NULL AS {spark_name(target)})", type=target)
@@ -104,7 +104,7 @@ def cast(part: Typed, target: DataType) -> Typed:
         try:
             return Typed(sql=_literal(text_literal(part.text, target)), type=target)
         except UsageError as problem:
-            raise Refused(problem.message) from problem
+            raise Rejected(problem.message) from problem
     if part.integer is not None and target in DIGITS and fits(part.integer, target):
         return Typed(sql=f"CAST({_digits(part.integer)} AS {spark_name(target)})", type=target)
     if part.type == target:
@@ -144,7 +144,7 @@ def _cast_sql(sql: str, source: DataType, target: DataType) -> str:
 def _to_narrower_unsigned(cast_sql: str, target: DataType) -> str:
     """Return a cast, unless to an unsigned type: Spark holds these in larger types, whose range is too wide."""
     if target in INTEGERS and target not in SIGNED_INTEGERS and target != UINT128:
-        raise Refused(f"it casts to {target}")
+        raise Rejected(f"it casts to {target}")
     return cast_sql
 
 
@@ -155,14 +155,14 @@ def _to_text(sql: str, source: DataType) -> str:
         return _checked(sql, f"{sql} BETWEEN {_DATE_RANGE}", f"CAST({sql} AS STRING)", "STRING")
     if source == TIMESTAMP:
         return _checked(sql, f"{sql} BETWEEN {_TIMESTAMP_RANGE}", f"CAST({sql} AS STRING)", "STRING")
-    raise Refused(f"it casts {source} to varchar")
+    raise Rejected(f"it casts {source} to varchar")
 
 
 def _from_text(sql: str, target: DataType) -> str:
     """Return a cast of strings that both engines read alike; any other string raises an error."""
     form = "integer" if target in SIGNED_INTEGERS else "number" if target == FLOAT64 else "date" if target == DATE else None
     if form is None:
-        raise Refused(f"it casts varchar to {target}")
+        raise Rejected(f"it casts varchar to {target}")
     name = spark_name(target)
     return _checked(sql, f"{sql} RLIKE {string_text(_TEXT_FORMS[form])}", f"CAST({sql} AS {name})", name)
 
@@ -174,7 +174,7 @@ def _of_time(sql: str, source: DataType, target: DataType) -> str:
         return f"CAST({finite(sql, TIMESTAMP)} AS DATE)"
     if source in TIMESTAMPS and target in TIMESTAMPS and TIMESTAMPTZ not in (source, target) and target == TIMESTAMP:
         return sql
-    raise Refused(f"it casts {source} to {target}")
+    raise Rejected(f"it casts {source} to {target}")
 
 
 def finite(sql: str, data_type: DataType) -> str:
@@ -197,13 +197,13 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     """Return ``+ - * / // %`` of two expressions.
 
     Raises:
-        Refused: Types whose arithmetic is not translated.
+        Rejected: Types whose arithmetic is not translated.
     """
     if operator in ("+", "-") and DATE in (left.type, right.type):
         return _date_arithmetic(operator, left, right)
     for side in (left, right):
         if side.text is not None or not is_number(side.type):
-            raise Refused(f"it computes {left.type} {operator} {right.type}")
+            raise Rejected(f"it computes {left.type} {operator} {right.type}")
     kind = common_type((left, right))
     if kind == NULL_TYPE:
         return Typed(sql="CAST(NULL AS INT)", type=INT32)
@@ -227,7 +227,7 @@ def _decimals(operator: str, left: Typed, right: Typed) -> Typed:
         computed = max(first.precision - first.scale, second.precision - second.scale) + result.scale + 1
     # Spark reduces the scale, down to 6, of results that need more than 38 digits. DuckDB raises an error.
     if computed > 38 and result.scale > 6:
-        raise Refused(f"it computes {first} {operator} {second}, where Spark would round")
+        raise Rejected(f"it computes {first} {operator} {second}, where Spark would round")
     return Typed(sql=f"CAST({cast(left, first).sql} {operator} {cast(right, second).sql} AS {spark_name(result)})", type=result)
 
 
@@ -259,7 +259,7 @@ def _is_not_zero(part: Typed) -> bool:
 def _remainder(operator: str, left: Typed, right: Typed, kind: DataType) -> Typed:
     """Return ``//`` or ``%``: NULL when divided by zero, NaN for floating point numbers."""
     if operator == "//" and kind == INT128:
-        raise Refused("it divides an int128 with //")
+        raise Rejected("it divides an int128 with //")
     first, second, name = cast(left, kind).sql, cast(right, kind).sql, spark_name(kind)
     word = "DIV" if operator == "//" else "%"
     if operator == "//":
@@ -271,20 +271,20 @@ def _remainder(operator: str, left: Typed, right: Typed, kind: DataType) -> Type
 
 def _date_arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     if left.text is not None or right.text is not None:
-        raise Refused("it computes with a date and a quoted text")
+        raise Rejected("it computes with a date and a quoted text")
     if left.type == DATE and right.type == DATE and operator == "-":
         return Typed(sql=f"CAST(datediff({finite(left.sql, DATE)}, {finite(right.sql, DATE)}) AS BIGINT)", type=INT64)
     day, days = (left, right) if left.type == DATE else (right, left)
     if days.type in (INT8, INT16, INT32) and (left.type == DATE or operator == "+"):
         name = "date_add" if operator == "+" else "date_sub"
         return Typed(sql=f"{name}({finite(day.sql, DATE)}, {cast(days, INT32).sql})", type=DATE)
-    raise Refused(f"it computes {left.type} {operator} {right.type}")
+    raise Rejected(f"it computes {left.type} {operator} {right.type}")
 
 
 def negated(part: Typed) -> Typed:
     """Return the number with the other sign."""
     if part.text is not None or not is_number(part.type) or part.type == NULL_TYPE:
-        raise Refused(f"it negates {part.type}")
+        raise Rejected(f"it negates {part.type}")
     return Typed(sql=f"(- {part.sql})", type=part.type)
 
 
@@ -298,7 +298,7 @@ def compared_type(parts: tuple[Typed, ...]) -> DataType:
     """Return the type in which values are compared."""
     kind = common_type(parts)
     if not is_comparable(kind):
-        raise Refused(f"it compares values of type {kind}")
+        raise Rejected(f"it compares values of type {kind}")
     scale = max((part.type.scale for part in parts if isinstance(part.type, DecimalType)), default=0)
     if isinstance(kind, DecimalType) and scale > kind.scale:
         # Digits behind the point are kept, and a number that has too many before it is an error, in DuckDB as in Spark.
@@ -316,7 +316,7 @@ def condition(part: Typed) -> Typed:
     """Return the expression as a condition."""
     if part.type in (BOOLEAN, NULL_TYPE):
         return cast(part, BOOLEAN)
-    raise Refused(f"it takes a value of type {part.type} for a condition")
+    raise Rejected(f"it takes a value of type {part.type} for a condition")
 
 
 def logic(word: str, left: Typed, right: Typed) -> Typed:
@@ -327,7 +327,7 @@ def logic(word: str, left: Typed, right: Typed) -> Typed:
 def like(subject: Typed, pattern: Typed) -> Typed:
     """Return LIKE with a constant pattern, in which nothing escapes."""
     if subject.type != VARCHAR or pattern.text is None:
-        raise Refused("it has LIKE with other than a text and a constant pattern")
+        raise Rejected("it has LIKE with other than a text and a constant pattern")
     # Spark's LIKE always has an escape character. One that the pattern does not contain escapes nothing, and control characters may be
     # between quotes as they are.
     free = next(letter for letter in map(chr, range(1, 32)) if letter not in pattern.text)
@@ -345,7 +345,7 @@ def joined(left: Typed, right: Typed) -> Typed:
 def as_text(part: Typed) -> Typed:
     """Return a value as a string."""
     if not is_comparable(part.type):
-        raise Refused(f"it casts {part.type} to varchar")
+        raise Rejected(f"it casts {part.type} to varchar")
     return cast(part, VARCHAR)
 
 

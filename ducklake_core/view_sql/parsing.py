@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.format.macros import table_names
 from ducklake_core.format.types.names import dotted
-from ducklake_core.view_sql.typed import Refused
+from ducklake_core.view_sql.typed import Rejected
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 CATALOG = "__ducklake_catalog_of_the_view"
@@ -46,16 +46,16 @@ def parse_query(sql: str) -> exp.Expression:
     """Return the one query of a text.
 
     Raises:
-        Refused: No query, or more than one.
+        Rejected: No query, or more than one.
     """
     try:
         statements = sqlglot.parse(sql.replace(PLACEHOLDER, CATALOG), read=WrittenDuckDB)
     except (SqlglotError, RecursionError) as problem:
-        raise Refused("its SQL cannot be parsed") from problem
+        raise Rejected("its SQL cannot be parsed") from problem
     if len(statements) != 1 or statements[0] is None:
-        raise Refused(f"it is {len(statements)} statements")
+        raise Rejected(f"it is {len(statements)} statements")
     if any(CATALOG in text.this for text in statements[0].find_all(exp.Literal)):
-        raise Refused(f"a constant holds {PLACEHOLDER}")
+        raise Rejected(f"a constant holds {PLACEHOLDER}")
     (statement,) = statements
     assert isinstance(statement, exp.Expression)
     return statement
@@ -65,12 +65,12 @@ def only(node: exp.Expression, *keys: str) -> None:
     """Reject a node that has more parts than these.
 
     Raises:
-        Refused: It has.
+        Rejected: It has.
     """
     for key, value in node.args.items():
         name = key.rstrip("_")
         if value and name not in keys:
-            raise Refused(f"it has {name.upper()} ({_kind(node)})")
+            raise Rejected(f"it has {name.upper()} ({_kind(node)})")
 
 
 def schema_and_name(table: exp.Table) -> tuple[str | None, str]:

@@ -18,7 +18,7 @@ from ducklake_core.view_sql.expressions import Expressions
 from ducklake_core.view_sql.operators import cast, compared_type
 from ducklake_core.view_sql.parsing import only, parse_query, schema_and_name, shown, written_columns
 from ducklake_core.view_sql.scopes import OutputColumn, Query, Relation, Scope, Sources, renamed
-from ducklake_core.view_sql.typed import Refused, Typed, common_type, is_comparable, spark_name
+from ducklake_core.view_sql.typed import Rejected, Typed, common_type, is_comparable, spark_name
 
 _SETS: dict[Any, str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 _DEEPEST = 60
@@ -58,12 +58,12 @@ class Queries:
         """Return the view's own query, with the names that it gives its columns.
 
         Raises:
-            Refused: It cannot be translated.
+            Rejected: It cannot be translated.
         """
         if self.view.dialect.lower() != "duckdb":
-            raise Refused(f"its dialect is {self.view.dialect!r}")
+            raise Rejected(f"its dialect is {self.view.dialect!r}")
         if self.view.id in self.above:
-            raise Refused("it reads itself")
+            raise Rejected("it reads itself")
         inner = replace(self, above=self.above | {self.view.id})
         query = inner.query(parse_query(self.view.sql), None)
         written = written_columns(self.view.sql)
@@ -75,7 +75,7 @@ class Queries:
     def query(self, node: exp.Expression, outer: Scope | None) -> Query:
         """Translate any query."""
         if self.depth > _DEEPEST:
-            raise Refused("its queries are nested too deep")
+            raise Rejected("its queries are nested too deep")
         clause = node.args.get("with_") or node.args.get("with")
         queries = replace(self, ctes=self._with(clause) if clause is not None else self.ctes, depth=self.depth + 1)
         match node:
@@ -90,9 +90,9 @@ class Queries:
                 only(node, "expressions")
                 return values(node, queries.expressions(Scope(outer=outer)), self.sources)
             case exp.Table():
-                raise Refused(f"it has {shown(node)} for a query")
+                raise Rejected(f"it has {shown(node)} for a query")
             case _:
-                raise Refused(f"it is a {type(node).__name__.upper()}, not a query")
+                raise Rejected(f"it is a {type(node).__name__.upper()}, not a query")
 
     def expressions(self, scope: Scope) -> Expressions:
         """Return a translator of expressions over some names."""
@@ -100,7 +100,7 @@ class Queries:
 
     def _with(self, clause: exp.With) -> Mapping[str, Cte]:
         if clause.args.get("recursive"):
-            raise Refused("it has WITH RECURSIVE")
+            raise Rejected("it has WITH RECURSIVE")
         known = dict(self.ctes)
         for cte in clause.expressions:
             only(cte, "this", "alias", "materialized")
@@ -120,8 +120,8 @@ class Queries:
         inner = Queries(sources=self.sources, view=found, above=self.above, depth=self.depth + 1)
         try:
             return inner.whole_view()
-        except Refused as problem:
-            raise Refused(f"it reads {found.schema_name}.{found.name}, and that: {problem}") from problem
+        except Rejected as problem:
+            raise Rejected(f"it reads {found.schema_name}.{found.name}, and that: {problem}") from problem
 
     def set_operation(self, node: exp.Expression, outer: Scope | None) -> Query:
         """Translate UNION, EXCEPT or INTERSECT, with ALL or without."""
@@ -129,13 +129,13 @@ class Queries:
         sides = [self.query(side, outer) for side in (node.this, node.expression)]
         widths = [len(side.columns) for side in sides]
         if widths[0] != widths[1]:
-            raise Refused(f"it puts {widths[0]} columns beside {widths[1]}")
+            raise Rejected(f"it puts {widths[0]} columns beside {widths[1]}")
         word = f"{_SETS[type(node)]}{'' if node.args.get('distinct') else ' ALL'}"
         columns = []
         for left, right in zip(*(side.columns for side in sides), strict=True):
             kind = common_type((left.typed, right.typed))
             if word != "UNION ALL" and not is_comparable(kind):
-                raise Refused(f"it has {word} of values of type {kind}")
+                raise Rejected(f"it has {word} of values of type {kind}")
             columns.append(OutputColumn(name=left.name, sql=self.sources.fresh(), type=kind))
         texts = [_selected(side, columns) for side in sides]
         query = Query(sql=f"({texts[0]}) {word} ({texts[1]})", columns=tuple(columns), correlated=any(side.correlated for side in sides))
@@ -167,7 +167,7 @@ def _output(node: exp.Expression, query: Query) -> Typed:
         found = [column for column in query.columns if column.name is not None and folded(column.name) == folded(node.name)]
         if len(found) == 1:
             return found[0].typed
-    raise Refused(f"it sorts the rows of a set operation by {shown(node)}")
+    raise Rejected(f"it sorts the rows of a set operation by {shown(node)}")
 
 
 class Surroundings(Protocol):
@@ -287,7 +287,7 @@ class Select:
             node = exp.column(column.name or "", quoted=True)
             self.items.append(_Item(name=column.name, typed=typed, has_aggregate=texts.aggregates > before, node=node))
         if replaced:
-            raise Refused(f"it replaces {', '.join(replaced)}, which * does not have")
+            raise Rejected(f"it replaces {', '.join(replaced)}, which * does not have")
 
     def _clause(self, key: str, texts: Expressions, scope: Scope, rule: str) -> str:
         clause = self.node.args.get(key)
@@ -308,7 +308,7 @@ class Select:
             keys = [self._position(part) or texts.typed(part) for part in clause.expressions if not _is_empty(part)]
         for key in keys:
             if not is_comparable(key.type):
-                raise Refused(f"it groups by values of type {key.type}")
+                raise Rejected(f"it groups by values of type {key.type}")
         # A bare number would be a position.
         listed = [key.sql if key.constant is None else f"CAST({key.sql} AS {spark_name(key.type)})" for key in keys]
         return f" GROUP BY {', '.join(dict.fromkeys(listed))}" if listed else None
@@ -320,7 +320,7 @@ class Select:
         def key(node: exp.Expression) -> Typed:
             found = self._position(node) or texts.typed(node)
             if not is_comparable(found.type):
-                raise Refused(f"it groups by values of type {found.type}")
+                raise Rejected(f"it groups by values of type {found.type}")
             return found
 
         return grouping_of(sets, key, texts.here)
@@ -329,11 +329,11 @@ class Select:
         """Return HAVING and QUALIFY for Spark, which finds no keys of sets in HAVING: conditions are tested above the groups."""
         has_windows = self.node.find(exp.Window) is not None
         if having and has_windows:
-            raise Refused("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
+            raise Rejected("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
         if not grouping.has_twins:
             return grouping.is_group, qualify or having
         if has_windows and grouping.is_group:
-            raise Refused("it has windows over a grouping set that is there twice")
+            raise Rejected("it has windows over a grouping set that is there twice")
         return "", " AND ".join(f"({test})" for test in (grouping.is_group, qualify or having) if test)
 
     def _position(self, node: exp.Expression) -> Typed | None:
@@ -341,7 +341,7 @@ class Select:
         if not isinstance(node, exp.Literal) or node.is_string:
             return None
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(self.items):
-            raise Refused(f"it has {node.name} for a position among {len(self.items)} columns")
+            raise Rejected(f"it has {node.name} for a position among {len(self.items)} columns")
         return self.items[int(node.name) - 1].typed
 
     def _keys(self, scope: Scope, texts: Expressions) -> list[tuple[Typed, bool, bool]]:
@@ -352,7 +352,7 @@ class Select:
         keys = []
         for item in order.expressions:
             if not isinstance(item, exp.Ordered):
-                raise Refused(f"it sorts by {shown(item)}")
+                raise Rejected(f"it sorts by {shown(item)}")
             only(item, "this", "desc", "nulls_first")
             direction = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
             if _is_all(item.this):
@@ -377,7 +377,7 @@ class Select:
             sql = outputs.get(key.sql)
             if sql is None:
                 if distinct:
-                    raise Refused("it sorts DISTINCT rows by something else than their columns")
+                    raise Rejected("it sorts DISTINCT rows by something else than their columns")
                 sql = outputs[key.sql] = self.sources.fresh()
                 items.append(f"{key.sql} AS {sql}")
             sorted_by.append(sort_key(Typed(sql=sql, type=key.type), descending=descending, nulls_first=nulls_first))
@@ -395,10 +395,10 @@ class Select:
         if distinct is None:
             return ""
         if distinct.args.get("on") is not None:
-            raise Refused("it has DISTINCT ON")
+            raise Rejected("it has DISTINCT ON")
         for column in columns:
             if not is_comparable(column.type):
-                raise Refused(f"it has DISTINCT of values of type {column.type}")
+                raise Rejected(f"it has DISTINCT of values of type {column.type}")
         return "DISTINCT "
 
 
@@ -435,7 +435,7 @@ def limits(node: exp.Expression) -> str:
         while isinstance(number, exp.Paren):
             number = number.this
         if not isinstance(number, exp.Literal) or not number.name.isdigit() or int(number.name) >= 2**31:
-            raise Refused(f"it has {word} with other than a constant number of rows")
+            raise Rejected(f"it has {word} with other than a constant number of rows")
         text += f" {word} {number.name}"
     return text
 
@@ -469,11 +469,11 @@ class FromClause:
             side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
             method = str(join.args.get("method") or "").upper()
             if method not in ("", "NATURAL") or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"):
-                raise Refused(f"it has a {method or kind} join")
+                raise Rejected(f"it has a {method or kind} join")
             conditioned = bool(join.args.get("on") is not None or join.args.get("using") or method)
             # A comma binds less tightly than JOIN, so the rows that such a join keeps would differ.
             if has_comma and side in ("RIGHT", "FULL"):
-                raise Refused(f"it has a {side} join after a comma")
+                raise Rejected(f"it has a {side} join after a comma")
             has_comma = has_comma or not (conditioned or kind or side)
             word = "LEFT " + kind if kind in ("SEMI", "ANTI") else side or ("INNER" if conditioned else "CROSS")
             # Below an outer, semi or anti join, a row that fails WHERE may still decide what becomes of another row, so conditions stay
@@ -493,7 +493,7 @@ class FromClause:
             names = [name.name for name in join.args.get("using") or ()] or self._shared(before, new)
             condition = " ON " + " AND ".join(self._merge(name, before, new, word) for name in names)
         elif word != "CROSS":
-            raise Refused(f"it has a {word} join without a condition")
+            raise Rejected(f"it has a {word} join without a condition")
         if word in ("LEFT SEMI", "LEFT ANTI"):
             self.scope.relations.pop()
         return f"{left} {word} JOIN {right}{condition}"
@@ -503,7 +503,7 @@ class FromClause:
         left = [column.name for relation in before for column in relation.columns if column.name is not None]
         names = [c.name for c in new.columns if c.name is not None and any(same_name(c.name, other) for other in left)]
         if not names or any(column.name is None for relation in (*before, new) for column in relation.columns):
-            raise Refused("it has a NATURAL join of relations without names in common")
+            raise Rejected("it has a NATURAL join of relations without names in common")
         return names
 
     def _merge(self, name: str, before: list[Relation], new: Relation, word: str) -> str:
@@ -512,9 +512,9 @@ class FromClause:
         lefts = [(r, c) for r in before for c in r.find(name) if c.sql not in self.scope.hidden]
         rights = new.find(name)
         if len(rights) != 1 or (len(lefts) != 1 and merged is None):
-            raise Refused(f"it joins using {name!r}, which is not one column on each side")
+            raise Rejected(f"it joins using {name!r}, which is not one column on each side")
         if merged is not None and word in ("RIGHT", "FULL"):
-            raise Refused(f"it has a {word} join using {name!r} after another join using it")
+            raise Rejected(f"it has a {word} join using {name!r} after another join using it")
         (right,) = rights
         new.touched(right)
         for relation, column in lefts:
@@ -540,7 +540,7 @@ class FromClause:
         if relation.alias is not None and any(
             own.alias is not None and same_name(own.alias, relation.alias) and own.schema == relation.schema for own in self.scope.relations
         ):
-            raise Refused(f"it reads two relations called {relation.alias!r}")
+            raise Rejected(f"it reads two relations called {relation.alias!r}")
         self.scope.relations.append(relation)
         return sql
 
@@ -555,17 +555,17 @@ class FromClause:
                     return self.sources.relation(found, alias, names)
                 return self._query(found, alias or node.name, names)
             case exp.Table():
-                raise Refused(f"it reads {shown(node.this)}, which is not a table of the lake")
+                raise Rejected(f"it reads {shown(node.this)}, which is not a table of the lake")
             case exp.Subquery():
                 only(node, "this", "alias")
                 if isinstance(node.this, exp.Table):
-                    raise Refused("it has a join in brackets")
+                    raise Rejected("it has a join in brackets")
                 return self._query(self.subquery(node.this), node.alias or None, tuple(node.alias_column_names))
             case exp.Values():
                 only(node, "expressions", "alias")
                 return self._query(values(node, self.expressions, self.sources), node.alias or None, tuple(node.alias_column_names))
             case _:
-                raise Refused(f"it reads {shown(node)}")
+                raise Rejected(f"it reads {shown(node)}")
 
     def _query(self, query: Query, alias: str | None, names: tuple[str, ...]) -> tuple[str, Relation]:
         return f"({query.sql})", Relation(alias=alias, columns=renamed(query.columns, names))
@@ -575,7 +575,7 @@ def values(node: exp.Values, expressions: Expressions, sources: Sources) -> Quer
     """Translate VALUES: columns ``col0``, ``col1`` and so on, of the types that all rows have in common."""
     rows = [[expressions.typed(item) for item in (row.expressions if isinstance(row, exp.Tuple) else [row])] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
-        raise Refused("it has VALUES of different lengths")
+        raise Rejected("it has VALUES of different lengths")
     kinds = [common_type(column) for column in zip(*rows, strict=True)]
     columns = tuple(OutputColumn(name=f"col{i}", sql=sources.fresh(), type=kind) for i, kind in enumerate(kinds))
     lines = [

@@ -14,7 +14,7 @@ from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.format.types.type_parser import without_ids
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_sql.functions import field as struct_field
-from ducklake_core.view_sql.typed import Refused, Typed
+from ducklake_core.view_sql.typed import Rejected, Typed
 
 OTHER_SNAPSHOTS = "__ducklake_at"
 """The schema of names that stand for tables at other snapshots."""
@@ -110,7 +110,7 @@ class Scope:
         """Yield the columns of ``*`` or ``relation.*``."""
         relations = [own for own in self.relations if qualifier is None or (own.alias is not None and same_name(own.alias, qualifier))]
         if not relations or (qualifier is not None and len(relations) > 1):
-            raise Refused(f"it selects * from {qualifier or 'nothing'}")
+            raise Rejected(f"it selects * from {qualifier or 'nothing'}")
         for relation in relations:
             for column in relation.columns:
                 if qualifier is not None or column.sql not in self.hidden:
@@ -122,28 +122,28 @@ class Scope:
         """Resolve a name with dots.
 
         Raises:
-            Refused: Nothing, or more than one thing.
+            Rejected: Nothing, or more than one thing.
         """
         # Columns and aliases of this query hide those of the query around it; alias_rule decides where a name is a column and an alias.
         found = self._here(parts)
         alias = self.aliases.get(folded(parts[0])) if len(parts) == 1 else None
         if alias is not None and found and self.alias_rule != "column" and found[0] != alias:
             if self.alias_rule == "either":
-                raise Refused(f"the name {parts[0]!r} is a column and another expression")
+                raise Rejected(f"the name {parts[0]!r} is a column and another expression")
             return alias
         if found:
             if len(found) > 1:
-                raise Refused(f"the name {'.'.join(parts)!r} means more than one column")
+                raise Rejected(f"the name {'.'.join(parts)!r} means more than one column")
             return found[0]
         if alias is not None:
             return alias
         variant = self._variant(parts)
         if variant is not None:
-            raise Refused(f"{'.'.join(parts)!r} is a part of the variant {variant!r}, and only DuckDB takes parts of variants")
+            raise Rejected(f"{'.'.join(parts)!r} is a part of the variant {variant!r}, and only DuckDB takes parts of variants")
         if self.outer is not None:
             self.uses_outer = True
             return self.outer.column(parts)
-        raise Refused(f"there is no column {'.'.join(parts)!r}")
+        raise Rejected(f"there is no column {'.'.join(parts)!r}")
 
     def _here(self, parts: tuple[str, ...]) -> list[Typed]:
         """Return every reading of a name: relation and column, column and fields."""
@@ -242,14 +242,14 @@ class Sources:
         """Return the table or view of a name, without a schema in that of the view or in ``main``.
 
         Raises:
-            Refused: None, or one in each.
+            Rejected: None, or one in each.
         """
         if schema == OTHER_SNAPSHOTS and name in self._then:
             return self._then[name]
         found = find_relations(self._reader, schema, name, own_schema, self._snapshot_id)
         if len(found) != 1:
             what = "is not a table of the lake at that snapshot" if not found else "is a table of several schemas"
-            raise Refused(f"{name!r} {what}")
+            raise Rejected(f"{name!r} {what}")
         return found[0]
 
     def relation(self, table: TableState, alias: str | None, names: tuple[str, ...] = ()) -> tuple[str, Relation]:
@@ -265,7 +265,7 @@ class Sources:
             if found is None:
                 return None
             if found == FILE_INDEX:
-                raise Refused("it reads file_index, which counts the files of one scan")
+                raise Rejected("it reads file_index, which counts the files of one scan")
             if found.name not in virtual:
                 virtual[found.name] = OutputColumn(name=found.name, sql=self.fresh(), type=found.type)
                 stored[virtual[found.name].sql] = found.name
@@ -290,9 +290,9 @@ def renamed(columns: tuple[OutputColumn, ...], names: tuple[str, ...]) -> tuple[
     """Return the columns with other names, of the first ones at least.
 
     Raises:
-        Refused: More names than columns.
+        Rejected: More names than columns.
     """
     if len(names) > len(columns):
-        raise Refused(f"it names {len(names)} columns of {len(columns)}")
+        raise Rejected(f"it names {len(names)} columns of {len(columns)}")
     first = tuple(OutputColumn(name=name, sql=column.sql, type=column.type) for name, column in zip(names, columns, strict=False))
     return first + columns[len(names) :]

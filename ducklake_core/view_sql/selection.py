@@ -56,19 +56,19 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
         UnsupportedFeatureError: Anything but columns of one table or such a view, under a condition that the scan understands.
     """
     if view.id in above:
-        _refuse(view, "it reads itself")
+        _reject(view, "it reads itself")
     query = _query(view)
     source, alias, is_table = _source(reader, view, query, above | {view.id})
     names = _Names(view=view, source=source, alias=alias, is_table=is_table)
     outputs = [pair for projection in query.expressions for pair in names.outputs(projection)]
     if len(view.column_aliases) > len(outputs):
-        _refuse(view, f"it names {len(view.column_aliases)} columns but selects {len(outputs)}")
+        _reject(view, f"it names {len(view.column_aliases)} columns but selects {len(outputs)}")
     outputs[: len(view.column_aliases)] = [
         (name, base) for name, (_, base) in zip(view.column_aliases, outputs[: len(view.column_aliases)], strict=True)
     ]
     for index, (name, _) in enumerate(outputs):
         if any(same_name(name, other) for other, _ in outputs[:index]):
-            _refuse(view, f"it has two columns {name!r}")
+            _reject(view, f"it has two columns {name!r}")
     condition = query.args.get("where")
     own = names.condition(condition.this) if condition is not None else None
     # Each in brackets, because OR binds less tightly than the AND that joins them.
@@ -78,19 +78,19 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
 
 def _query(view: ViewState) -> exp.Select:
     if view.dialect.lower() != "duckdb":
-        _refuse(view, f"its dialect is {view.dialect!r}")
+        _reject(view, f"its dialect is {view.dialect!r}")
     try:
         statements = sqlglot.parse(view.sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
     except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"cannot read view {_name(view)}: its SQL cannot be parsed", view=_name(view)) from problem
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
-        _refuse(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")
+        _reject(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")
     query = statements[0]
     if any(CATALOG in text.this for text in query.find_all(exp.Literal)):
-        _refuse(view, f"a constant holds {PLACEHOLDER}")
+        _reject(view, f"a constant holds {PLACEHOLDER}")
     extra = [key for key, value in query.args.items() if value and key.rstrip("_") not in ("expressions", "from", "where", "kind")]
     if extra or query.args.get("kind"):
-        _refuse(view, f"it has {', '.join(key.rstrip('_').upper() for key in extra) or 'a KIND'}")
+        _reject(view, f"it has {', '.join(key.rstrip('_').upper() for key in extra) or 'a KIND'}")
     return query
 
 
@@ -100,14 +100,14 @@ def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: fr
     clause = query.args.get("from_") or query.args.get("from")
     table = clause.this if clause is not None else None
     if not isinstance(table, exp.Table) or not table_names(table):
-        _refuse(view, "it does not read one table by its name")
+        _reject(view, "it does not read one table by its name")
     extra = [key for key, value in table.args.items() if value and key not in ("this", "db", "catalog", "alias")]
     if extra or table.alias_column_names:
-        _refuse(view, f"its table has {', '.join(extra) or 'names of columns'}")
+        _reject(view, f"its table has {', '.join(extra) or 'names of columns'}")
     schema, name = schema_and_name(table)
     found = find_relations(reader, schema, name, view.schema_name, view.snapshot_id)
     if len(found) != 1:
-        _refuse(view, f"{name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
+        _reject(view, f"{name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
     (source,) = found
     if isinstance(source, TableState):
         columns = tuple((column.name, column.name) for column in source.schema)
@@ -136,16 +136,16 @@ class _Names:
             case exp.Column():
                 yield self.base(projection)
             case _:
-                _refuse(self.view, f"it computes {projection.sql('duckdb')}")
+                _reject(self.view, f"it computes {projection.sql('duckdb')}")
 
     def base(self, column: exp.Column) -> tuple[str, str]:
         """Return the column's name as the source writes it, and the column of the table that it is."""
         name = column.name
         if column.args.get("db") or (column.table and not same_name(column.table, self.alias)):
-            _refuse(self.view, f"{column.sql('duckdb')} is not a column of {self.alias}")
+            _reject(self.view, f"{column.sql('duckdb')} is not a column of {self.alias}")
         found = [pair for pair in self.source.columns if same_name(pair[0], name)] or self._virtual(name)
         if len(found) != 1:
-            _refuse(self.view, f"{self.alias} has no column {name!r}")
+            _reject(self.view, f"{self.alias} has no column {name!r}")
         return found[0]
 
     def _virtual(self, name: str) -> list[tuple[str, str]]:
@@ -156,7 +156,7 @@ class _Names:
     def condition(self, condition: exp.Expression) -> str:
         """Return the condition on the columns of the table."""
         if condition.find(exp.Query) is not None:
-            _refuse(self.view, "its condition has a subquery")
+            _reject(self.view, "its condition has a subquery")
         rewritten = condition.transform(
             lambda node: exp.column(exp.to_identifier(self.base(node)[1], quoted=True)) if isinstance(node, exp.Column) else node
         )
@@ -168,7 +168,7 @@ class _Names:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
         opaque = sql_parts(predicate)
         if opaque:
-            _refuse(self.view, f"its condition has {opaque[0].sql}")
+            _reject(self.view, f"its condition has {opaque[0].sql}")
         return text
 
 
@@ -176,7 +176,7 @@ def _name(view: ViewState) -> str:
     return f"{view.schema_name}.{view.name}"
 
 
-def _refuse(view: ViewState, reason: str) -> NoReturn:
+def _reject(view: ViewState, reason: str) -> NoReturn:
     raise UnsupportedFeatureError(
         f"cannot read view {_name(view)}: {reason}; only columns of one table or view under a condition are understood", view=_name(view)
     )

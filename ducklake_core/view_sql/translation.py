@@ -23,7 +23,7 @@ from ducklake_core.view_sql.parsing import parse_query, schema_and_name
 from ducklake_core.view_sql.queries import Queries
 from ducklake_core.view_sql.scopes import Sources, TableSource
 from ducklake_core.view_sql.selection import selection
-from ducklake_core.view_sql.typed import NULL_TYPE, Refused
+from ducklake_core.view_sql.typed import NULL_TYPE, Rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ def translate(
         names = [column.name for column in query.columns]
         unnamed = next((index for index, own in enumerate(names, 1) if own is None), None)
         if unnamed is not None:
-            raise Refused(f"the name of its column {unnamed} is unknown; give it one with AS")
+            raise Rejected(f"the name of its column {unnamed} is unknown; give it one with AS")
         fields = tuple(Field(name=column.name or "", type=INT32 if column.type == NULL_TYPE else column.type) for column in query.columns)
         twice = next((f.name for i, f in enumerate(fields) if any(same_name(f.name, other.name) for other in fields[:i])), None)
         if twice is not None:
-            raise Refused(f"it has two columns {twice!r}")
-    except Refused as problem:
+            raise Rejected(f"it has two columns {twice!r}")
+    except Rejected as problem:
         raise UnsupportedFeatureError(
             f"cannot read {name}: {problem}; docs/reference/views.md lists what is understood", view=name
         ) from problem
@@ -130,7 +130,7 @@ def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
         for table in _tables(view.sql):
             source = sources.find(*schema_and_name(table), view.schema_name)
             found.add(join_name(source.schema_name, source.name))
-    except Refused as problem:
+    except Rejected as problem:
         raise UnsupportedFeatureError(f"cannot find the tables that view {name} reads: {problem}", view=name) from problem
     except (SqlglotError, RecursionError) as problem:
         raise UnsupportedFeatureError(f"cannot find the tables that view {name} reads: its SQL cannot be parsed", view=name) from problem

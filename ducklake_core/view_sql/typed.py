@@ -38,7 +38,7 @@ COMPARABLE = (*DIGITS, *FLOATS, BOOLEAN, DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, 
 """Types, in addition to decimals, whose order and equality are the same in both engines."""
 
 
-class Refused(Exception):  # noqa: N818
+class Rejected(Exception):  # noqa: N818
     """Raised with the reason why a query cannot be translated; the caller adds the name of the view."""
 
 
@@ -72,13 +72,13 @@ def spark_name(data_type: DataType) -> str:
     """Return the type as Spark SQL spells it in a cast.
 
     Raises:
-        Refused: Nothing is cast to that type.
+        Rejected: Nothing is cast to that type.
     """
     if isinstance(data_type, DecimalType):
         return f"DECIMAL({data_type.precision},{data_type.scale})"
     name = _SPARK_NAMES.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
     if name is None:
-        raise Refused(f"it casts to {data_type}")
+        raise Rejected(f"it casts to {data_type}")
     return name
 
 
@@ -96,7 +96,7 @@ def as_decimal(data_type: DataType) -> DecimalType:
     """Return the decimal that an integer becomes next to a decimal."""
     found = data_types.as_decimal(data_type)
     if found is None:
-        raise Refused(f"it puts {data_type} beside a decimal")
+        raise Rejected(f"it puts {data_type} beside a decimal")
     return found
 
 
@@ -104,7 +104,7 @@ def common_type(parts: Sequence[Typed]) -> DataType:
     """Return the type that DuckDB gives alternatives and sides of a comparison.
 
     Raises:
-        Refused: Types that are not brought together here.
+        Rejected: Types that are not brought together here.
     """
     so_far = parts[0]
     for part in parts[1:]:
@@ -134,7 +134,7 @@ def _common_time(first: DataType, second: DataType) -> DataType | None:
 
 
 def _no_common(first: DataType, second: DataType) -> DataType:
-    raise Refused(f"it puts {first} beside {second}")
+    raise Rejected(f"it puts {first} beside {second}")
 
 
 def fits(value: int, data_type: DataType) -> bool:

@@ -215,9 +215,9 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     if settings.write_mode == "upsert" and not settings.upsert_keys:
         raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
     # Run-time metadata may switch a merging asset to another mode for one run; its merge settings are then unused, and no mistake.
-    said = [key for key in _MERGE_KEYS if merged.get(key) is not None]
-    if said and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
-        raise UsageError(f"asset {subject} has {', '.join(said)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
+    given = [key for key in _MERGE_KEYS if merged.get(key) is not None]
+    if given and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
+        raise UsageError(f"asset {subject} has {', '.join(given)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
     if settings.schema_evolution == "replace" and mode != "overwrite":
         raise UsageError(f"asset {subject}: schema_evolution 'replace' belongs to write_mode 'overwrite', not to {mode!r}", asset=subject)
     return settings

@@ -376,8 +376,8 @@ class CompletePartitions(LakeCheck):
             facts["ducklake/partitions_not_told_apart"] = len(unsure)
         if len(missing) > self.max_missing:
             return judged([f"partition {key} has no rows" for key in sorted(missing)], "", facts)
-        told = f"; files of several partitions may have rows of {len(unsure)} more" if unsure else ""
-        return Verdict(passed=True, description=f"{len(missing)} partitions have no rows{told}", metadata=facts)
+        remark = f"; files of several partitions may have rows of {len(unsure)} more" if unsure else ""
+        return Verdict(passed=True, description=f"{len(missing)} partitions have no rows{remark}", metadata=facts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -453,11 +453,11 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
         return TableWriters(snapshot=table.snapshot_id)
     name = str(address)
     commits = table.row_changes(author=AUTHOR, limit=_MAX_OF_PIPES) if _is_of_pipes(newest) else [newest]
-    told = next((commit for commit in commits if not _is_of_pipes(commit)), None)
-    record = _record(told, name) if told is not None else None
-    if told is not None:
-        commits = [commit for commit in commits if commit.id >= told.id]
-        if record is not None and record.misses_commits_before(told, table):
+    recorded = next((commit for commit in commits if not _is_of_pipes(commit)), None)
+    record = _record(recorded, name) if recorded is not None else None
+    if recorded is not None:
+        commits = [commit for commit in commits if commit.id >= recorded.id]
+        if record is not None and record.misses_commits_before(recorded, table):
             commits = table.row_changes(-1 if record.snapshot is None else record.snapshot, author=AUTHOR)
     slices = dict(record.slices) if record is not None else {}
     for writer, written in filter(None, (_written(commit, name) for commit in commits)):

@@ -31,10 +31,10 @@ def audits(demo: Demo) -> None:
     )
     failed = demo.run([fleet.fleet])
     failure = failed.failure_data_for_node("fleet")
-    told = failure.user_failure_data.description if failure is not None and failure.user_failure_data is not None else None
+    description = failure.user_failure_data.description if failure is not None and failure.user_failure_data is not None else None
     if failed.success or demo.lake.table_info("fleet").row_count != before[1]:
         raise RuntimeError("rows that fail an audit were committed")
-    demo.console.print(f"  [yellow]refused:[/] {told}")
+    demo.console.print(f"  [yellow]rejected:[/] {description}")
     planes.delete("tailnum = 'N00000'", author="somebody", message="a mistake")
 
 

@@ -159,7 +159,7 @@ def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
 
 def _create_tables(connection: Connection, database: Database) -> None:
     tables = database.tables
-    _refuse_second_lake(connection, database)
+    _reject_second_lake(connection, database)
     if tables.schema is not None and not inspect(connection).has_schema(tables.schema):
         connection.execute(CreateSchema(tables.schema))
     tables.metadata.create_all(connection, checkfirst=False)
@@ -167,7 +167,7 @@ def _create_tables(connection: Connection, database: Database) -> None:
 
 def _create_missing_tables(connection: Connection, database: Database) -> None:
     tables = database.tables
-    _refuse_second_lake(connection, database)
+    _reject_second_lake(connection, database)
     for table in tables.values():
         connection.execute(CreateTable(table, if_not_exists=True))
     differences = read_layout(connection, tables.schema, database.version.name).differences(database.version)
@@ -178,7 +178,7 @@ def _create_missing_tables(connection: Connection, database: Database) -> None:
         )
 
 
-def _refuse_second_lake(connection: Connection, database: Database) -> None:
+def _reject_second_lake(connection: Connection, database: Database) -> None:
     metadata = database.tables["metadata"]
     if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
         return
@@ -316,8 +316,8 @@ def _follow_version(database: Database, found: str | None) -> str:
     differences = {version: layout.differences(version) for version in WRITABLE.values()}
     version = next((version for version, found in differences.items() if not found), None)
     if version is None:
-        said = "; ".join(f"it is not {version}: {found[0]}" for version, found in differences.items())
-        raise CatalogVersionError(f"{known}; {said}", found=None, supported=", ".join(WRITABLE))
+        reasons = "; ".join(f"it is not {version}: {found[0]}" for version, found in differences.items())
+        raise CatalogVersionError(f"{known}; {reasons}", found=None, supported=", ".join(WRITABLE))
     database.follow(version)
     return version.name
 

@@ -158,7 +158,7 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
     if state in _RETRY_STATES:
         return "retry"
     if state is None:
-        # Without a SQLSTATE the server never answered: libpq itself reports a refused or broken connection.
+        # Without a SQLSTATE the server never answered: libpq itself reports a rejected or broken connection.
         return lost if error.connection_invalidated or isinstance(cause, _psycopg_operational()) else "fatal"
     return lost if state == "40003" or may_pass_by_itself(state) else "fatal"
 

@@ -247,8 +247,8 @@ def _tls(mode: str, given: Mapping[str, str]) -> ssl.SSLContext:
         if "ssl_cipher" in given:
             context.set_ciphers(given["ssl_cipher"])
     except (OSError, ValueError) as error:
-        told = ", ".join(f"{name}={given[name]}" for name in sorted(given))
-        raise UsageError(f"TLS cannot be set up for the MySQL catalog with {told}: {error}") from error
+        settings = ", ".join(f"{name}={given[name]}" for name in sorted(given))
+        raise UsageError(f"TLS cannot be set up for the MySQL catalog with {settings}: {error}") from error
     return context
 
 

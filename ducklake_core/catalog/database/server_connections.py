@@ -103,21 +103,21 @@ def may_pass(error: Exception) -> bool:
         return False
     if not _answers(error.pgconn):
         return False
-    state = _refusal(error.pgconn)
+    state = _rejection(error.pgconn)
     if state is None:
         return True
     error.sqlstate = state
     return may_pass_by_itself(state)
 
 
-def _answers(refused: Any) -> bool:
+def _answers(rejected: Any) -> bool:
     """Return whether the server that rejected a session answers at all."""
     from psycopg import pq
 
-    return pq.PGconn.ping(_address_of(refused)) in (pq.Ping.OK, pq.Ping.REJECT)
+    return pq.PGconn.ping(_address_of(rejected)) in (pq.Ping.OK, pq.Ping.REJECT)
 
 
-def _refusal(refused: Any) -> str | None:
+def _rejection(rejected: Any) -> str | None:
     """Return the SQLSTATE with which the server rejects a session; None if it accepts this one, or the trace lacks it."""
     from psycopg import pq
 
@@ -126,7 +126,7 @@ def _refusal(refused: Any) -> str | None:
     # In memory, never on disk: the trace contains the proof of the password.
     file = os.memfd_create("ducklake-refusal")
     try:
-        connection = pq.PGconn.connect_start(_address_of(refused))
+        connection = pq.PGconn.connect_start(_address_of(rejected))
         try:
             connection.trace(file)
             _finish_connecting(connection)
@@ -150,9 +150,9 @@ def _finish_connecting(connection: Any) -> None:
             return
 
 
-def _address_of(refused: Any) -> bytes:
+def _address_of(rejected: Any) -> bytes:
     # A timeout of its own: if an address accepts connections and closes them at once, libpq's ping waits for the whole timeout.
-    words = [option.keyword + b"=" + _quoted(option.val) for option in refused.info if option.val and option.keyword != b"connect_timeout"]
+    words = [option.keyword + b"=" + _quoted(option.val) for option in rejected.info if option.val and option.keyword != b"connect_timeout"]
     return b" ".join((*words, b"connect_timeout=2"))
 
 

@@ -218,7 +218,7 @@ def _duckdb_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
 
 
 def _mysql(url: URL, metadata_schema: str | None) -> CatalogAddress:
-    refuse_metadata_schema(metadata_schema)
+    reject_metadata_schema(metadata_schema)
     return CatalogAddress(url=url)
 
 
@@ -268,8 +268,8 @@ def mysql_url_of_text(text: str) -> URL:
         value = _WORD.match(text, name.end() + 1) if name is not None and text[name.end() : name.end() + 1] == "=" else None
         if name is None or value is None:
             raise UsageError("cannot read the MySQL connection text: write key=value pairs such as db=lake host=...")
-        key = _said(name).lower()
-        given[_NAMES.get(key, key)] = _said(value)
+        key = _unquoted(name).lower()
+        given[_NAMES.get(key, key)] = _unquoted(value)
         position = value.end()
     port = given.pop("port", None)
     if port is not None and not port.isdecimal():
@@ -313,7 +313,7 @@ def plain_mysql_url(url: URL) -> URL:
     return url.set(drivername="mysql+pymysql", query=query, password=url.password if password is None else password)
 
 
-def refuse_metadata_schema(metadata_schema: str | None) -> None:
+def reject_metadata_schema(metadata_schema: str | None) -> None:
     """Reject a metadata schema for MySQL, where a schema is a database.
 
     Raises:
@@ -330,7 +330,7 @@ def _no_schemas(metadata_schema: str) -> UnsupportedFeatureError:
     )
 
 
-def _said(found: re.Match[str]) -> str:
+def _unquoted(found: re.Match[str]) -> str:
     return found[2] if found[1] is None else re.sub(r"\\(.)", r"\1", found[1])
 
 

@@ -195,8 +195,8 @@ class EarlierTables(CatalogTables):
     def _column(self, table: str, column: Column[Any], stored: Table) -> ColumnElement[Any]:
         own = stored.c.get(column.name)
         if (table, column.name) == ("data_file", "partial_max") and PARTIAL_FILE_INFO in stored.c:
-            said = newest_snapshot(stored.c[PARTIAL_FILE_INFO])
-            return (said if own is None else func.coalesce(own, said)).label(column.name)
+            merged = newest_snapshot(stored.c[PARTIAL_FILE_INFO])
+            return (merged if own is None else func.coalesce(own, merged)).label(column.name)
         if (table, column.name) == ("partition_column", "column_id") and self.layout.version == "0.1":
             return partition_column_id(self.stored).label(column.name)
         if (table, column.name) == ("inlined_data_tables", "schema_version") and SCHEMA_SNAPSHOT in stored.c:

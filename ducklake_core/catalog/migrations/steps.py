@@ -362,19 +362,19 @@ def _renames(
     name: str, owner: str | None, columns: list[str], before: InlinedColumns, wanted: InlinedColumns
 ) -> Iterator[RenameInlinedColumn]:
     if not columns:
-        raise _refused(name, owner, "it is registered, but not there")
+        raise _rejected(name, owner, "it is registered, but not there")
     own = {folded(column) for column in columns[len(wanted.names) :]}
     for there, former, new in zip((*columns, None, None, None), before.names, wanted.names, strict=False):
         if there is not None and folded(there) == new:
             continue
         if there is None or folded(there) != former:
-            raise _refused(name, owner, f"its leading columns are {', '.join(columns[: len(wanted.names)])}")
+            raise _rejected(name, owner, f"its leading columns are {', '.join(columns[: len(wanted.names)])}")
         if new in own:
-            raise _refused(name, owner, f"it has a column {new!r}, which is reserved: rename it, and flush the inlined rows, first")
+            raise _rejected(name, owner, f"it has a column {new!r}, which is reserved: rename it, and flush the inlined rows, first")
         yield RenameInlinedColumn(name, there, new)
 
 
-def _refused(name: str, owner: str | None, reason: str) -> UnsupportedFeatureError:
+def _rejected(name: str, owner: str | None, reason: str) -> UnsupportedFeatureError:
     of = f" of table {owner!r}" if owner else ""
     return UnsupportedFeatureError(
         f"cannot migrate: the inlined rows in {name}{of} cannot be brought to version 1.1: {reason}; nothing was changed",
@@ -746,10 +746,10 @@ def _spread_schema_versions(connection: Connection, versions: Table, stored: dic
 def _keep_newest_snapshots(connection: Connection, file: Table, forgotten: tuple[int, ...]) -> None:
     info: ColumnClause[str] = column(PARTIAL_FILE_INFO, String)
     left = frozenset(forgotten)
-    said = select(file.c.data_file_id.label("of"), newest_snapshot(info).label("newest")).where(
+    merged = select(file.c.data_file_id.label("of"), newest_snapshot(info).label("newest")).where(
         info.is_not(None), file.c.partial_max.is_(None)
     )
-    found = [{"of": row.of, "newest": row.newest} for row in connection.execute(said) if row.of not in left]
+    found = [{"of": row.of, "newest": row.newest} for row in connection.execute(merged) if row.of not in left]
     connection.execute(DropColumnStatement(file, PARTIAL_FILE_INFO))
     of, newest = bindparam("of", type_=BigInteger), bindparam("newest", type_=BigInteger)
     for some in chunks(found):

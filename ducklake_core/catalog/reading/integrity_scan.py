@@ -187,14 +187,16 @@ def _bad_cell(name: str, row: Row[Any], kinds: Mapping[str, type], required: set
     cells = row._mapping  # noqa: SLF001 - SQLAlchemy's documented name
     for column, kind in kinds.items():
         if cells[column] is not None and not isinstance(cells[column], kind):
-            return _told(name, row, column, f"{cells[column]!r} in {column}, where a {'number' if kind is int else 'text'} is expected")
+            return _cell_problem(
+                name, row, column, f"{cells[column]!r} in {column}, where a {'number' if kind is int else 'text'} is expected"
+            )
     for column in sorted(required):
         if cells[column] is None:
-            return _told(name, row, column, f"no {column}", is_missing=True)
+            return _cell_problem(name, row, column, f"no {column}", is_missing=True)
     return None
 
 
-def _told(name: str, row: Row[Any], column: str, says: str, *, is_missing: bool = False) -> BadCell:
+def _cell_problem(name: str, row: Row[Any], column: str, says: str, *, is_missing: bool = False) -> BadCell:
     cells = row._mapping  # noqa: SLF001
     table_id, path = cells.get("table_id"), cells.get("path")
     return BadCell(

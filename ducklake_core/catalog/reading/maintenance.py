@@ -313,10 +313,10 @@ def clustered_snapshots(reader: CatalogReader, snapshot_ids: Collection[int], co
 
 def _clusters(extra_info: str, column_ids: list[int]) -> bool:
     try:
-        said = json.loads(extra_info)
+        stored = json.loads(extra_info)
     except ValueError:
         return False
-    return isinstance(said, dict) and said.get(CLUSTERED_KEY) == column_ids
+    return isinstance(stored, dict) and stored.get(CLUSTERED_KEY) == column_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

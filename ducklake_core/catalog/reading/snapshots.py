@@ -25,8 +25,8 @@ def snapshot_query(tables: CatalogTables) -> Select[Any]:
     """Return the query for snapshots with their changes and the present version of the catalog, for :func:`snapshot_of`."""
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
     source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
-    said = stored_version(tables).label("version")
-    return select(*(snapshot.c[name] for name in _OF_SNAPSHOT), *(changes.c[name] for name in _OF_CHANGES), said).select_from(source)
+    version = stored_version(tables).label("version")
+    return select(*(snapshot.c[name] for name in _OF_SNAPSHOT), *(changes.c[name] for name in _OF_CHANGES), version).select_from(source)
 
 
 def snapshot_of(row: Any) -> Snapshot:

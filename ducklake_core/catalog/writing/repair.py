@@ -96,7 +96,7 @@ def newest_snapshot_id(connection: Connection, database: Database, info: LakeInf
     return CatalogReader(connection, info, database.tables).latest_snapshot().id
 
 
-def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, said: MendingSnapshot) -> tuple[int, Left]:
+def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, snapshot: MendingSnapshot) -> tuple[int, Left]:
     """Repair the catalog as a new snapshot, so that of two concurrent commits one fails and tries again.
 
     Args:
@@ -104,7 +104,7 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
         database: The catalog.
         info: Settings of the lake.
         mending: The repairs.
-        said: Author and message of the snapshot.
+        snapshot: Author and message of the snapshot.
 
     Returns:
         Id of the snapshot, whose counters make sessions of DuckDB read statistics again; and the repairs that were not made.
@@ -112,7 +112,7 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
     tables = database.tables
     reopened = _reopen(connection, tables, mending.schemas)
-    _insert_snapshot(connection, database, newest, said, reopened)
+    _insert_snapshot(connection, database, newest, snapshot, reopened)
     apply_changes(PlainStatements(connection), database, mending.changes)
     for name, owner, key in mending.orphans:
         owners = (owner, "column") if owner == "table" else (owner,)
@@ -166,7 +166,7 @@ def _end(connection: Connection, tables: CatalogTables, ended: Sequence[tuple[st
 
 
 def _insert_snapshot(
-    connection: Connection, database: Database, newest: Snapshot, said: MendingSnapshot, reopened: Sequence[ReopenedSchema]
+    connection: Connection, database: Database, newest: Snapshot, snapshot: MendingSnapshot, reopened: Sequence[ReopenedSchema]
 ) -> None:
     row = {
         "snapshot_id": newest.id + 1,
@@ -180,9 +180,9 @@ def _insert_snapshot(
     changes = {
         "snapshot_id": newest.id + 1,
         "changes_made": encode_changes(Changes(created_schema=tuple(schema.path for schema in reopened))),
-        "author": said.author,
-        "commit_message": said.message,
-        "commit_extra_info": said.extra_info,
+        "author": snapshot.author,
+        "commit_message": snapshot.message,
+        "commit_extra_info": snapshot.extra_info,
     }
     connection.execute(insert(database.tables["snapshot_changes"]), [changes])
 

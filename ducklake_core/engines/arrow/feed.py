@@ -98,13 +98,13 @@ def _inserted(task: InsertedRows, shape: FeedShape, storage: Storage, threads: b
 
 def _deleted(task: DeletedRows, shape: FeedShape, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
     positions, snapshots = _first_deletes(task, storage)
-    told = shape.in_range(snapshots)
+    reported = shape.in_range(snapshots)
     if task.ended is None:
-        chosen = ChosenRows(positions=positions[told], wanted=True)
+        chosen = ChosenRows(positions=positions[reported], wanted=True)
     else:
         # The file ended in the range: every row that no earlier delete hid was deleted then.
-        chosen = ChosenRows(positions=positions[~told], wanted=False)
-    positions, snapshots = positions[told], snapshots[told]
+        chosen = ChosenRows(positions=positions[~reported], wanted=False)
+    positions, snapshots = positions[reported], snapshots[reported]
     if chosen.wanted and not len(positions):
         return
     one = FileTask(file=task.file, rows=task.rows)

@@ -229,7 +229,7 @@ def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
     if held in (INT128, UINT128) and wanted in INTEGERS:
         if wanted not in (INT128, UINT128):
             return _whole(array, wanted)
-        _refuse_beyond(array, wanted)
+        _reject_beyond(array, wanted)
     return cast_array(array, Field(id=0, name="value", type=wanted))
 
 
@@ -253,23 +253,23 @@ def _from_float(array: Any, held: DataType, wanted: DataType) -> Any:
     if wanted in FLOATS:
         narrowed = array.cast(to_arrow_type(wanted), safe=False)
         if wanted == FLOAT32:
-            _refuse(pc.and_(pc.is_inf(narrowed), pc.is_finite(array)), array, wanted)
+            _reject(pc.and_(pc.is_inf(narrowed), pc.is_finite(array)), array, wanted)
         return narrowed
-    _refuse(pc.invert(pc.is_finite(array)), array, wanted)
+    _reject(pc.invert(pc.is_finite(array)), array, wanted)
     if wanted in INTEGERS:
         low, high = integer_range(wanted)
         numbers = array.cast(pa.float64())
         # DuckDB checks the range before it rounds: -128.5 does not fit an int8, although it would round to -128.
-        _refuse(pc.or_(pc.less(numbers, float(low)), pc.greater_equal(numbers, float(high + 1))), array, wanted)
+        _reject(pc.or_(pc.less(numbers, float(low)), pc.greater_equal(numbers, float(high + 1))), array, wanted)
         rounded: Any = pc.round(numbers, 0, round_mode="half_to_even")
-        _refuse(pc.greater_equal(rounded, float(high + 1)), array, wanted)
+        _reject(pc.greater_equal(rounded, float(high + 1)), array, wanted)
         return rounded.cast(to_arrow_type(wanted))
     assert isinstance(wanted, DecimalType)
     with np.errstate(over="ignore"):
         steps = np.asarray(array.cast(pa.float64()).fill_null(0.0)) * 10.0**wanted.scale
     # To decimals DuckDB rounds half away from zero, to integers half to even. A float32 is rounded back to its precision afterwards.
     steps = np.trunc(steps + 0.5 * np.sign(steps))
-    _refuse(pa.array(np.abs(steps) >= 10.0**wanted.precision), array, wanted)
+    _reject(pa.array(np.abs(steps) >= 10.0**wanted.precision), array, wanted)
     steps = steps.astype(np.float32).astype(np.float64) if held == FLOAT32 else steps
     whole = pa.array(steps.astype(np.int64), mask=np.asarray(array.is_null()))
     return _shifted(whole, wanted)
@@ -286,12 +286,12 @@ def _shifted(whole: Any, wanted: DecimalType) -> Any:
     return pa.Array.from_buffers(to_arrow_type(wanted), len(values), [validity, pa.py_buffer(parts.tobytes())])
 
 
-def _refuse_beyond(array: Any, wanted: DataType) -> None:
+def _reject_beyond(array: Any, wanted: DataType) -> None:
     low, high = (pa.scalar(Decimal(bound), array.type) for bound in integer_range(wanted))
-    _refuse(pc.or_(pc.less(array, low), pc.greater(array, high)), array, wanted)
+    _reject(pc.or_(pc.less(array, low), pc.greater(array, high)), array, wanted)
 
 
-def _refuse(bad: Any, array: Any, wanted: DataType) -> None:
+def _reject(bad: Any, array: Any, wanted: DataType) -> None:
     if pc.any(pc.fill_null(bad, False)).as_py():
         value = array.filter(pc.fill_null(bad, False))[0].as_py()
         raise SchemaError(f"the value {value!r} is out of the range of {wanted}")
@@ -437,7 +437,7 @@ def arithmetic(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
         return _with_null(operator, left, right, rows)
     types = {left.type, right.type}
     if not all(_is_numeric(kind) for kind in types) or types & set(_WIDE):
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     if types & set(FLOATS) or operator == "/":
         return _with_floats(operator, left, right)
     if any(isinstance(kind, DecimalType) for kind in types):
@@ -468,7 +468,7 @@ def number_function(function: str, value: TypedArray) -> TypedArray:
     raise UnsupportedFeatureError(f"{function}() of {kind}")
 
 
-def _refusal(operator: str, left: TypedArray, right: TypedArray) -> UnsupportedFeatureError:
+def _rejection(operator: str, left: TypedArray, right: TypedArray) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(f"{left.type} {operator} {right.type}")
 
 
@@ -484,7 +484,7 @@ def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
     if other.is_null:
         kind: DataType = FLOAT64 if operator == "/" else INT64
     elif not _is_numeric(other.type) or (operator in ("//", "%") and other.type not in INTEGERS):
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     else:
         kind = other.type if operator != "/" or other.type == FLOAT32 else FLOAT64
     return TypedArray(nulls(rows, kind).array, kind)
@@ -494,7 +494,7 @@ def _with_days(operator: str, left: TypedArray, right: TypedArray, rows: int) ->
     """Add days; infinite dates stay, others never become infinite. One finite date precedes ``-infinity``."""
     date, days = (left, right) if left.type == DATE else (right, left)
     if operator not in ("+", "-") or (operator == "-" and left.type != DATE) or not (days.is_null or days.type in _DAYS):
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     if days.is_null or date.is_null:
         return TypedArray(pa.nulls(rows, pa.date32()), DATE)
     before = date.array.view(pa.int32()).cast(pa.int64())
@@ -542,17 +542,17 @@ def _with_floats(operator: str, left: TypedArray, right: TypedArray) -> TypedArr
     if operator == "/":
         return TypedArray(pc.divide(one, two), kind)
     if operator not in _PLAIN:
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     return TypedArray(_PLAIN[operator](one, two), kind)
 
 
 def _with_decimals(operator: str, left: TypedArray, right: TypedArray) -> TypedArray:
     first, second = as_decimal(left.type), as_decimal(right.type)
     if operator not in _PLAIN or first is None or second is None:
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     kind = decimal_result(operator, first, second)
     if kind.scale > kind.precision or (operator == "*" and first.precision + second.precision >= _WIDEST):
-        raise _refusal(operator, left, right)
+        raise _rejection(operator, left, right)
     if operator != "*":
         # DuckDB casts both sides to the type of the result first, and a side that does not fit it is an error.
         first = second = kind

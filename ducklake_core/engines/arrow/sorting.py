@@ -51,7 +51,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     names = {folded(name): name for name in rows.schema.names}
     for number, order in enumerate(orders):
         if order.column is None:
-            raise _refused(order, table, "which only a SQL engine can evaluate: write a Spark DataFrame")
+            raise _rejected(order, table, "which only a SQL engine can evaluate: write a Spark DataFrame")
         given = names.get(folded(order.column))
         if given is None:
             continue
@@ -111,8 +111,8 @@ def _parts(values: pa.Array, column: Field, order: SortOrder) -> list[tuple[str,
     return [*parts, ("value", values, order.descending)]
 
 
-def _refused(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"cannot write to {table}: {order.refusal.format(reason)}", table=table, expression=order.expression)
+def _rejected(order: SortOrder, table: str, reason: str) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(f"cannot write to {table}: {order.rejection.format(reason)}", table=table, expression=order.expression)
 
 
 def sorted_by(rows: Iterable[pa.RecordBatch], orders: Sequence[SortOrder], columns: Schema, state: WriteState) -> Iterator[pa.RecordBatch]:

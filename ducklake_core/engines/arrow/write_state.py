@@ -126,7 +126,7 @@ def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: i
     try:
         return _checked(data, state, physical=physical)
     except DuckLakeError as error:
-        row = None if first_row is None else _first_refused(data, state, physical=physical)
+        row = None if first_row is None else _first_rejected(data, state, physical=physical)
         where = ""
         if row is not None and first_row is not None:
             error.details["row"] = first_row + row
@@ -197,7 +197,7 @@ def with_computed_defaults(data: Data, state: WriteState) -> Data:
     return data
 
 
-def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
+def _first_rejected(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
     """Return the index of the first row that does not fit; None when the columns do not fit."""
     # Errors of Arrow do not name the row. A binary search over slices finds it in about log2(rows) more casts, only after a failure.
     low, high = 0, data.num_rows

@@ -129,10 +129,10 @@ class _Running:
             self.reader = run_interruptibly(self._connection, lambda: self._reader(way))
         except BaseException as problem:
             self._connection.close()
-            told = self._told(problem)
-            if told is problem:
+            reported = self._user_error(problem)
+            if reported is problem:
                 raise
-            raise told from problem
+            raise reported from problem
 
     def _reader(self, way: Way) -> pa.RecordBatchReader:
         asked, connection = self.asked, self._connection
@@ -146,16 +146,16 @@ class _Running:
             while (batch := run_interruptibly(self._connection, lambda: next(self.reader, None))) is not None:
                 yield batch
         except Exception as problem:
-            told = self._told(problem)
-            if told is problem:
+            reported = self._user_error(problem)
+            if reported is problem:
                 raise
-            raise told from problem
+            raise reported from problem
         finally:
             self.reader.close()
             self._connection.close()
 
-    def _told(self, problem: BaseException) -> BaseException:
-        return told_of(problem, self._failures, self.asked.sql)
+    def _user_error(self, problem: BaseException) -> BaseException:
+        return user_error(problem, self._failures, self.asked.sql)
 
 
 def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
@@ -165,7 +165,7 @@ def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way
             return _Running(asked, way), ways[place + 1 :]
         except FilterNotTakenError as problem:
             if place + 1 == len(ways):
-                raise problem.told from problem
+                raise problem.reported from problem
     raise AssertionError
 
 
@@ -179,14 +179,14 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
         except FilterNotTakenError as problem:
             # Another way may give the rows in another order, so that it cannot continue after the first batch.
             if given or not others:
-                raise problem.told from problem
+                raise problem.reported from problem
             running, others = _started(running.asked, others)
         else:
             return
 
 
 def _reader(
-    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool, described: bool
+    connection: DuckDBPyConnection, sql: str, rejected: Sequence[str], target: Target | None, *, by_name: bool, described: bool
 ) -> pa.RecordBatchReader:
     import duckdb
 
@@ -196,7 +196,7 @@ def _reader(
     except duckdb.CatalogException as problem:
         # The instance has only the schemas that the query uses, so that DuckDB's remark about a missing schema would mislead.
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
-        raise NotFoundError("; ".join([missing, *refused])) from problem
+        raise NotFoundError("; ".join([missing, *rejected])) from problem
 
 
 def sources_need_conversion(sources: Sources) -> bool:
@@ -235,14 +235,14 @@ def _exact(data_type: DataType) -> DataType:
     return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 
 
-def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseException:
+def user_error(problem: BaseException, failures: Failures, sql: str) -> BaseException:
     """Return the error to raise: that of a scan, or DuckDB's own, marked if the query can be run in another way."""
     if failures.first is not None:
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
-    told = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
-    return FilterNotTakenError(told) if not_taken(problem) else told
+    reported = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
+    return FilterNotTakenError(reported) if not_taken(problem) else reported
 
 
 def line_of(problem: BaseException) -> str:
@@ -295,17 +295,17 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
     import duckdb
 
     while waiting:
-        refused: list[tuple[str, str]] = []
+        rejected: list[tuple[str, str]] = []
         reasons: list[str] = []
         for name, statement in waiting:
             try:
                 execute_definition(connection, statement)
             except duckdb.Error as problem:
-                refused.append((name, statement))
+                rejected.append((name, statement))
                 reasons.append(f"the {name} cannot be made: {line_of(problem)}")
-        if len(refused) == len(waiting):
+        if len(rejected) == len(waiting):
             return reasons
-        waiting = refused
+        waiting = rejected
     return []
 
 
@@ -412,7 +412,7 @@ def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session]
     try:
         return _worked(texts, sources, work, found[-1])
     except FilterNotTakenError as problem:
-        raise problem.told from problem
+        raise problem.reported from problem
 
 
 def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found], way: Way) -> Found:
@@ -428,10 +428,10 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
         try:
             return run_interruptibly(connection, whole)
         except Exception as problem:
-            told = told_of(problem, failures, texts[0])
-            if told is problem:
+            reported = user_error(problem, failures, texts[0])
+            if reported is problem:
                 raise
-            raise told from problem
+            raise reported from problem
 
 
 def check_expression(table: str, text: str, columns: Schema, target: Field | None = None) -> None:
@@ -509,21 +509,21 @@ def check_statement(sql: str, sources: Sources) -> None:
         for table in sources.tables:
             columns = [f"{quoted_path((column.name,))} {duckdb_type(column.type)}" for column in table.columns]
             connection.execute(f"CREATE TABLE {name_in_instance(table.schema_name, table.name)} ({', '.join(columns)})")
-        refused = make_views(connection, sources)
+        rejected = make_views(connection, sources)
         try:
             connection.execute(f"EXPLAIN {sql}")
         except duckdb.CatalogException as problem:
-            raise NotFoundError("; ".join([line_of(problem), *refused])) from problem
+            raise NotFoundError("; ".join([line_of(problem), *rejected])) from problem
         except duckdb.Error as problem:
             raise UsageError(f"DuckDB does not take the statement: {line_of(problem)}", sql=sql) from problem
 
 
 class FilterNotTakenError(Exception):
-    """DuckDB made a filter that no scan of Arrow data accepts; ``told`` is the error to raise if there is no other way."""
+    """DuckDB made a filter that no scan of Arrow data accepts; ``reported`` is the error to raise if there is no other way."""
 
-    def __init__(self, told: BaseException) -> None:
-        super().__init__(str(told))
-        self.told = told
+    def __init__(self, reported: BaseException) -> None:
+        super().__init__(str(reported))
+        self.reported = reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

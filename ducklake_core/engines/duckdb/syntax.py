@@ -43,13 +43,13 @@ def syntax_errors(queries: Sequence[str]) -> list[str | None]:
 
 
 def _syntax_error(answer: str) -> str | None:
-    said = json.loads(answer)
-    if not said.get("error"):
-        count = len(said.get("statements", ()))
+    parsed = json.loads(answer)
+    if not parsed.get("error"):
+        count = len(parsed.get("statements", ()))
         return None if count == 1 else f"DuckDB {require_duckdb().__version__} finds {count} statements in it, not one query"
-    if said.get("error_subtype") != "SYNTAX_ERROR":
+    if parsed.get("error_subtype") != "SYNTAX_ERROR":
         return None
-    return f"DuckDB {require_duckdb().__version__} says: {said.get('error_message')}"
+    return f"DuckDB {require_duckdb().__version__} says: {parsed.get('error_message')}"
 
 
 def constant(tree: exp.Expression, data_type: DataType) -> Literal:

@@ -111,7 +111,7 @@ def read_natively(
             frames.append(_result(_placed(plan, alike, storage, session, schemes), plan, alike))
         else:
             frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session, schemes), plan, alike))
-    check = refusal(tasks, plan.read_schema, plan.table, columns, storage, session)
+    check = rejection(tasks, plan.read_schema, plan.table, columns, storage, session)
     # head() runs the first partition first, so that the check comes before any rows.
     return frames if check is None else [check, *frames]
 
@@ -533,7 +533,7 @@ def wants_native(session: SparkSession) -> bool:
     return wanted == "native"
 
 
-def refusal(
+def rejection(
     tasks: Sequence[FileTask], read: Schema, table: str, schema: StructType, storage: Storage, session: SparkSession
 ) -> DataFrame | None:
     """Check that files have field ids: one file of each commit, because a commit has one writer.

@@ -144,15 +144,15 @@ def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
         case spark.DecimalType():
             return DecimalType(precision=data_type.precision, scale=data_type.scale)
         case spark.YearMonthIntervalType() if "." in path:
-            raise _refused(data_type, path, "Spark cannot hand it to Python inside another type; cast it to string")
+            raise _rejected(data_type, path, "Spark cannot hand it to Python inside another type; cast it to string")
         case spark.StringType() if _collation(data_type) != _BINARY_COLLATION:
-            raise _refused(data_type, path, "DuckLake has no collations; cast it to string collate UTF8_BINARY")
+            raise _rejected(data_type, path, "DuckLake has no collations; cast it to string collate UTF8_BINARY")
         case spark.StringType():
             return VARCHAR
         case _:
             found = _FROM_SPARK.get(type(data_type).__name__)
             if found is None:
-                raise _refused(data_type, path, "cast it to string, binary or a struct")
+                raise _rejected(data_type, path, "cast it to string, binary or a struct")
             return found
 
 
@@ -209,7 +209,7 @@ def _collation(data_type: spark.StringType) -> str:
     return str(getattr(data_type, "collation", _BINARY_COLLATION))
 
 
-def _refused(data_type: spark.DataType, path: str, advice: str) -> UnsupportedFeatureError:
+def _rejected(data_type: spark.DataType, path: str, advice: str) -> UnsupportedFeatureError:
     kind = data_type.simpleString()
     return UnsupportedFeatureError(f"column {path!r} has Spark type {kind}, which cannot be written: {advice}", column=path, type=kind)
 

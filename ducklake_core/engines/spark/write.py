@@ -229,7 +229,9 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
     missing = [name for name, position in positions.items() if position is None]
     if missing:
         raise UnsupportedFeatureError(
-            f"cannot write to {table}: {order.refusal.format(f'but the data lacks column {missing[0]!r}')}", table=table, column=missing[0]
+            f"cannot write to {table}: {order.rejection.format(f'but the data lacks column {missing[0]!r}')}",
+            table=table,
+            column=missing[0],
         )
     plain = {folded(name): plain_name(position) for name, position in positions.items() if position is not None}
 

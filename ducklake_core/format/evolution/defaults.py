@@ -280,11 +280,11 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
     try:
         root = sqlglot.parse_one(column.default or "", read="duckdb")
     except (SqlglotError, RecursionError) as problem:
-        raise refusal(column, "it cannot be parsed") from problem
+        raise rejection(column, "it cannot be parsed") from problem
     assert isinstance(root, exp.Expression)
     # Checked again although with_expression checks it: another client may have stored the default.
     if root.find(exp.Column, exp.Query):
-        raise refusal(column, "it reads columns or tables")
+        raise rejection(column, "it reads columns or tables")
     if _name(unwrapped(root)) in {*_MOMENTS, "CurrentTime"} and column.type in _OF_COLUMNS:
         # As the column is assigned, so that no cast is left that depends on the zone of a session.
         return _constant(moment, _OF_COLUMNS[column.type])
@@ -311,10 +311,10 @@ def default_scalar(column: Field, moment: datetime) -> Scalar:
     try:
         return scalar_of(tree, column.default or "")
     except UnsupportedFeatureError as problem:
-        raise refusal(column, f"only a SQL engine evaluates {problem.message}") from problem
+        raise rejection(column, f"only a SQL engine evaluates {problem.message}") from problem
 
 
-def refusal(column: Field, reason: str) -> UnsupportedFeatureError:
+def rejection(column: Field, reason: str) -> UnsupportedFeatureError:
     """Return the error for a default that cannot be evaluated."""
     return UnsupportedFeatureError(
         f"column {column.name!r} is missing in the data and its default {column.default} cannot be evaluated: {reason}; give the column a "

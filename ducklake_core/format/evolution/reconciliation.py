@@ -268,12 +268,12 @@ def reconcile(
     """
     work = _Work(ids=count(next_column_id), widens=mode == "additive", holds_only_nulls=holds_only_nulls or (lambda *_: False))
     columns = work.level(table.columns, frame.columns, None, "")
-    refused = [*work.refused, *(work.changed if mode == "strict" else ())]
-    if refused:
+    rejected = [*work.rejected, *(work.changed if mode == "strict" else ())]
+    if rejected:
         hint = (
-            "".join(sorted(work.remedies)) if work.refused or mode != "strict" else "; schema_evolution='additive' would change the table"
+            "".join(sorted(work.remedies)) if work.rejected or mode != "strict" else "; schema_evolution='additive' would change the table"
         )
-        raise SchemaError(f"the data does not fit the table: {'; '.join(refused)}{hint}", differences=tuple(refused))
+        raise SchemaError(f"the data does not fit the table: {'; '.join(rejected)}{hint}", differences=tuple(rejected))
     return Reconciliation(
         schema=Schema(columns=columns) if work.changed else table,
         ended=tuple(work.ended),
@@ -304,7 +304,7 @@ class _Work:
     ended: list[int] = field(default_factory=list)
     added: list[tuple[Field, int | None]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     remedies: set[str] = field(default_factory=set)
 
@@ -313,15 +313,15 @@ class _Work:
         given: dict[str, Field] = {}
         for column in frame:
             if given.setdefault(folded(column.name), column) is not column:
-                self.refused.append(f"the frame has {path}{column.name!r} twice, apart from case")
+                self.rejected.append(f"the frame has {path}{column.name!r} twice, apart from case")
         result: list[Field] = []
         replacing: list[Field] = []
         for column in table:
-            mine, refused = given.pop(folded(column.name), None), len(self.refused)
+            mine, rejected = given.pop(folded(column.name), None), len(self.rejected)
             node = self.column(column, mine, parent, path)
-            if parent is None and mine is not None and self.gives_way(column, node, mine, is_refused=len(self.refused) > refused):
+            if parent is None and mine is not None and self.gives_way(column, node, mine, is_rejected=len(self.rejected) > rejected):
                 # Files cannot have values of the old type, so that the column gives way to a new one with the same name.
-                del self.refused[refused:]
+                del self.rejected[rejected:]
                 self.changed.append(f"column {column.name!r} ({column.type}) holds only NULL and becomes {mine.type}")
                 replacing.append(mine)
             else:
@@ -333,16 +333,16 @@ class _Work:
             result.append(self.new(column, parent))
         return tuple(result)
 
-    def gives_way(self, column: Field, node: Field, frame: Field, *, is_refused: bool) -> bool:
+    def gives_way(self, column: Field, node: Field, frame: Field, *, is_rejected: bool) -> bool:
         """Return whether a column of the table holds only NULL and did not take the frame's type, so that some values may not fit."""
-        may_be_refused = node is column and may_not_fit(frame.type, column.type)
-        return (is_refused or may_be_refused) and self.holds_only_nulls(column, is_refused)
+        may_be_rejected = node is column and may_not_fit(frame.type, column.type)
+        return (is_rejected or may_be_rejected) and self.holds_only_nulls(column, is_rejected)
 
     def column(self, column: Field, frame: Field | None, parent: int | None, path: str) -> Field:
         if frame is not None:
             return self.node(column, frame, parent, path)
         if parent is None and not column.nullable and column.default is None:
-            self.refused.append(f"column {path + column.name!r} ({column.type}) is NOT NULL and the frame does not have it")
+            self.rejected.append(f"column {path + column.name!r} ({column.type}) is NOT NULL and the frame does not have it")
         elif column.default is None:
             self.missing.append(path + column.name)
         return column
@@ -365,7 +365,7 @@ class _Work:
             case table_type, frame_type if contains(frame_type, table_type):
                 return self.widened(column, frame_type, parent, here)
             case table_type, frame_type:
-                self.refused.append(f"column {here!r} is {table_type} in the table and {frame_type} in the frame")
+                self.rejected.append(f"column {here!r} is {table_type} in the table and {frame_type} in the frame")
                 self.remedies.add(_REMEDY)
                 return column
 

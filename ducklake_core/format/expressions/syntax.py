@@ -43,7 +43,7 @@ TYPE_NAMES = {
     "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
 }  # fmt: skip
 
-_REFUSED: dict[type, str] = {
+_REJECTED: dict[type, str] = {
     exp.Query: "a subquery",
     exp.Exists: "a subquery",
     exp.AggFunc: "an aggregate",
@@ -82,8 +82,8 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
         if node.error_messages():
             raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
         kinds.add(type(node))
-    for refused, name in _REFUSED.items():
-        if any(issubclass(kind, refused) for kind in kinds):
+    for rejected, name in _REJECTED.items():
+        if any(issubclass(kind, rejected) for kind in kinds):
             raise UsageError(f"the {what} {shown(text)} holds {name}; only the columns of one row can be used")
     if not isinstance(root, exp.Condition):
         raise UsageError(f"{shown(text)} is not a SQL {what}")

@@ -44,7 +44,7 @@ class SortOrder:
     nulls_first: bool = False
 
     @property
-    def refusal(self) -> str:
+    def rejection(self) -> str:
         """Return the template of errors about this key; ``format`` inserts the reason."""
         return f"the table is sorted by {self.expression}, {{}}; {_TURN_OFF}"
 
@@ -86,7 +86,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
-    def refused(reason: str) -> UnsupportedFeatureError:
+    def rejected(reason: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
             f"table {table} is sorted by {key.expression!r}, {reason}; {_TURN_OFF}, or change its sort order with DuckDB",
             table=table,
@@ -95,18 +95,18 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
 
     # Checked before rows are written, because other programs may have stored any expression.
     if key.dialect.lower() != "duckdb":
-        raise refused(f"an expression of the dialect {key.dialect!r}, of which only 'duckdb' is known")
+        raise rejected(f"an expression of the dialect {key.dialect!r}, of which only 'duckdb' is known")
     if key.direction not in ("ASC", "DESC") or key.null_order not in ("NULLS_FIRST", "NULLS_LAST"):
-        raise refused(f"in the unknown order {key.direction} {key.null_order}")
+        raise rejected(f"in the unknown order {key.direction} {key.null_order}")
     try:
         tree = parse_expression(key.expression)
     except (SqlglotError, RecursionError) as error:
-        raise refused("which cannot be read") from error
+        raise rejected("which cannot be read") from error
     named = {column.name for column in tree.find_all(exp.Column)}
     found = {name: schema.find(name) for name in named}
     unknown = sorted(name for name, column in found.items() if column is None)
     if unknown:
-        raise refused(f"but has no column {unknown[0]!r}")
+        raise rejected(f"but has no column {unknown[0]!r}")
     columns = tuple(sorted(column.name for column in found.values() if column is not None))
     return SortOrder(
         expression=key.expression,

@@ -195,8 +195,8 @@ def short_repr(value: Any) -> str:
     >>> short_repr(Found("t")), short_repr(Found("t", 3, ("a",) * 10))
     ("Found(name='t')", "Found(name='t', count=3, files=<10 items>)")
     """
-    told = (f"{one.name}={_item(getattr(value, one.name))}" for one in fields(value) if one.repr and not _is_default(value, one))
-    return f"{type(value).__name__}({', '.join(told)})"
+    attributes = (f"{one.name}={_item(getattr(value, one.name))}" for one in fields(value) if one.repr and not _is_default(value, one))
+    return f"{type(value).__name__}({', '.join(attributes)})"
 
 
 def _is_default(value: Any, one: Field[Any]) -> bool:

@@ -84,7 +84,7 @@ def to_text(value: object, data_type: DataType) -> str:
         case PrimitiveType(name=name), int():
             return _integer_text(value, name)
         case _:
-            raise _refusal(data_type, f"{value!r} is not a value of type {data_type}")
+            raise _rejection(data_type, f"{value!r} is not a value of type {data_type}")
 
 
 def to_cast_text(value: object, data_type: DataType) -> str:
@@ -137,7 +137,7 @@ def from_text(text: str, data_type: DataType) -> object:
         case PrimitiveType(name=name):
             return _parse_temporal(text, name)
         case _:
-            raise _refusal(data_type, "")
+            raise _rejection(data_type, "")
 
 
 def from_cast_text(text: str, data_type: DataType) -> object:
@@ -232,7 +232,7 @@ def _integer_text(value: int, name: str) -> str:
         case _ if name in _INTEGER_BOUNDS and not isinstance(value, bool):
             return str(value)
         case _:
-            raise _refusal(PrimitiveType(name=name), f"{value!r} is not a value of type {name}")
+            raise _rejection(PrimitiveType(name=name), f"{value!r} is not a value of type {name}")
 
 
 def _float_text(text: str) -> str:
@@ -312,10 +312,10 @@ def _parse_temporal(text: str, name: str) -> object:
         case "interval":
             return parse_interval(text)
         case _:
-            raise _refusal(PrimitiveType(name=name), "")
+            raise _rejection(PrimitiveType(name=name), "")
 
 
-def _refusal(data_type: DataType, message: str) -> SchemaError | UnsupportedFeatureError:
+def _rejection(data_type: DataType, message: str) -> SchemaError | UnsupportedFeatureError:
     if isinstance(data_type, DecimalType) or (isinstance(data_type, PrimitiveType) and data_type.name not in ("variant", "geometry")):
         return SchemaError(message)
     return UnsupportedFeatureError(f"values of type {data_type} have no text", type=str(data_type))

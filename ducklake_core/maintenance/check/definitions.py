@@ -98,12 +98,12 @@ def _snapshots(facts: Facts) -> None:
     if late:
         says = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
         facts.report("snapshot-unknown", says)
-    told = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
-    if told and max(told) > facts.newest:
-        says = f"ducklake_snapshot_changes has snapshot {max(told)}, the newest is {facts.newest}: the commit that comes to it fails"
+    logged = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
+    if logged and max(logged) > facts.newest:
+        says = f"ducklake_snapshot_changes has snapshot {max(logged)}, the newest is {facts.newest}: the commit that comes to it fails"
         facts.report("snapshot-unknown", says)
     for number in facts.snapshot_ids:
-        if number not in told:
+        if number not in logged:
             facts.report("snapshot-changes", f"snapshot {number} has no row in ducklake_snapshot_changes")
     for row in facts.every.rows("snapshot_changes"):
         try:
@@ -507,8 +507,8 @@ def check_macros(facts: Facts) -> None:
 def _unparsed(bodies: list[CatalogRow]) -> list[tuple[CatalogRow, str]]:
     """Return definitions that the installed DuckDB cannot parse, with its errors. It parses them whatever their dialect."""
     known = [one for one in bodies if one.sql and one.type in ("scalar", "table")]
-    said = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
-    return [(one, says) for one, says in zip(known, said, strict=True) if says is not None]
+    problems = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
+    return [(one, says) for one, says in zip(known, problems, strict=True) if says is not None]
 
 
 def _by_macro(facts: Facts, name: str) -> dict[int, list[CatalogRow]]:

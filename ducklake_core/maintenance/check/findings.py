@@ -110,9 +110,9 @@ class CheckResult:
     def lines(self) -> list[str]:
         """Return each finding, each repair, and the sum, in words."""
         counts = Counter(finding.severity for finding in self.findings)
-        said = ", ".join(f"{counts[one]} {one}s" for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
+        summary = ", ".join(f"{counts[one]} {one}s" for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
         depth = {"catalog": "the catalog alone", "footers": "catalog and footers", "rows": "catalog, footers and rows"}[self.level]
-        last = f"{said} in {self.tables} tables and {self.files} files at snapshot {self.snapshot_id} ({depth})"
+        last = f"{summary} in {self.tables} tables and {self.files} files at snapshot {self.snapshot_id} ({depth})"
         repairs = [f"mended: {one}" for one in self.repairs]
         made = [f"the repairs are snapshot {self.repair_snapshot_id}"] if self.repair_snapshot_id is not None else []
         return [*map(str, self.findings), *repairs, last, *made]

@@ -304,11 +304,11 @@ def _is_short(bound: Any, held: Any, leaf: Field) -> bool:
 
 def report_other_file(facts: Facts, table: TableFacts, row: CatalogRow, wide: Iterable[tuple[Field, str]]) -> bool:
     """Add a finding if bounds of a file are beyond its values (as :func:`beyond` says of each leaf); whether there are such."""
-    said = [f"column {leaf.name!r}: {text}" for leaf, text in wide if text]
-    if said:
+    problems = [f"column {leaf.name!r}: {text}" for leaf, text in wide if text]
+    if problems:
         path = printable(facts.path_of(row))
-        facts.report("file-differs", "; ".join(said), table=table, path=path, data_file_id=row.data_file_id)
-    return bool(said)
+        facts.report("file-differs", "; ".join(problems), table=table, path=path, data_file_id=row.data_file_id)
+    return bool(problems)
 
 
 def report_statistics(facts: Facts, code: str, what: str, table: TableFacts, row: CatalogRow, column_id: int) -> None:

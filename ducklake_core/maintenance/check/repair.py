@@ -48,8 +48,8 @@ def carry_out(
             # Bounds that enclosed everything may not enclose what was committed since.
             due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
             message = commit.get("message") or f"repaired by a check: {len(due)} repairs"
-            said = MendingSnapshot(author=commit.get("author"), message=message, extra_info=stored)
-            number, left = mend(connection, database, info, _mending(due), said)
+            snapshot = MendingSnapshot(author=commit.get("author"), message=message, extra_info=stored)
+            number, left = mend(connection, database, info, _mending(due), snapshot)
         with database.read() as connection:
             # Where a table cannot be dropped within a transaction it may still be in use.
             left = replace(left, inlined=left.inlined | inlined_tables_there(connection, database))

@@ -41,12 +41,12 @@ def check_lake(
         raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {shown(level)}", parameter="level")
     if repair:
         database.check_writable()
-    meter, said = progress or ProgressMeter(), commit or CommitMessage()
-    unused = [name for name, value in said.items() if value is not None and not repair]
+    meter, message = progress or ProgressMeter(), commit or CommitMessage()
+    unused = [name for name, value in message.items() if value is not None and not repair]
     if unused:
         raise UsageError(f"{unused[0]} is for the snapshot of a repair: ask for repair too, or leave it out", parameter=unused[0])
     # Before the lake is read for it.
-    stored_extra_info(new_commit_id(), said.get("extra_info"))
+    stored_extra_info(new_commit_id(), message.get("extra_info"))
     bytes_read = 0
     meter.begin(VERB, "read the catalog", "tables", None)
     try:
@@ -73,7 +73,9 @@ def check_lake(
             rows = RowChecks(facts, database, storage, footers, meter)
             rows.run()
             bytes_read = rows.bytes_read
-    done, made = carry_out(database, info, facts.repairs, facts.newest, said) if repair and facts.repairs and not unreadable else ((), None)
+    done, made = (
+        carry_out(database, info, facts.repairs, facts.newest, message) if repair and facts.repairs and not unreadable else ((), None)
+    )
     return CheckResult(
         level=level,
         snapshot_id=facts.newest,
