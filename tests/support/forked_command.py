@@ -91,7 +91,8 @@ def _stream(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 
 if __name__ == "__main__":
-    from ducklake_core.cli import app as imported, main
+    from ducklake_core.cli import app as imported
+    from ducklake_core.cli import main
 
     assert imported
     _serve(socket.socket(fileno=int(sys.argv[1])))

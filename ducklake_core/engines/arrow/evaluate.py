@@ -605,6 +605,7 @@ def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = N
 
 
 def outcome(scalar: Scalar, batch: pa.RecordBatch) -> Any:
+    """Evaluate a condition for every row: true, false, or NULL where it is unknown."""
     return as_type(_eval(scalar, batch), BOOLEAN, batch.num_rows)
 
 
