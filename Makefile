@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The server that the tests of Azure talk to; the demo needs none.
 AZURITE := $(VENV)/azurite/package-lock.json
-# The server that the tests of MySQL catalogs talk to, likewise.
+# The MariaDB server of the tests of MySQL catalogs.
 MARIADB := $(VENV)/mariadb/unpacked
 # What benchmarks compare with, installed when they first run.
 PEERS := $(VENV)/.peers
