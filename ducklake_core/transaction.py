@@ -686,8 +686,8 @@ class Transaction:
                 self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
             elif columns is None and columns_of(then) != columns_of(staged.state):
                 raise UsageError(
-                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well (columns: "
-                    "then), or write its rows into the columns that the table has (columns: now)",
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}, so the call must choose between them: "
+                    "columns 'then' restores the earlier columns too, columns 'now' keeps the present ones and restores only the rows",
                     parameter="columns",
                     table=staged.name,
                     snapshot_id=then.snapshot_id,

@@ -275,8 +275,6 @@ def _read_settings(database: Database) -> Mapping[str, str]:
             raise NotALakeError(f"the database {database.address} holds the tables of a lake that was never finished; {_NEW_LAKE}")
         return found
     except CatalogError as error:
-        if error.details.get("sqlite_error") == "SQLITE_NOTADB":
-            raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error
         if database.abilities.is_file and (reason := forbidden(str(database.address.url.database), str(database.address))) is not None:
             raise reason from error
         raise

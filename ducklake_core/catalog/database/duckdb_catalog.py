@@ -37,6 +37,7 @@ ALIAS = "ducklake_catalog"
 """Name under which the file is attached. All statements qualify table names with it, so a name of a user cannot collide with it."""
 # Bytes 8 to 11 of every DuckDB file.
 _MAGIC = b"DUCK"
+_SQLITE_MAGIC = b"SQLite format 3\0"
 _FILE_RETRIES = RetryPolicy(first_pause=0.03, max_pause=0.03)
 _MAX_THREADS = 4
 _abandoned: list[_Process] = []
@@ -181,7 +182,8 @@ def _attached(path: str, option: str) -> DuckDBPyConnection:
     instance = _instance()
     quoted = path.replace("'", "''")
     try:
-        instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({option})")
+        # Without TYPE, DuckDB opens files of other formats with its extensions: a Parquet file would become a database in memory.
+        instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({option}, TYPE duckdb)")
     except BaseException:
         instance.close()
         raise
@@ -225,11 +227,17 @@ def _explained(path: str, shown: str, error: Exception, *, write: bool) -> Catal
         return reason
     try:
         with Path(path).open("rb") as file:
-            is_database = file.read(12)[8:] == _MAGIC
+            head = file.read(len(_SQLITE_MAGIC))
     except OSError as cause:
         return CatalogUnavailableError(f"cannot read the catalog file {shown}: {cause.strerror}", failure="unavailable", path=shown)
-    if not is_database:
-        return NotALakeError(f"the file {shown} is no DuckDB database, so it holds no DuckLake catalog", path=shown)
+    if head == _SQLITE_MAGIC:
+        return NotALakeError(
+            f"the file {shown} is a SQLite database, not a DuckDB database; write sqlite:/// in place of duckdb:///, "
+            "or ducklake:sqlite: in place of ducklake:",
+            path=shown,
+        )
+    if head[8:12] != _MAGIC:
+        return NotALakeError(f"the file {shown} is not a DuckDB database, so it holds no DuckLake catalog; check the path", path=shown)
     text = " ".join(str(error).split())
     return _busy(
         shown,

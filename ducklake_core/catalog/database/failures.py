@@ -25,7 +25,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError, NotALakeError
 
 Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
 # Unique violation, serialization failure, deadlock, lock not available, and two racing CREATEs of one object.
@@ -252,6 +252,12 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
             )
         case "outcome-unknown":
             return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
+        case _ if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
+            return NotALakeError(
+                f"the file of {where} is not a SQLite database, so it holds no DuckLake catalog; check the path, "
+                "and write duckdb:/// in place of sqlite:/// for a DuckDB file",
+                **details,
+            )
         case _:
             found = CatalogError(f"the catalog {where} rejected a statement ({text})", **details)
             if is_about_login(found):

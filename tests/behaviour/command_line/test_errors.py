@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from ducklake_core import DuckLake
 from ducklake_core.cli.app import app
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
+from ducklake_core.errors import NotALakeError
 from tests.support.command import Run
 
 
@@ -128,6 +134,36 @@ def test_an_address_that_can_never_work_is_a_wrong_call(run: Run, tmp_path: Path
             assert (error["retriable"], error["exit_code"], says in error["message"]) == (False, USAGE, True)
     assert "there is no lake 'folder'" in run("tables", code=USAGE, DUCKLAKE_URL="folder").stderr
     assert "check --lake or DUCKLAKE_URL" in run("doctor", code=FOUND, DUCKLAKE_URL=f"{kind}:///{tmp_path}/folder").stdout
+
+
+def test_files_of_other_formats_are_not_lakes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "rows.parquet")
+    (tmp_path / "empty").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "junk").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 20)
+    duckdb.connect(str(tmp_path / "duck")).close()
+    with closing(sqlite3.connect(tmp_path / "lite")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    advice = {("sqlite", "duck"): "write duckdb:///", ("duckdb", "lite"): "write sqlite:///", ("duckdb", "junk"): "write sqlite:///"}
+    for kind in ("sqlite", "duckdb"):
+        for name in ("rows.parquet", "empty", "folder", "junk", "duck", "lite"):
+            with pytest.raises(NotALakeError, match=advice.get((kind, name), "DuckLake catalog")):
+                DuckLake.connect(f"{kind}:///{tmp_path}/{name}")
+            # A new lake may be made in a database without one, but never in place of another file.
+            if (kind, name) not in (("sqlite", "empty"), ("sqlite", "lite"), ("duckdb", "duck")):
+                with pytest.raises(NotALakeError):
+                    DuckLake.create(f"{kind}:///{tmp_path}/{name}", data_path=str(tmp_path / "files"))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_the_error_of_a_restore_names_the_choices(lake: DuckLake, run: Run) -> None:
+    lake.table("t").add_column("c", "int64")
+    told = run("restore t --at 1", code=USAGE).stderr
+    assert "columns 'then' restores the earlier columns too, columns 'now' keeps the present ones" in told
+    assert "(--columns)" in told
+    run("restore t --at 1 --columns then")
+    assert [column.name for column in lake.table("t").schema] == ["a", "b"]
 
 
 def test_without_a_command_there_is_help(run: Run) -> None:

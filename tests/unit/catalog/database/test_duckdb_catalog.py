@@ -222,9 +222,9 @@ def test_what_is_no_duckdb_file(tmp_path: Path, file: Path) -> None:
         pass
     assert list(tmp_path.iterdir()) == []
     file.write_text("something else")
-    with pytest.raises(NotALakeError, match="no DuckDB database"):
+    with pytest.raises(NotALakeError, match="not a DuckDB database"):
         open_catalog(database)
-    with pytest.raises(NotALakeError, match="no DuckDB database"):
+    with pytest.raises(NotALakeError, match="not a DuckDB database"):
         create_catalog(database)
     assert file.read_text() == "something else"
     file.unlink()
