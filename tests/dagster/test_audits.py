@@ -23,15 +23,15 @@ DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-03-30")
 NEXT: list[int] = []
 
 
-LOOKS: list[int] = []
+AUDITED: list[int] = []
 MEANWHILE: list[Callable[[], object]] = []
 
 
 def at_most_three(rows: Scan) -> bool:
-    LOOKS.append(sum(rows.to_arrow()["n"].to_pylist()))
+    AUDITED.append(sum(rows.to_arrow()["n"].to_pylist()))
     if MEANWHILE:
         MEANWHILE.pop()()
-    return LOOKS[-1] <= 3
+    return AUDITED[-1] <= 3
 
 
 def unique_ids(rows: Scan) -> bool:
@@ -53,9 +53,7 @@ def evaluations(instance: dg.DagsterInstance, key: str = "payments") -> dict[str
     return found
 
 
-def test_rows_that_pass_are_committed_and_the_checks_say_so(
-    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance
-) -> None:
+def test_rows_that_pass_are_committed_and_checks_succeed(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     NEXT[:] = [1, 2]
     result = run([payments, *build_audit_checks(assets=[payments])])
     checks = {one.check_name: one for one in result.get_asset_check_evaluations()}
@@ -102,7 +100,7 @@ def test_rows_that_fail_leave_the_table_as_it_was(
     assert [event.asset_key.to_user_string() for event in result.get_asset_materialization_events()] == []
 
 
-def test_a_slice_is_looked_at_as_the_commit_would_leave_it(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_audits_see_the_slice_as_the_commit_would_leave_it(run: Run, lake_resource: DuckLakeResource) -> None:
     values: dict[str, int] = {}
 
     @dg.asset(partitions_def=DAYS, metadata=ducklake_metadata(partition_expr="day", audits={"positive": "n > 0"}))
@@ -121,11 +119,11 @@ def test_a_slice_is_looked_at_as_the_commit_would_leave_it(run: Run, lake_resour
     assert sorted(lake_resource.connect().table("daily").scan().to_arrow()["n"].to_pylist()) == [-5, 7]
 
 
-def test_what_was_looked_at_is_what_is_committed(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_a_concurrent_commit_repeats_the_audit(run: Run, lake_resource: DuckLakeResource) -> None:
     """Somebody else commits between the audit and the commit: the audit is carried out again on the rows as they are now."""
     lake = lake_resource.connect()
     lake.write("totals", pa.table({"n": [1]}))
-    LOOKS.clear()
+    AUDITED.clear()
     MEANWHILE[:] = [lambda: lake.write("totals", pa.table({"n": [2]}))]
 
     @dg.asset(metadata=ducklake_metadata(write_mode="append", audits={"sum": at_most_three}))
@@ -134,13 +132,13 @@ def test_what_was_looked_at_is_what_is_committed(run: Run, lake_resource: DuckLa
 
     with pytest.raises(dg.Failure, match="sum: failed"):
         run([totals])
-    assert LOOKS == [3, 5]
+    assert AUDITED == [3, 5]
     assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
 
 
-@pytest.mark.parametrize(("setting", "told"), [("fail", "another writer added or changed rows"), ("replace", "that other wrote")])
+@pytest.mark.parametrize(("setting", "expected"), [("fail", "another writer added or changed rows"), ("replace", "that other wrote")])
 def test_rows_that_another_asset_writes_meanwhile_are_not_replaced(
-    run: Run, lake_resource: DuckLakeResource, setting: Any, told: str
+    run: Run, lake_resource: DuckLakeResource, setting: Any, expected: str
 ) -> None:
     lake = lake_resource.connect()
     lake.write("totals", pa.table({"n": [1]}))
@@ -151,7 +149,7 @@ def test_rows_that_another_asset_writes_meanwhile_are_not_replaced(
     def totals() -> pa.Table:
         return pa.table({"n": [3]})
 
-    with pytest.raises(dg.Failure, match=told):
+    with pytest.raises(dg.Failure, match=expected):
         run([totals])
     assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
 
@@ -193,7 +191,7 @@ def test_a_new_table_that_fails_does_not_come_to_be(run: Run, lake_resource: Duc
     assert lake_resource.connect().table("payments").scan().count() == 1
 
 
-def test_a_commit_that_nobody_audited_does_not_pass(run: Run, instance: dg.DagsterInstance) -> None:
+def test_an_earlier_commit_without_audit_does_not_pass(run: Run, instance: dg.DagsterInstance) -> None:
     instance.report_runless_asset_event(dg.AssetMaterialization("payments"))
     checks = build_audit_checks(assets=[payments])
     result = run([payments, *checks], selection=dg.AssetSelection.checks_for_assets(payments))
@@ -213,7 +211,7 @@ def test_audits_that_cannot_be(lake_resource: DuckLakeResource, audits: Any) -> 
         validate(dg.Definitions(assets=[wrong], resources={"io_manager": DuckLakeIOManager(lake=lake_resource)}))
 
 
-def test_a_condition_that_needs_an_engine_is_refused_by_name(run: Run) -> None:
+def test_a_condition_that_needs_an_engine_raises(run: Run) -> None:
     @dg.asset(metadata=ducklake_metadata(audits={"short": "regexp_matches(s, 'a')"}))
     def words() -> pa.Table:
         return pa.table({"s": ["a"]})
@@ -230,15 +228,15 @@ def test_functions_are_found_by_name() -> None:
         ducklake_metadata(audits={"a": {"function": "nowhere:gone"}})  # type: ignore[dict-item]
 
 
-def says(rows: Scan) -> Any:
+def returns(rows: Scan) -> Any:
     return NEXT[0]
 
 
 @pytest.mark.parametrize("found", ["no", None, 1, 0.0, np.array([True, True])])
-def test_a_function_must_say_yes_or_no(run: Run, lake_resource: DuckLakeResource, found: Any) -> None:
+def test_an_audit_function_must_return_a_boolean(run: Run, lake_resource: DuckLakeResource, found: Any) -> None:
     NEXT[:] = [found]
 
-    @dg.asset(metadata=ducklake_metadata(audits={"clear": says}))
+    @dg.asset(metadata=ducklake_metadata(audits={"clear": returns}))
     def vague() -> pa.Table:
         return pa.table({"n": [1]})
 
@@ -247,10 +245,10 @@ def test_a_function_must_say_yes_or_no(run: Run, lake_resource: DuckLakeResource
     assert not lake_resource.connect().has_table("vague")
 
 
-def test_a_function_may_say_it_with_numpy(run: Run) -> None:
+def test_an_audit_function_may_return_a_numpy_boolean(run: Run) -> None:
     NEXT[:] = [np.bool_(True)]
 
-    @dg.asset(metadata=ducklake_metadata(audits={"clear": says}))
+    @dg.asset(metadata=ducklake_metadata(audits={"clear": returns}))
     def plain() -> pa.Table:
         return pa.table({"n": [1]})
 

@@ -121,7 +121,7 @@ def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: D
     assert not lake_resource.connect().has_table("copied")
 
 
-def test_a_branch_whose_history_is_gone_is_not_guessed_at(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_a_branch_with_an_expired_first_snapshot_raises(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-03"})
     for day in ("2026-03-01", "2026-03-02"):
@@ -134,7 +134,7 @@ def test_a_branch_whose_history_is_gone_is_not_guessed_at(run: Run, lake_resourc
     assert numbers(lake_resource, "main__dev.copied") == [2]
 
 
-def test_a_table_made_anew_has_what_was_written_since(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_a_recreated_table_has_only_later_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-02"})
     run([daily], partition_key="2026-03-01", tags={"n": "2"}, io=branch)
@@ -273,7 +273,7 @@ def test_a_branch_does_not_overwrite_production(run: Run, lake_resource: DuckLak
     assert numbers(lake_resource, "source") == [1]
 
 
-def test_what_is_no_resource_is_refused_where_it_is_given(lake_resource: DuckLakeResource) -> None:
+def test_invalid_resources_raise_at_definition(lake_resource: DuckLakeResource) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"lake": "sqlite:///lake.sqlite"}, "lake must be a DuckLakeResource, not str"),
         ({"lake": SqliteCatalog(path="lake.sqlite")}, "lake must be a DuckLakeResource, not SqliteCatalog"),
@@ -328,19 +328,19 @@ def test_a_missing_production_is_not_made(own_lake: DuckLakeResource, tmp_path: 
     assert not Path(catalog.path).exists()
 
 
-def test_lakes_of_a_branch_are_told_apart_once(
+def test_lakes_of_a_branch_are_compared_once(
     run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[DuckLake] = []
-    monkeypatch.setattr(io_manager, "lake_identity", lambda lake: asked.append(lake) or lake_identity(lake))
+    compared: list[DuckLake] = []
+    monkeypatch.setattr(io_manager, "lake_identity", lambda lake: compared.append(lake) or lake_identity(lake))
     for number in range(2):
         run([source], io={"branch": "dev", "branch_lake": own_lake}, tags={"n": str(number)})
-    assert len(asked) == 2
+    assert len(compared) == 2
     assert numbers(own_lake, "source") == [1]
     assert not lake_resource.connect().has_table("source")
 
 
-def test_each_production_of_a_branch_lake_is_asked_about(
+def test_each_production_lake_is_compared_with_the_branch(
     lake_resource: DuckLakeResource, own_lake: DuckLakeResource, tmp_path: Path
 ) -> None:
     """Production was taken for another lake because one that was not open yet was known to be another one."""
@@ -352,7 +352,7 @@ def test_each_production_of_a_branch_lake_is_asked_about(
         io_manager.writing_lake(DuckLakeIOManager(lake=same, branch="dev", branch_lake=own_lake))
 
 
-def test_definitions_of_a_branch_ask_nobody() -> None:
+def test_definitions_of_a_branch_open_no_connection() -> None:
     catalogs = [PostgresCatalog(host="nowhere.invalid", database=name, password=dg.EnvVar("NOT_SET")) for name in ("lake", "dev")]
     lakes = [DuckLakeResource(catalog=one, storage=LocalStorage(data_path=f"/{one.database}/")) for one in catalogs]
     manager = DuckLakeIOManager(lake=lakes[0], branch="dev", branch_lake=lakes[1])

@@ -52,9 +52,9 @@ def test_what_changed_is_judged_by_the_partitions_that_changed(lake_resource: Du
     assert tick() == {}
     lake.write("days", rows(KEYS[1:2], 1), mode="overwrite", where=f"day = DATE '{KEYS[1]}'")
     lake.set_comment("days", "changes no row")
-    told = tick()
-    assert told["days", "row_count_change"] == (False, f"{KEYS[1]}: 99.0% of the rows disappeared, more than 50.0%")
-    assert ("plain", "row_count_change") not in told
+    reported = tick()
+    assert reported["days", "row_count_change"] == (False, f"{KEYS[1]}: 99.0% of the rows disappeared, more than 50.0%")
+    assert ("plain", "row_count_change") not in reported
     lake.set_comment("days", "changes no row either")
     assert tick() == {}, "what failed has not passed because nothing happened"
     lake.unset_option("data_inlining_row_limit")

@@ -78,24 +78,24 @@ def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_reso
         *build_row_count_change_checks(assets=[build], max_drop=0.995, name="nearly_all"),
     ]
 
-    def told(*days: str) -> dict[str, tuple[bool, str]]:
+    def results_of(*days: str) -> dict[str, tuple[bool, str]]:
         span = {"dagster/asset_partition_range_start": days[0], "dagster/asset_partition_range_end": days[-1]}
         return verdicts(run([build, *checks], partition_key=days[0]) if len(days) == 1 else run([build, *checks], tags=span))
 
-    assert told("2026-03-27", "2026-05-20")["half"][0] is True
+    assert results_of("2026-03-27", "2026-05-20")["half"][0] is True
     lake_resource.connect().set_comment("days", "changes no row")
     rows["count"] = 1
-    assert told("2026-03-28") == {
+    assert results_of("2026-03-28") == {
         "half": (False, "2026-03-28: 99.0% of the rows disappeared, more than 50.0%"),
         "nearly_all": (True, "1 rows in 1 partitions, 100 before"),
     }
-    passed, text = told("2026-03-27", "2026-03-29")["half"]
+    passed, text = results_of("2026-03-27", "2026-03-29")["half"]
     assert not passed
     lost = "99.0% of the rows disappeared, more than 50.0%"
     assert text == f"2026-03-27: {lost}; 2026-03-29: {lost}", "and not the day that had lost its rows before"
     lake_resource.connect().set_comment("days", "changes no row either")
     assert verdicts(run([build, *checks], selection=dg.AssetSelection.checks(*checks)))["half"][0] is True
-    passed, text = told("2026-03-27", "2026-05-20")["half"]
+    passed, text = results_of("2026-03-27", "2026-05-20")["half"]
     assert not passed
     assert text.startswith("2026-03-30: 99.0% of the rows disappeared"), "and no day that had lost its rows before"
     assert text.endswith("; and 42 more")
@@ -109,7 +109,7 @@ def test_null_fractions_come_from_file_statistics(run: Run) -> None:
 
     assert check(N=0.3, label=0.0)[0] is True
     assert check(n=0.29) == (False, "30.00% of 'n' is NULL, more than 29.00%")
-    assert check(gone=0.5) == (False, "there is no column 'gone'")
+    assert check(missing=0.5) == (False, "there is no column 'gone'")
 
 
 def test_rows_that_live_in_the_catalog_count(
@@ -163,7 +163,7 @@ def test_a_blocking_check_of_severity_error_stops_what_is_downstream(run: Run, s
         lambda: build_null_fraction_checks(assets=[], columns={"n": 1.1}),
     ],
 )
-def test_bounds_that_make_no_sense_are_refused(build: Callable[[], Any]) -> None:
+def test_invalid_bounds_raise(build: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         build()
 
@@ -230,7 +230,7 @@ def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) 
         assert found == {"filled": True, "inlined": True, "gone": False}
 
 
-def test_an_unsound_catalog_is_told_for_its_table(run: Run, tables: DuckLakeResource, sqlite_address: LakeAddress) -> None:
+def test_a_damaged_catalog_fails_the_check_of_its_table(run: Run, tables: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     import sqlite3
 
     with sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///")) as catalog:
@@ -271,7 +271,7 @@ def test_the_number_of_statements_depends_on_neither_tables_nor_checks(
     assert statements(["filled", "inlined", *(f"more_{number}" for number in range(20))], many) == at_first <= 40
 
 
-def test_sets_that_make_no_sense_are_refused() -> None:
+def test_invalid_sets_of_checks_raise() -> None:
     with pytest.raises(UsageError, match="no checks are given"):
         build_lake_checks(assets=[dg.AssetSpec("a")], checks=[])
     for one in (dg.AssetSpec("a"), "a", None):

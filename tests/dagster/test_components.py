@@ -138,7 +138,7 @@ def test_a_setting_that_is_not_there(project: Any, tmp_path: Path) -> None:
         pass
 
 
-def test_variables_that_are_not_set_are_asked_for_by_the_run(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_required_only_when_a_run_starts(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THERE", "raw")
     settings = {"branch": "{{ env.NOT_SET }}", "table_schema": "{{ env.THERE }}"}
     catalog = {"kind": "postgres", "database": "lake", "user": '{{ env("NOT_SET", "etl") }}', "password": "{{ env.NOT_SET }}"}
@@ -167,7 +167,7 @@ def test_variables_with_something_in_their_place(project: Any, tmp_path: Path, m
         assert (defs.resources["io_manager"].branch, defs.resources["io_manager"].schema_) == ("dev", "main")
 
 
-def test_a_port_may_be_asked_for_by_the_run(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_may_come_from_a_variable(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
     catalog = {
         "kind": "postgres",
@@ -215,7 +215,7 @@ def test_tables(project: Any, lake: DuckLake) -> None:
         assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
 
 
-def test_the_state_is_what_the_catalog_said(project: Any, lake: DuckLake, tmp_path: Path) -> None:
+def test_the_state_holds_the_tables_of_the_catalog(project: Any, lake: DuckLake, tmp_path: Path) -> None:
     component = DuckLakeTablesComponent(lake="lake")
     component._lake = DuckLakeComponent.from_attributes_dict(attributes=lake_yaml(tmp_path)["attributes"])
     state = tmp_path / "state"

@@ -48,7 +48,7 @@ def test_runs_and_ticks_share_connections(postgres: PostgresServer, tmp_path: Pa
         gc.enable()
 
 
-def test_a_lake_made_anew_at_the_same_place_is_another_one(tmp_path: Path) -> None:
+def test_a_recreated_lake_at_the_same_address_is_another_one(tmp_path: Path) -> None:
     from ducklake_dagster import SqliteCatalog
 
     def resource(**how: bool) -> DuckLakeResource:

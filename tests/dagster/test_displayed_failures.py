@@ -109,7 +109,7 @@ def test_a_server_that_is_away_is_retried_and_shown_with_metadata(tmp_path: Path
     assert (metadata["error_code"], computed) == ("catalog-unavailable", 2)
 
 
-def test_a_postgresql_server_without_room_is_retried(postgres: PostgresServer) -> None:
+def test_a_full_postgresql_server_is_retried(postgres: PostgresServer) -> None:
     name = postgres.new_database()
     with psycopg.connect(f"host={postgres.socket} user={postgres.user} dbname=postgres", autocommit=True) as connection:
         connection.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")

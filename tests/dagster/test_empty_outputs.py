@@ -54,19 +54,19 @@ def full() -> pa.Table:
 @pytest.mark.parametrize("name", QUICK)
 def test_the_first_partition_creates_nothing_or_the_declared_columns(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
     make = EMPTY[name]
-    told = facts(run([asset(make)], partition_key="a"))
-    assert told["ducklake/rows_added"] == told["dagster/partition_row_count"] == 0
+    shown = facts(run([asset(make)], partition_key="a"))
+    assert shown["ducklake/rows_added"] == shown["dagster/partition_row_count"] == 0
     layout = asset(make, sort_by=["n"], partition_by=["d"], audits={"positive": "n > 0"})
     merge = asset(make, write_mode="merge", merge_keys=["n"], delete_when="s.op = 'D'", when_not_matched_by_source="delete")
     for definition in (layout, merge, asset(make, write_mode="upsert", upsert_keys=["n"]), asset(make, schema_evolution="additive")):
         run([definition], partition_key="a")
     lake = lake_resource.connect()
     assert list(lake) == []
-    told = facts(run([asset(make, sort_by=["n"], partition_by=["d"], **{"dagster/column_schema": COLUMNS})], partition_key="a"))
+    shown = facts(run([asset(make, sort_by=["n"], partition_by=["d"], **{"dagster/column_schema": COLUMNS})], partition_key="a"))
     table = lake.table("things")
     assert [(column.name, str(column.type)) for column in table.schema] == [("d", "varchar"), ("n", "int64")]
     assert (table.info().partition_by, table.info().row_count, table.comment) == (("d",), 0, "Described.")
-    assert told["dagster/row_count"] == 0
+    assert shown["dagster/row_count"] == 0
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -121,5 +121,5 @@ def test_of_spark(run: Run, lake_resource: DuckLakeResource, spark: SparkSession
     assert "lacks columns" in cause(
         run([asset(lambda: spark.createDataFrame([("a",)], "d string"))], partition_key="a", raise_on_error=False)
     )
-    told = facts(run([asset(lambda: spark.createDataFrame([], "zz string"))], partition_key="a"))
-    assert told["ducklake/rows_deleted"] == 2
+    shown = facts(run([asset(lambda: spark.createDataFrame([], "zz string"))], partition_key="a"))
+    assert shown["ducklake/rows_deleted"] == 2

@@ -41,9 +41,9 @@ def test_static_keys_of_one_value_are_rejected_before_anything_is_written(
     run: Run, lake_resource: DuckLakeResource, keys: list[str], value: Any, expr: str
 ) -> None:
     result = run([asset_of(dg.StaticPartitionsDefinition(keys), value, expr)], partition_key=keys[-1], raise_on_error=False)
-    told = failure_of(result)
-    assert "things" in told
-    assert all(repr(key) in told for key in keys if key != "8")
+    message = failure_of(result)
+    assert "things" in message
+    assert all(repr(key) in message for key in keys if key != "8")
     assert not lake_resource.connect().has_table("things")
 
 
@@ -63,8 +63,8 @@ def test_dynamic_keys_of_one_value_are_rejected_by_the_write_that_meets_them(run
     instance.add_dynamic_partitions("numbers", ["1", "2"])
     assert run([asset_of(partitions, 1)], partition_key="1").success
     instance.add_dynamic_partitions("numbers", ["01"])
-    told = failure_of(run([asset_of(partitions, 1)], partition_key="01", raise_on_error=False))
-    assert "'1' and '01'" in told
+    message = failure_of(run([asset_of(partitions, 1)], partition_key="01", raise_on_error=False))
+    assert "'1' and '01'" in message
 
 
 def test_each_dimension_of_several_is_checked(run: Run) -> None:
@@ -76,9 +76,9 @@ def test_each_dimension_of_several_is_checked(run: Run) -> None:
     def build() -> pa.Table:
         return pa.table({"a": ["x"], "b": [5]})
 
-    told = failure_of(run([build], partition_key=dg.MultiPartitionKey({"a": "x", "b": "5"}), raise_on_error=False))
-    assert "'5' and '05'" in told
-    assert "column 'b'" in told
+    message = failure_of(run([build], partition_key=dg.MultiPartitionKey({"a": "x", "b": "5"}), raise_on_error=False))
+    assert "'5' and '05'" in message
+    assert "column 'b'" in message
 
 
 @pytest.mark.parametrize(

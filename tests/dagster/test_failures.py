@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 Run = Callable[..., dg.ExecuteInProcessResult]
 
 
-def test_what_no_retry_can_mend_is_not_tried_again_and_says_what_to_do(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_permanent_errors_are_not_retried_and_give_advice(run: Run, lake_resource: DuckLakeResource) -> None:
     computed: list[int] = []
 
     @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
@@ -77,7 +77,7 @@ def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckL
     assert str(failure.user_failure_data.description).count(f"main.{name}") == 1
 
 
-def test_an_input_whose_pinned_snapshot_was_expired_is_not_said_to_lack_its_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_pinned_snapshot_is_not_reported_as_a_missing_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "pinned_snapshot", lambda *_: 999)
 
     @dg.asset(name="numbers")
@@ -91,9 +91,9 @@ def test_an_input_whose_pinned_snapshot_was_expired_is_not_said_to_lack_its_tabl
     failure = run([build, reader], io={"pin_reads": True}, raise_on_error=False).failure_data_for_node("reader")
     assert failure is not None
     assert failure.user_failure_data is not None
-    told = str(failure.user_failure_data.description)
-    assert "there is no snapshot 999" in told
-    assert "materialise" not in told
+    message = str(failure.user_failure_data.description)
+    assert "there is no snapshot 999" in message
+    assert "materialise" not in message
 
 
 def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
@@ -106,9 +106,9 @@ def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
     source = dg.AssetSpec("upstream")
     result = run([source, reader], raise_on_error=False)
     (event,) = [event for event in result.all_events if event.is_step_failure]
-    told = event.step_failure_data.user_failure_data.description
-    assert "main.upstream" in told
-    assert "materialise upstream first; an asset that stores no rows belongs into deps=" in told
+    message = event.step_failure_data.user_failure_data.description
+    assert "main.upstream" in message
+    assert "materialise upstream first; an asset that stores no rows belongs into deps=" in message
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 

@@ -210,8 +210,8 @@ def test_a_retried_step_commits_once(run: Run, lake_resource: DuckLakeResource, 
     assert lake.table_info("events").row_count == (4 if mode == "append" else 2)
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(run: Run, lake_resource: DuckLakeResource) -> None:
-    def refused(frame: Any, partitions: Any = None, io: dict[str, Any] | None = None, **metadata: Any) -> str:
+def test_invalid_settings_raise_before_anything_is_written(run: Run, lake_resource: DuckLakeResource) -> None:
+    def failing(frame: Any, partitions: Any = None, io: dict[str, Any] | None = None, **metadata: Any) -> str:
         @dg.asset(name="bad", partitions_def=partitions, metadata=metadata)
         def bad() -> Any:
             return frame
@@ -220,14 +220,14 @@ def test_what_cannot_be_is_refused_before_anything_is_written(run: Run, lake_res
         return cause(run([bad], raise_on_error=False, io=io, **how))
 
     table = pa.table({"n": [1]})
-    assert "partition_expr" in refused(table, DAYS)
-    assert "'day', which partition_expr names; it has: n" in refused(table, DAYS, partition_expr="day")
-    assert "int64, which cannot be matched with time partitions" in refused(table, DAYS, partition_expr="n")
-    assert "no keys: set upsert_keys" in refused(table, write_mode="upsert")
-    assert "must be one of overwrite, append, upsert, merge, not 'replace'" in refused(table, write_mode="replace")
-    assert "must be a name or a list of names" in refused(table, partition_by=[1])
-    assert "builtins.dict, which cannot be written" in refused({"n": [1]})
-    assert "annotate the asset '-> None'" in refused(None)
+    assert "partition_expr" in failing(table, DAYS)
+    assert "'day', which partition_expr names; it has: n" in failing(table, DAYS, partition_expr="day")
+    assert "int64, which cannot be matched with time partitions" in failing(table, DAYS, partition_expr="n")
+    assert "no keys: set upsert_keys" in failing(table, write_mode="upsert")
+    assert "must be one of overwrite, append, upsert, merge, not 'replace'" in failing(table, write_mode="replace")
+    assert "must be a name or a list of names" in failing(table, partition_by=[1])
+    assert "builtins.dict, which cannot be written" in failing({"n": [1]})
+    assert "annotate the asset '-> None'" in failing(None)
     assert lake_resource.connect().tables() == []
 
 

@@ -105,10 +105,10 @@ def test_a_step_that_is_tried_again_after_its_commit_writes_once(
     result = run([together(retries=1, orders=appends, lines=appends)])
     assert (stored(lake_resource, "orders"), stored(lake_resource, "lines")) == ([1], [2])
     for event in result.get_asset_materialization_events():
-        told = event.materialization.metadata
-        assert told["ducklake/repeated"].value is True
-        assert told["ducklake/snapshot_id"].value == 1
-        assert told["ducklake/audits"].value == {"positive": {"passed": True, "failing_rows": None}}
+        shown = event.materialization.metadata
+        assert shown["ducklake/repeated"].value is True
+        assert shown["ducklake/snapshot_id"].value == 1
+        assert shown["ducklake/audits"].value == {"positive": {"passed": True, "failing_rows": None}}
     # Another run is another materialisation.
     run([together(orders=appends, lines=appends)])
     assert (stored(lake_resource, "orders"), stored(lake_resource, "lines")) == ([1, 1], [2, 2])
@@ -137,7 +137,7 @@ def test_a_branch_takes_all_of_them(run: Run, lake_resource: DuckLakeResource) -
     assert (stored(lake_resource, "orders"), stored(lake_resource, "main__dev.orders")) == ([1], [3])
 
 
-def test_what_cannot_be_is_refused_by_name(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_invalid_outputs_raise(run: Run, lake_resource: DuckLakeResource) -> None:
     def text_of(frames: dict[str, Any], **how: Any) -> str:
         FRAMES.clear()
         FRAMES.update(frames)
@@ -155,8 +155,8 @@ def test_what_cannot_be_is_refused_by_name(run: Run, lake_resource: DuckLakeReso
     def mixed(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         yield from materialize_together(context, both)
 
-    refused = run([mixed], raise_on_error=False, resources={"files": dg.mem_io_manager})
-    assert "need one DuckLakeIOManager" in cause(refused)
+    failing = run([mixed], raise_on_error=False, resources={"files": dg.mem_io_manager})
+    assert "need one DuckLakeIOManager" in cause(failing)
     assert not lake_resource.connect().has_table("orders")
 
 

@@ -57,7 +57,7 @@ def launched(resources: dict[str, Any], config: dict[str, Any], *, selection: An
     return job.execute_in_process(run_config=run_config, raise_on_error=False, asset_selection=selection)
 
 
-def told(result: Any) -> str:
+def failure_of(result: Any) -> str:
     event = next(event for event in result.all_events if event.is_step_failure)
     return str(event.step_failure_data.user_failure_data.description).splitlines()[0]
 
@@ -69,9 +69,9 @@ def test_a_configured_lake_that_the_launchpad_changes_fails_with_the_remedy(tmp_
     resources = {"lake": top, "io_manager": DuckLakeIOManager(lake=inner, default_frame="arrow")}
     result = launched(resources, {"lake": settings(tmp_path, "b")})
     assert not result.success
-    assert "configure_at_launch()" in told(result)
-    assert "'lake'" in told(result)
-    assert f"{tmp_path}/a.sqlite" in told(result)
+    assert "configure_at_launch()" in failure_of(result)
+    assert "'lake'" in failure_of(result)
+    assert f"{tmp_path}/a.sqlite" in failure_of(result)
     assert not (tmp_path / "a.sqlite").exists()
 
 
@@ -79,19 +79,19 @@ def test_an_input_fails_too(tmp_path: Path) -> None:
     resources = {"lake": lake(tmp_path, "a"), "io_manager": DuckLakeIOManager(lake=lake(tmp_path, "a"), default_frame="arrow")}
     assert launched(resources, {}).success
     result = launched(resources, {"lake": settings(tmp_path, "b")}, selection=[reader.key])
-    assert "configure_at_launch()" in told(result)
+    assert "configure_at_launch()" in failure_of(result)
 
 
 def test_a_joint_commit_fails_too(tmp_path: Path) -> None:
     resources = {"lake": (top := lake(tmp_path, "a")), "io_manager": DuckLakeIOManager(lake=top)}
     result = launched(resources, {"lake": settings(tmp_path, "b")}, assets=(things, together), selection=[dg.AssetKey("one")])
-    assert "configure_at_launch()" in told(result)
+    assert "configure_at_launch()" in failure_of(result)
 
 
 def test_the_lake_of_a_branch_counts_too(tmp_path: Path) -> None:
     top = lake(tmp_path, "a")
     manager = DuckLakeIOManager(lake=lake(tmp_path, "production"), branch="b", branch_lake=top)
-    assert "branch_lake=" in told(launched({"lake": top, "io_manager": manager}, {"lake": settings(tmp_path, "b")}))
+    assert "branch_lake=" in failure_of(launched({"lake": top, "io_manager": manager}, {"lake": settings(tmp_path, "b")}))
 
 
 def test_a_launchpad_that_repeats_the_definition_runs(tmp_path: Path) -> None:

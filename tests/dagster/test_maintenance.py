@@ -69,7 +69,7 @@ def test_the_job_merges_expires_and_cleans_up_in_this_order(
         assert duck.rows("SELECT n FROM lake.small ORDER BY n") == [(number,) for number in range(5)]
 
 
-def test_a_dry_run_changes_nothing_and_says_what_it_would_do(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_a_dry_run_reports_its_plan_and_changes_nothing(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     lake = filled.connect()
     before = lake.snapshots()
     job = build_maintenance_job(expire_older_than=timedelta(hours=2), cleanup_older_than=timedelta(hours=2), dry_run=True)
@@ -108,9 +108,7 @@ def test_everything_ships_stopped() -> None:
     assert build_compaction_sensor().default_status is dg.DefaultSensorStatus.STOPPED
 
 
-def test_the_sensor_asks_once_for_each_state_and_for_what_can_be_merged_only(
-    filled: DuckLakeResource, instance: dg.DagsterInstance
-) -> None:
+def test_the_sensor_requests_one_run_for_each_state_with_mergeable_files(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     sensor = build_compaction_sensor(min_files=5)
 
     def requests() -> list[dg.RunRequest]:
@@ -166,9 +164,9 @@ def test_what_is_left_is_observed_on_the_assets(filled: DuckLakeResource, instan
 def test_everything_is_described() -> None:
     job, sensor = build_maintenance_job(), build_compaction_sensor()
     described = [job, build_maintenance_schedule(job), sensor, sensor.job, *job.nodes, *sensor.job.nodes]
-    texts = [(one.definition if hasattr(one, "definition") else one).description or "" for one in described]
-    assert all(texts)
-    assert not any(mark in text for text in texts for mark in (":class:", "``", "Args:"))
+    descriptions = [(one.definition if hasattr(one, "definition") else one).description or "" for one in described]
+    assert all(descriptions)
+    assert not any(mark in text for text in descriptions for mark in (":class:", "``", "Args:"))
 
 
 def test_a_table_that_is_not_there_does_not_stop_the_others(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
@@ -179,7 +177,7 @@ def test_a_table_that_is_not_there_does_not_stop_the_others(filled: DuckLakeReso
     assert filled.connect().table_info("small").file_count == 1
 
 
-def test_a_failed_compaction_is_asked_for_again_after_a_pause(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_a_failed_compaction_is_requested_again_after_a_pause(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     sensor = build_compaction_sensor(min_files=5, minimum_interval_seconds=0)
 
     def requests() -> list[dg.RunRequest]:

@@ -52,7 +52,7 @@ def executed(
     return {str(event.step_key): {k: v.value for k, v in event.step_output_data.metadata.items()} for event in steps}
 
 
-def test_every_step_has_its_turn_and_commits_carry_the_run(
+def test_all_steps_run_and_commits_carry_the_run(
     lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress, oracle: Any
 ) -> None:
     orphan = Path(sqlite_address.data_path) / "main" / "small" / "ducklake-01890000-0000-7000-8000-000000000000.parquet"
@@ -116,11 +116,11 @@ def test_deletions_have_limits(
 class _Session:
     """Counts how often somebody asks for the session."""
 
-    asked = 0
+    requested = 0
 
     @property
     def spark_session(self) -> Any:
-        self.asked += 1
+        self.requested += 1
         raise UsageError("the session was asked for")
 
 
@@ -133,9 +133,9 @@ def test_spark_is_started_for_much_to_merge_alone(lake: DuckLake, lake_resource:
 
     assert "the session was asked for" in run(1)["merge_adjacent_files"]["failures"][0]
     run(1, dry_run=True)
-    assert spark.asked == 1
+    assert spark.requested == 1
     assert run(10**9)["merge_adjacent_files"]["with_spark"] is False
-    assert (spark.asked, lake.table_info("small").file_count) == (1, 1)
+    assert (spark.requested, lake.table_info("small").file_count) == (1, 1)
 
 
 @contextmanager
@@ -269,7 +269,7 @@ class TestSensor:
     def enabled(self, request: dg.RunRequest) -> set[str]:
         return {name for name, op in request.run_config["ops"].items() if op["config"]["enabled"]}
 
-    def test_each_trigger_asks_for_its_steps(self, ticks: Any, lake: DuckLake, lake_resource: DuckLakeResource, instance: Any) -> None:
+    def test_each_trigger_requests_its_steps(self, ticks: Any, lake: DuckLake, lake_resource: DuckLakeResource, instance: Any) -> None:
         tick = ticks(Triggers(small_files=5, delete_ratio=0.3, inlined_rows=3, snapshots=5))
         requests = {request.tags.get("ducklake/table", "the lake"): request for request in tick()}
         assert {table: self.enabled(request) for table, request in requests.items()} == {
@@ -291,17 +291,15 @@ class TestSensor:
         assert request.tags["ducklake/table"] == "main.holes"
         assert ticks(Triggers(inlined_rows=1), steps=["expire_snapshots"])() == [], "a job without the step"
 
-    def test_small_files_that_cannot_be_merged_are_asked_about_once(
-        self, ticks: Any, lake: DuckLake, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_small_files_that_cannot_be_merged_are_checked_once(self, ticks: Any, lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
         lake.set_option("data_inlining_row_limit", 0)
         for number in range(7):
             lake.write(f"spread_{number}", pa.table({"n": range(9)}), partition_by=["n"])
-        asked: list[str] = []
+        requested: list[str] = []
         original = DuckLake.merge_adjacent_files
 
         def planned(self: DuckLake, table: str | None = None, **how: Any) -> Any:
-            asked.append(str(table))
+            requested.append(str(table))
             return original(self, table, **how)
 
         monkeypatch.setattr(DuckLake, "merge_adjacent_files", planned)
@@ -309,7 +307,7 @@ class TestSensor:
         counts = []
         for _ in range(4):
             tick()
-            counts.append(len(asked))
+            counts.append(len(requested))
         assert counts == [5, 8, 9, 10], "a few in a tick, those that cannot be merged once, and the one that can each time"
         lake.write("spread_3", pa.table({"n": range(9)}))
         (_, request) = sorted(tick(), key=lambda found: found.tags["ducklake/table"], reverse=True)
@@ -346,7 +344,7 @@ class TestSensor:
         (request,) = tick()
         assert self.enabled(request) == {"cleanup_old_files"}
 
-    def test_what_makes_no_sense_is_refused(self) -> None:
+    def test_invalid_settings_raise(self) -> None:
         for make in (Triggers, lambda: Triggers(small_files=0)):
             with pytest.raises(UsageError):
                 make()
@@ -372,7 +370,7 @@ def test_definitions_of_several_lakes_live_together_and_start_at_minutes_of_thei
         assert all(part.description for part in (job, schedule, sensor))
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_settings_raise() -> None:
     for how, text in (
         ({"steps": ["vacuum"]}, "steps must be some of"),
         ({"steps": []}, "steps must be some of"),
@@ -391,7 +389,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 
 @pytest.mark.parametrize("cron", ["every day", "61 3 * * *", "H H * * *", "0 3 * *", "", None, 3])
-def test_a_schedule_that_is_none_is_refused_by_name(cron: Any) -> None:
+def test_an_invalid_schedule_raises(cron: Any) -> None:
     with pytest.raises(UsageError, match="cron_schedule must be a cron schedule such as") as caught:
         build_maintenance_defs(cron_schedule=cron)
     assert caught.value.details["parameter"] == "cron_schedule"
@@ -399,6 +397,6 @@ def test_a_schedule_that_is_none_is_refused_by_name(cron: Any) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Berlin", "", 1, "../etc"])
-def test_a_time_zone_that_is_none_is_refused_by_name(zone: Any) -> None:
+def test_an_invalid_time_zone_raises(zone: Any) -> None:
     with pytest.raises(UsageError, match="execution_timezone must be the name of a time zone"):
         build_maintenance_defs(execution_timezone=zone)

@@ -56,10 +56,10 @@ def test_outputs_and_inputs(
     def more(numbers: pa.Table) -> pa.Table:
         return numbers.slice(0, 50)
 
-    told: list[object] = []
+    recorded: list[object] = []
     for options in (store.options, store.wrong):
         lake = resource(options)
-        told += [lake, lake.connect(), lake.connect().storage]
+        recorded += [lake, lake.connect(), lake.connect().storage]
         run = dg.materialize(
             [numbers, more],
             resources={"io_manager": DuckLakeIOManager(lake=lake, default_frame="arrow")},
@@ -67,11 +67,11 @@ def test_outputs_and_inputs(
             raise_on_error=False,
         )
         assert run.success == (WRONG not in str(options))
-        told += [str(entry) for entry in instance.all_logs(run.run_id)]
+        recorded += [str(entry) for entry in instance.all_logs(run.run_id)]
     assert resource(store.options).connect().table("more").scan().to_arrow().num_rows == 50
     with pytest.raises(DuckLakeError) as caught:
         resource(store.wrong).connect().table("more").scan().to_arrow()
-    assert_secretless(store, *told, *chain(caught.value), caplog.text)
+    assert_secretless(store, *recorded, *chain(caught.value), caplog.text)
 
 
 @pytest.mark.parametrize("store", ["s3"], indirect=True)

@@ -61,7 +61,7 @@ def test_ops_of_a_graph_asset_need_tables_of_their_own(run: Run, lake_resource: 
         assert lake_resource.connect().table("both").scan().to_arrow().to_pylist() == [{"x": 1, "y": 2}]
 
 
-def test_a_graph_asset_whose_ops_name_one_table_is_refused(run: Run) -> None:
+def test_a_graph_asset_with_two_ops_of_one_table_raises(run: Run) -> None:
     text = cause(run([graph_asset({"table": "one"}, {"table": "one"})], raise_on_error=False))
     assert "would overwrite rows of table main.one" in text
 
@@ -154,7 +154,7 @@ def test_a_graph_backed_multi_asset_keeps_its_outputs_apart(run: Run, lake_resou
 
 
 @pytest.mark.parametrize("key", ["table", "schema"])
-def test_a_table_that_only_the_run_names_is_refused_because_inputs_would_load_another(run: Run, key: str) -> None:
+def test_a_table_named_by_run_metadata_alone_raises(run: Run, key: str) -> None:
     @dg.asset
     def things(context) -> pa.Table:
         context.add_output_metadata({key: "elsewhere"})

@@ -152,7 +152,7 @@ def test_freshness_is_that_of_the_partition(lake: DuckLake, judged: Callable[...
     assert [judged(fresh, keys)[0] for keys in (None, KEYS[:1], KEYS[1:2], KEYS[:2])] == [True, False, True, False]
 
 
-def test_columns_are_those_that_somebody_relies_on(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:
+def test_columns_with_dependents_are_checked(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:
     lake.write("t", rows(KEYS[:1]))
     assert judged(ColumnContract(types={"DAY": "date", "v": "double"}, exactly=True))[0]
     assert judged(ColumnContract(types={"v": "varchar", "w": "int64"})) == (
@@ -166,7 +166,7 @@ def test_columns_are_those_that_somebody_relies_on(lake: DuckLake, judged: Calla
     assert judged(ColumnContract(exactly=True), None, table)[0]
 
 
-def test_columns_that_cannot_tell_partitions_apart_fail_the_check(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:
+def test_columns_that_do_not_separate_partitions_fail_the_check(lake: DuckLake, judged: Callable[..., tuple[bool, str]]) -> None:
     lake.write("t", pa.table({"day": [1.5]}))
     passed, text = judged(RowCount(minimum=1), KEYS[:1])
     assert not passed
@@ -205,6 +205,6 @@ def test_a_blocking_check_of_the_partition_at_hand_stops_the_run(run: Callable[.
         lambda: CompletePartitions(max_missing=-1),
     ],
 )
-def test_kinds_that_make_no_sense_are_refused(make: Callable[[], Any]) -> None:
+def test_invalid_kinds_of_partitions_raise(make: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         make()

@@ -76,7 +76,7 @@ class TestSlices:
         run([asset(letters, "letter", 2)], tags=between("b", "c"))
         assert stored(lake_resource, "letter", "n") == [("a", 1), ("b", 2), ("c", 2), ("d", 1)]
 
-    def test_texts_as_times_leave_the_other_days(self, run: Run, lake_resource: DuckLakeResource) -> None:
+    def test_times_as_strings_leave_the_other_days(self, run: Run, lake_resource: DuckLakeResource) -> None:
         """dagster#34064: a predicate that could not be built was taken for no predicate."""
 
         def build(generation: int) -> dg.AssetsDefinition:
@@ -131,7 +131,7 @@ class TestSlices:
         assert "names no partitions" in str(failure.step_failure_data)
         assert len(stored(lake_resource, "day")) == 5
 
-    def test_a_dimension_without_a_column_is_refused_by_name(self, run: Run) -> None:
+    def test_a_dimension_without_a_column_raises(self, run: Run) -> None:
         """The stock manager's test for it looked at the wrong variable, and ``None in ('b')`` reached the database."""
         result = run([asset(BOTH, {"day": "day"})], partition_key="2026-03-02|b", raise_on_error=False)
         (failure,) = [event for event in result.all_events if event.is_step_failure]
@@ -354,7 +354,7 @@ def test_sessions_are_neither_changed_nor_stopped_and_plans_run_once(
 def test_every_failure_of_the_list_has_a_test_that_exists() -> None:
     listed = re.findall(r"`(test_\w+)\.py::(?:(\w+)::)?(test_\w+)`", (ROOT / "docs" / "project" / "peers.md").read_text())
     assert len(listed) > 30
-    for file, room, name in listed:
+    for file, scratch, name in listed:
         tree = ast.parse((ROOT / "tests" / "dagster" / f"{file}.py").read_text())
-        inside = tree if not room else next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == room)
-        assert name in {node.name for node in inside.body if isinstance(node, ast.FunctionDef)}, (file, room, name)
+        inside = tree if not scratch else next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == scratch)
+        assert name in {node.name for node in inside.body if isinstance(node, ast.FunctionDef)}, (file, scratch, name)

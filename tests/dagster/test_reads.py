@@ -178,8 +178,8 @@ def test_changes_since_the_last_materialization(run: Run, lake_resource: DuckLak
     lake.write("source", ints(4))
     run([SOURCE, read])
     assert kinds(seen[2]) == [("delete", 1), ("insert", 4), ("update_postimage", 20), ("update_preimage", 2)]
-    anew = reader(seen, changes="beginning", columns="n", where="n < 10")
-    run([SOURCE, anew])
+    repeated = reader(seen, changes="beginning", columns="n", where="n < 10")
+    run([SOURCE, repeated])
     assert kinds(seen[3]) == [("insert", 3), ("insert", 4)]
     run([SOURCE, read])
     assert seen[4] == []
@@ -233,7 +233,7 @@ def test_changes_of_an_attempt_that_committed_are_those_of_its_retry(run: Run, l
     assert attempts == [1, 1, 1]
 
 
-def test_changes_that_cannot_be_told(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_changes_without_history_raise(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     lake.write("source", ints(1))
     seen: list[Any] = []

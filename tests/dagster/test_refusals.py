@@ -42,12 +42,12 @@ def test_other_partition_keys_become_the_tables_in_the_same_commit(
 ) -> None:
     run([asset(ROWS)])
     wanted = asset(ROWS, **metadata)
-    told = facts(run([wanted]))
+    shown = facts(run([wanted]))
     lake = lake_resource.connect()
     keys = [metadata["partition_by"]] if isinstance(metadata["partition_by"], str) else metadata["partition_by"]
     assert list(lake.table_info("things").partition_by) == keys
-    assert told["ducklake/layout_change"].startswith(f"partitioned by {', '.join(keys)}, was by nothing")
-    assert told["ducklake/snapshot_id"] == lake.snapshot().id == 2, "one commit"
+    assert shown["ducklake/layout_change"].startswith(f"partitioned by {', '.join(keys)}, was by nothing")
+    assert shown["ducklake/snapshot_id"] == lake.snapshot().id == 2, "one commit"
     assert "ducklake/layout_change" not in facts(run([wanted]))
     assert list(lake.table_info("things").partition_by) == keys
     run([asset(ROWS)])
@@ -85,7 +85,7 @@ def test_a_retried_step_whose_commit_changed_the_layout_commits_once(
     ("key", "near"),
     [("ducklake/write_mod", "(did you mean 'write_mode'?)"), ("ducklake/partition_by", "'partition_by'"), ("Ducklake/zzz", "the keys are")],
 )
-def test_unknown_keys_of_an_asset_are_refused(run: Run, lake_resource: DuckLakeResource, key: str, near: str) -> None:
+def test_unknown_keys_of_an_asset_raise(run: Run, lake_resource: DuckLakeResource, key: str, near: str) -> None:
     text = cause(run([asset(ROWS, **{key: "append"})], raise_on_error=False))
     assert f"asset things: there is no metadata key {key!r}" in text
     assert near in text
@@ -105,7 +105,7 @@ def test_settings_of_a_run_have_no_prefix(run: Run, lake_resource: DuckLakeResou
 @pytest.mark.parametrize(
     ("key", "near"), [("ducklake/moment", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
 )
-def test_unknown_keys_of_an_input_are_refused(run: Run, key: str, near: str) -> None:
+def test_unknown_keys_of_an_input_raise(run: Run, key: str, near: str) -> None:
     @dg.asset(ins={"things": dg.AssetIn(metadata={key: "n > 1"})})
     def reader(things: pa.Table) -> None: ...
 
@@ -128,7 +128,7 @@ def test_unknown_keys_of_an_input_are_refused(run: Run, key: str, near: str) -> 
         ("partition_exp", "n", "partition_expr"),
     ],
 )
-def test_keys_that_mean_a_setting_are_refused(run: Run, lake_resource: DuckLakeResource, key: str, value: Any, meant: str) -> None:
+def test_misspelled_settings_raise(run: Run, lake_resource: DuckLakeResource, key: str, value: Any, meant: str) -> None:
     with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
         run([asset(ROWS, **{key: value})])
 
@@ -145,8 +145,8 @@ def test_keys_that_mean_a_setting_are_refused(run: Run, lake_resource: DuckLakeR
 def test_keys_of_ones_own_are_left_alone(run: Run) -> None:
     own = {"mode": "batch", "tables": "a, b", "team/write_mode": "append", "owner": "x", "partition_key": "y", "sorted": True}
     for value in ("batch", ["append"], np.array(["append", "merge"])):
-        told = facts(run([asset(ROWS, **{**own, "mode": value})]))
-        assert told["dagster/row_count"] == 2
+        shown = facts(run([asset(ROWS, **{**own, "mode": value})]))
+        assert shown["dagster/row_count"] == 2
 
 
 @pytest.mark.parametrize(("key", "meant"), [("where", "ducklake/where"), ("snapshot", "ducklake/snapshot"), ("column", "columns")])
@@ -175,8 +175,8 @@ def test_columns_that_the_frame_lacks_fail_the_step_or_are_reported(
     assert "lacks columns" in cause(run([additive], raise_on_error=False))
     assert lake_resource.connect().snapshot().id == 1
     with caplog.at_level(logging.WARNING, logger="dagster"):
-        told = facts(run([lacking()], io={"missing_columns": "null"}))
-    assert told["ducklake/missing_columns"] == "b, c"
+        shown = facts(run([lacking()], io={"missing_columns": "null"}))
+    assert shown["ducklake/missing_columns"] == "b, c"
     rows = lake_resource.connect().table("things").scan(where="n = 7").to_arrow().to_pylist()
     assert rows == [{"n": 7, "b": None, "c": None}]
     assert facts(run([lacking(missing_columns="null")]))["ducklake/missing_columns"] == "b, c"
@@ -247,9 +247,9 @@ def test_descriptions_become_comments_in_the_same_commit_when_they_change(run: R
         table = lake_resource.connect().table("things")
         return table.comment, table.column_comments, lake_resource.connect().snapshot().id
 
-    told = facts(run([described("first", **{"dagster/column_schema": schema})]))
+    shown = facts(run([described("first", **{"dagster/column_schema": schema})]))
     assert seen() == ("first", {"b": "the letter"}, 1)
-    assert [column.description for column in told["dagster/column_schema"].columns] == [None, "the letter"]
+    assert [column.description for column in shown["dagster/column_schema"].columns] == [None, "the letter"]
     run([described("first", **{"dagster/column_schema": schema})])
     assert seen() == ("first", {"b": "the letter"}, 2)
     changes = lake_resource.connect().snapshot().changes

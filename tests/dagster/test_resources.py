@@ -174,7 +174,7 @@ def test_an_unreachable_catalog_is_not_taken_for_a_missing_lake() -> None:
 
 
 @pytest.mark.parametrize("kind", [SqliteCatalog, DuckDBCatalog])
-def test_a_catalog_that_cannot_be_looked_for_is_not_taken_for_a_missing_one(kind: type[SqliteCatalog | DuckDBCatalog]) -> None:
+def test_an_inaccessible_catalog_is_not_taken_for_a_missing_one(kind: type[SqliteCatalog | DuckDBCatalog]) -> None:
     assert not kind(path="x" * 300).is_missing()
 
 
@@ -284,7 +284,7 @@ def test_catalogs_as_addresses(address: str, expected: object) -> None:
         "ducklake:postgres:password=hush-hush",
     ],
 )
-def test_other_addresses_are_refused_without_their_secrets(address: str) -> None:
+def test_invalid_addresses_raise_without_their_secrets(address: str) -> None:
     with pytest.raises(UsageError, match="address of the catalog") as caught:
         DuckLakeResource(catalog=address, storage=LocalStorage(data_path="files/"))
     assert "hush-hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
@@ -306,7 +306,7 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
         (lambda: resource_of(LocalStorage(data_path="s3://b/")), "data_path of LocalStorage must be a directory or file://, not s3://"),
     ],
 )  # fmt: skip
-def test_what_a_resource_does_not_have_is_refused(make: Callable[[], object], message: str) -> None:
+def test_unknown_fields_of_a_resource_raise(make: Callable[[], object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make()
     assert message in str(caught.value)

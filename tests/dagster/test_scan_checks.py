@@ -100,9 +100,9 @@ def test_keys_that_no_engine_compares_do_not_pass(judged: Judged, lake: DuckLake
     lake.write("lists", pa.table({"id": [[1], [1]], "text": ["a", "b"]}))
     (table,) = asset_tables([dg.AssetSpec("lists")], None)
     unique, lists = UniqueKey(key="id"), Reference(key="id", table="lists")
-    texts = Reference(key="text", table="customers", other_key="number")
-    judge = Judge(read_lake(lake, [table], [unique, lists, texts]), instance)
-    expected = {unique: "cannot be made", lists: "cannot be made", texts: "text is varchar and number of main.customers is int64"}
+    strings = Reference(key="text", table="customers", other_key="number")
+    judge = Judge(read_lake(lake, [table], [unique, lists, strings]), instance)
+    expected = {unique: "cannot be made", lists: "cannot be made", strings: "text is varchar and number of main.customers is int64"}
     for check, text in expected.items():
         found = judge.verdict(table, check, None)
         assert not found.passed
@@ -147,7 +147,7 @@ def test_a_sample_is_of_whole_partitions_and_the_same_for_a_snapshot(judged: Jud
     assert judged(check, KEYS[:1]).metadata["ducklake/rows_checked"] == 3, "a run's partitions are looked at whole"
 
 
-def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
+def test_invalid_settings_raise(judged: Judged) -> None:
     for make in (
         lambda: UniqueKey(key=[]),
         lambda: Reference(key="a", table="t", other_key=["a", "b"]),

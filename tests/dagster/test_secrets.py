@@ -85,20 +85,20 @@ def definitions(lake: Any) -> dg.Definitions:
     return dg.Definitions(assets=[things], jobs=[job, build_maintenance_job()], resources=resources)
 
 
-def told(defs: dg.Definitions) -> str:
+def sent_by(defs: dg.Definitions) -> str:
     """All that a code server tells the web server and the daemon: resources, jobs with their run config's schema and defaults."""
     repository = defs.get_repository_def()
     snap = RepositorySnap.from_def(repository)
-    texts = [dg.serialize_value(snap)]
+    parts = [dg.serialize_value(snap)]
     for job in repository.get_all_jobs():
-        texts += [dg.serialize_value(job.get_job_snapshot()), dg.serialize_value(job.get_config_schema_snapshot())]
-    return "\n".join(texts)
+        parts += [dg.serialize_value(job.get_job_snapshot()), dg.serialize_value(job.get_config_schema_snapshot())]
+    return "\n".join(parts)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_secret_is_told(form: str) -> None:
+def test_no_secret_is_sent_to_the_web_server(form: str) -> None:
     lake = FORMS[form]()
-    text = told(definitions(lake))
+    text = sent_by(definitions(lake))
     assert SECRET not in text
     assert "********" in text
     assert SECRET not in repr(lake)
@@ -109,10 +109,10 @@ def test_nothing_secret_is_told(form: str) -> None:
 
 
 def test_what_is_no_secret_is_shown() -> None:
-    text = told(definitions(FORMS["options"]()))
+    text = sent_by(definitions(FORMS["options"]()))
     assert "require" in text
     variable = DuckLakeResource(catalog=PostgresCatalog(database="d", password=dg.EnvVar("PGPASSWORD")), storage=LOCAL)
-    assert "PGPASSWORD" in told(definitions(variable))
+    assert "PGPASSWORD" in sent_by(definitions(variable))
 
 
 def test_an_address_from_the_environment_works_and_is_not_shown(
@@ -120,7 +120,7 @@ def test_an_address_from_the_environment_works_and_is_not_shown(
 ) -> None:
     lake = DuckLakeResource(catalog=dg.EnvVar("LAKE_ADDRESS"), storage=LocalStorage(data_path=f"{tmp_path}/files/"), create_if_missing=True)
     monkeypatch.setenv("LAKE_ADDRESS", f"sqlite:///{tmp_path}/lake.sqlite")
-    text = told(definitions(lake))
+    text = sent_by(definitions(lake))
     assert str(tmp_path / "lake.sqlite") not in text
     assert "LAKE_ADDRESS" in text
 

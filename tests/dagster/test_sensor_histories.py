@@ -56,8 +56,8 @@ class History:
     touched: dict[str, set[str]] = field(default_factory=dict)
     moved: bool = False
     deleted: bool = False
-    gone: bool = False
-    ever_gone: bool = False
+    expired: bool = False
+    ever_expired: bool = False
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class History:
                 for name in TABLES:
                     self.run(f"CALL ducklake_rewrite_data_files('lake', '{name}', delete_threshold => 0.05)")
             case "expire":
-                self.gone = self.ever_gone = True
+                self.expired = self.ever_expired = True
                 ids = [row[0] for row in self.duck.rows("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1 DESC LIMIT 6")][1:]
                 chosen = ids if self.dice.random() < 0.5 else self.dice.sample(ids, k=min(2, len(ids)))
                 if chosen:
@@ -166,14 +166,14 @@ class History:
             extra = reported.get(name, set()) - self._allowed(name)
             assert not extra, f"{name}: {sorted(extra)} reported, though nothing touched them, after {self.log}"
         self.seen, self.touched, self.log = now, {}, []
-        self.moved = self.deleted = self.gone = False
+        self.moved = self.deleted = self.expired = False
 
     def _allowed(self, name: str) -> set[str]:
         """The stated precision: what a statement named; everything in the bounds of a file; all where history is gone."""
         touched = self.touched.get(name, set())
         everything = {day.isoformat() for day in DAYS}
         # A flush of deletes that an expired commit made cannot be told from a delete that DuckDB had to repeat.
-        if self.gone or (self.moved and (self.deleted or self.ever_gone)):
+        if self.expired or (self.moved and (self.deleted or self.ever_expired)):
             return everything
         if not touched:
             return set()

@@ -75,7 +75,7 @@ def test_what_a_run_of_this_instance_changed_is_left_out(
     assert tick() == ["2026-03-04"]
 
 
-def test_many_rows_and_files_that_are_gone_are_told_by_bounds(
+def test_many_rows_and_deleted_files_are_reported_by_bounds(
     tick: Callable[[], list[str]], lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every_day = [(date(2026, 3, 1) + timedelta(days=day)).isoformat() for day in range(31)]

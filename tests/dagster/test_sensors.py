@@ -85,7 +85,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     assert "no commit after snapshot" in ticks.reason
 
 
-def test_events_of_foreign_commits_say_what_they_did(
+def test_events_of_foreign_commits_list_their_changes(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
     run([plain])
@@ -105,14 +105,14 @@ def test_events_of_foreign_commits_say_what_they_did(
     assert seen("INSERT INTO lake.plain VALUES (7), (8)") == {**added, **common}
     assert ticks.metadata[0]["ducklake/files_with_rows_added"].value == 1
     assert seen("INSERT INTO lake.plain VALUES (10), (11)", inline=10) == {**added, **common}
-    told = seen("DELETE FROM lake.plain WHERE n = 7")
-    assert (told["ducklake/changes"], told["ducklake/rows_added"]) == ("deleted rows of main.plain", 0)
-    assert told["ducklake/rows_removed"] >= 1
-    told = seen("ALTER TABLE lake.plain ADD COLUMN more INTEGER")
-    assert told["ducklake/changes"] == "altered main.plain"
+    reported = seen("DELETE FROM lake.plain WHERE n = 7")
+    assert (reported["ducklake/changes"], reported["ducklake/rows_added"]) == ("deleted rows of main.plain", 0)
+    assert reported["ducklake/rows_removed"] >= 1
+    reported = seen("ALTER TABLE lake.plain ADD COLUMN more INTEGER")
+    assert reported["ducklake/changes"] == "altered main.plain"
 
 
-def test_a_schema_that_the_sensor_was_not_told_is_said(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_an_unknown_schema_is_reported(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     ticks = Ticks(lake_resource, instance)
     run([plain], io={"schema": "raw"})
     assert ticks.tick() == []
@@ -159,7 +159,7 @@ def test_many_partitions_are_reported_over_several_ticks(lake_resource: DuckLake
     assert [few.tick(), few.tick(), few.tick()] == [everything[2:], everything[:1], []]
 
 
-def test_a_cursor_of_another_lake_or_of_no_meaning_starts_anew(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_an_invalid_cursor_starts_over(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     lake_resource.connect().write("plain", pa.table({"n": [1]}))
     future, other = {"v": 99, "catalog": "x", "snapshot": 0}, {"v": 1, "catalog": "x", "snapshot": 0}
     for cursor in ("nonsense", "[]", json.dumps(future), json.dumps(other)):
@@ -227,7 +227,7 @@ def test_rows_outside_of_all_partitions_are_observed(lake_resource: DuckLakeReso
     assert ticks.tick() == [("Observation", "numbers", None)]
 
 
-def test_what_was_expired_before_a_tick_is_said_and_reported_whole(
+def test_commits_expired_before_a_tick_report_all_partitions(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
     run([numbers], partition_key="2026-03-28")
@@ -283,7 +283,7 @@ def test_when_time_runs_out_a_tick_ends_with_a_whole_commit(lake_resource: DuckL
 TWO = dg.MultiPartitionsDefinition({"day": DAYS, "kind": dg.StaticPartitionsDefinition(["b", "a"])})
 
 
-def test_two_dimensions_and_columns_that_cannot_tell(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_two_dimensions_and_columns_that_do_not_separate_partitions(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     lake = lake_resource.connect()
     specs = [
         dg.AssetSpec("pairs", partitions_def=TWO, metadata={"partition_expr": {"day": "at", "kind": "kind"}}),
@@ -340,12 +340,12 @@ def test_a_thousand_foreign_commits_on_ten_years_of_days(lake_resource: DuckLake
     assert max(seconds) < 15
 
 
-def test_a_commit_of_many_tables_is_told_in_words_once(
+def test_a_commit_of_many_tables_is_described_once(
     lake_resource: DuckLakeResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[int] = []
+    reported: list[int] = []
     real = sensors.changes_text
-    monkeypatch.setattr(sensors, "changes_text", lambda snapshot, names: told.append(snapshot.id) or real(snapshot, names))
+    monkeypatch.setattr(sensors, "changes_text", lambda snapshot, names: reported.append(snapshot.id) or real(snapshot, names))
     specs = [dg.AssetSpec(f"t{number}") for number in range(30)]
     lake = lake_resource.connect()
     before = lake.snapshot().id
@@ -356,4 +356,4 @@ def test_a_commit_of_many_tables_is_told_in_words_once(
     context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake_resource})
     found = build_commit_sensor(assets=specs).evaluate_tick(context).asset_events
     assert len(found) == 30
-    assert told == [lake.snapshot().id]
+    assert reported == [lake.snapshot().id]

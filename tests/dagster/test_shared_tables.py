@@ -34,7 +34,7 @@ def values(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan(["n"]).to_arrow()["n"].to_pylist())
 
 
-def test_assets_that_would_be_one_table_are_refused(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_two_assets_of_one_table_raise(run: Run, lake_resource: DuckLakeResource) -> None:
     a, b = asset(["a", "same"], 1), asset(["b", "same"], 2)
     schema = {"schema": "s"}
     run([a], io=schema)
@@ -53,23 +53,23 @@ DAYS = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02"])
 FIRST, SECOND = DAYS.get_partition_keys()
 
 
-def refusal(run: Run, made: dg.AssetsDefinition, **how: Any) -> str:
+def failure_of(run: Run, made: dg.AssetsDefinition, **how: Any) -> str:
     return cause(run([made], raise_on_error=False, **how))
 
 
-def test_rows_of_others_count_whoever_wrote_last(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_rows_of_earlier_assets_are_protected(run: Run, lake_resource: DuckLakeResource) -> None:
     """Only the last writer counted: whoever had appended could overwrite what was there before."""
     run([asset(["q"], 1, table="t")])
     run([asset(["w"], 2, table="t", write_mode="append")])
-    assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 3, table="t"))
-    assert "q would overwrite rows of table main.t that w wrote" in refusal(run, asset(["q"], 3, table="t"))
+    assert "w would overwrite rows of table main.t that q wrote" in failure_of(run, asset(["w"], 3, table="t"))
+    assert "q would overwrite rows of table main.t that w wrote" in failure_of(run, asset(["q"], 3, table="t"))
     run([asset(["x"], 3, table="t", write_mode="append")])
-    assert "that q and 1 others wrote" in refusal(run, asset(["w"], 3, table="t"))
+    assert "that q and 1 others wrote" in failure_of(run, asset(["w"], 3, table="t"))
     assert values(lake_resource, "t") == [1, 2, 3]
     run([asset(["w"], 4, table="t", shared=True)])
     run([asset(["w"], 5, table="t")])
     assert values(lake_resource, "t") == [5]
-    assert "that w wrote" in refusal(run, asset(["q"], 3, table="t"))
+    assert "that w wrote" in failure_of(run, asset(["q"], 3, table="t"))
 
 
 def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeResource) -> None:
@@ -78,12 +78,12 @@ def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeR
     for made, key in ((a, FIRST), (b, SECOND), (a, FIRST), (b, SECOND)):
         run([made], partition_key=key)
     assert values(lake_resource, "t") == [1, 2]
-    assert "b would overwrite rows of table main.t that a wrote" in refusal(run, b, partition_key=FIRST)
-    assert "that a wrote" in refusal(run, asset(["b"], 2, table="t"))
+    assert "b would overwrite rows of table main.t that a wrote" in failure_of(run, b, partition_key=FIRST)
+    assert "that a wrote" in failure_of(run, asset(["b"], 2, table="t"))
     run([asset(["b"], 2, DAYS, **where, write_mode="append")], partition_key=FIRST)
-    assert "a would overwrite rows of table main.t that b wrote" in refusal(run, a, partition_key=FIRST)
+    assert "a would overwrite rows of table main.t that b wrote" in failure_of(run, a, partition_key=FIRST)
     run([asset(["c"], 3, DAYS, **where, write_mode="upsert", upsert_keys="day")], partition_key=SECOND)
-    assert "that b and 1 others wrote" in refusal(run, a, partition_key=SECOND)
+    assert "that b and 1 others wrote" in failure_of(run, a, partition_key=SECOND)
     # A slice that is replaced on purpose has rows of nobody else.
     run([asset(["a"], 4, DAYS, **where, shared=True)], partition_key=FIRST)
     run([asset(["a"], 5, DAYS, **where)], partition_key=FIRST)
@@ -113,8 +113,8 @@ def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAd
     lake.expire_snapshots(
         versions=[snapshot.id for snapshot in lake.snapshots() if snapshot.id not in (newest, lake.snapshot().id)], min_age="0 days"
     )
-    assert "b would overwrite" in refusal(run, b, partition_key=FIRST)
-    assert "a would overwrite" in refusal(run, asset(["a"], 4, table="t"))
+    assert "b would overwrite" in failure_of(run, b, partition_key=FIRST)
+    assert "a would overwrite" in failure_of(run, asset(["a"], 4, table="t"))
     run([b], partition_key=SECOND)
     assert values(lake_resource, "t") == [1, 2]
     lake.set_comment("t", "newer")
@@ -143,10 +143,10 @@ def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: Duck
     others.append(asset(["q"], 2, table="t", write_mode="append"))
     run([asset(["w"], 3, table="t", write_mode="append")])
     assert values(lake_resource, "t") == [1, 2, 3]
-    assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 4, table="t"))
+    assert "w would overwrite rows of table main.t that q wrote" in failure_of(run, asset(["w"], 4, table="t"))
 
 
-def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
+def test_an_overwrite_reports_replaced_rows_of_concurrent_commits(
     run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
 ) -> None:
     run([asset(["w"], 1, table="t")])
@@ -169,14 +169,14 @@ def test_an_overwrite_fails_when_rows_of_its_slice_come_while_it_is_made(
     failure = result.failure_data_for_node("w")
     assert failure is not None
     assert failure.user_failure_data is not None
-    told = str(failure.user_failure_data.description)
-    assert "main.t was not committed: another writer added or changed rows" in told
-    assert "concurrent_appends='replace'" in told
+    message = str(failure.user_failure_data.description)
+    assert "main.t was not committed: another writer added or changed rows" in message
+    assert "concurrent_appends='replace'" in message
     assert failure.user_failure_data.metadata["error_code"].value == "commit-conflict"
     assert values(lake_resource, "t") == [1, 2]
 
 
-def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_commits_without_information_about_earlier_ones(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     frame = pa.table({"day": pa.array([None], pa.date32()), "n": [7]})
 
@@ -186,8 +186,8 @@ def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: Du
     run([asset(["q"], 1, table="t")])
     for _ in range(3):
         commit(asset_key="w", pipes=True)
-    assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
-    assert "that w wrote" in refusal(run, asset(["q"], 2, table="t"))
+    assert "that q wrote" in failure_of(run, asset(["w"], 2, table="t"))
+    assert "that w wrote" in failure_of(run, asset(["q"], 2, table="t"))
     # Of an earlier version of the library, and of anybody.
     for facts in (
         {},
@@ -196,7 +196,7 @@ def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: Du
         {"table_writers": {"at": "x", "slices": {"q": 7}, "wrote": [1]}},
     ):
         commit(asset_key="q", **facts)
-        assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
+        assert "that q wrote" in failure_of(run, asset(["w"], 2, table="t"))
     commit(asset_key="q")
     run([asset(["q"], 2, table="t")])
     assert values(lake_resource, "t") == [2]
@@ -216,15 +216,15 @@ def test_the_last_asset_counts_whatever_others_did_since(run: Run, lake_resource
     assert values(lake_resource, "t") == [2]
 
 
-def test_what_commits_say_does_not_grow_with_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_commit_information_does_not_grow_with_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
     days = dg.DailyPartitionsDefinition("2016-01-01", end_date="2016-04-01")
     keys = days.get_partition_keys()
     between = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
     run([asset(["a"], 1, days, table="t", partition_expr="day")], tags=between)
     run([asset(["a"], 1, days, table="t", partition_expr="day")], partition_key=keys[7])
-    told = json.loads(lake_resource.connect().snapshot().extra_info or "")["dagster"]["table_writers"]
+    message = json.loads(lake_resource.connect().snapshot().extra_info or "")["dagster"]["table_writers"]
     days_written = {"type": "date", "in": [["2016-01-01", "2016-04-01"]]}
-    assert told == {
+    assert message == {
         "at": 1,
         "wrote": {"day": {"type": "date", "in": [["2016-01-08", "2016-01-09"]]}},
         "slices": {"a": {"day": days_written}},

@@ -60,7 +60,7 @@ def test_no_row_is_missed(one: tuple[SliceBounds, Rows], two: tuple[SliceBounds,
     assert (left is None) or three[0] is not ANYWHERE
 
 
-def test_slices_of_one_column_are_told_apart_exactly() -> None:
+def test_slices_of_one_column_are_separated_exactly() -> None:
     written = bounds((days((0, 3)),)).union(bounds((days((5, 6)),)))
     assert [written.meets(bounds((days((day, day + 1)),))) for day in range(7)] == [True, True, True, False, False, True, False]
     left = written.without(bounds((days((1, 2), (5, 6)),)))
@@ -71,7 +71,7 @@ def test_slices_of_one_column_are_told_apart_exactly() -> None:
     assert bounds((regions("eu"), days((0, 1)))).meets(bounds((days((0, 2)),)))
 
 
-def test_much_is_said_in_few_words() -> None:
+def test_large_slices_have_short_descriptions() -> None:
     many = bounds((days(*((2 * day, 2 * day + 1) for day in range(60))),))
     assert many.to_json() == {"day": {"type": "date", "in": [["2026-01-01", "2026-04-30"]]}}
     assert many.without(many) is not None, "nobody knows which of the days these were"
@@ -94,5 +94,5 @@ def test_other_types_of_a_column_may_be_anywhere() -> None:
     [None, 3, [], "x", {"day": 3}, {"day": {}}, {"day": {"type": "date", "in": [["a"]]}}, {"day": {"type": "date", "in": [[1, 2]]}},
      {"day": {"type": "date", "of": [None]}}, {"day": {"in": [["a", "b"]]}}],
 )  # fmt: skip
-def test_what_nobody_understands_is_anywhere(stored: object) -> None:
+def test_unknown_descriptions_may_be_anywhere(stored: object) -> None:
     assert read_bounds(stored).columns == {}

@@ -75,9 +75,7 @@ def test_partitions_are_replaced_and_read_as_lazy_frames(
 
 
 @pytest.mark.parametrize("mode", spread(["overwrite", "append", "upsert"], 1))
-def test_a_row_outside_is_refused_and_nothing_is_committed(
-    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, mode: str
-) -> None:
+def test_a_row_outside_raises_and_nothing_is_committed(spark: SparkSession, run: Run, lake_resource: DuckLakeResource, mode: str) -> None:
     rows = [(1, day(28), "eu")]
 
     @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "write_mode": mode, "upsert_keys": ["id"]})

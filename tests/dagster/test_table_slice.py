@@ -110,7 +110,7 @@ def test_spark_agrees_whatever_its_session_time_zone(spark: Any) -> None:
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_wall_times_that_clocks_show_twice_are_refused_only_where_they_matter() -> None:
+def test_ambiguous_wall_times_raise_only_where_they_matter() -> None:
     keys = HOURLY_BACK.get_partition_keys()
     twice = [key for key in keys if key.startswith("2026-10-25-02:00")]
     assert len(twice) == 2
@@ -177,7 +177,7 @@ def test_static_keys_are_typed_by_the_column() -> None:
         (REGIONS, "at", {"at": "float64"}, "'at' of main.t is float64"),
     ],
 )
-def test_what_cannot_be_matched_is_refused_by_name(definition: Any, expr: object, types: dict[str, str], text: str) -> None:
+def test_keys_that_match_no_column_raise(definition: Any, expr: object, types: dict[str, str], text: str) -> None:
     with pytest.raises(UsageError) as failure:
         predicate(definition, definition.get_partition_keys()[:1], expr, **types)
     assert text in str(failure.value)

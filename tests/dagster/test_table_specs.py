@@ -96,7 +96,7 @@ def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResour
         load_table_specs(lake, translator=Prefixed())
 
 
-def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
+def test_a_view_without_translation_raises(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE VIEW odd AS SELECT * FROM range(3)", "CREATE VIEW gone AS SELECT * FROM plain", "DROP TABLE plain")
     specs = by_key(load_table_specs(lake))
@@ -223,7 +223,7 @@ def test_a_translator_that_cannot_be(lake_resource: DuckLakeResource) -> None:
             load_table_specs(lake_resource, translator=translator)  # type: ignore[arg-type]
 
 
-def test_patterns_that_fit_nothing_are_said(lake: DuckLakeResource) -> None:
+def test_patterns_without_tables_warn(lake: DuckLakeResource) -> None:
     with pytest.warns(UserWarning, match=r"include: no table or view of the lake fits sales\.\*"):
         assert [spec.key.to_user_string() for spec in load_table_specs(lake, include=["sales.*", "main.plain"])] == ["main/plain"]
     with pytest.warns(UserWarning, match=r"exclude: no table or view of the lake fits raw\.evnts"):

@@ -91,7 +91,7 @@ A, B = asset("a/same"), asset("b/same")
         ([asset("x", BOTH, **ducklake_metadata(partition_expr={"day": "d", "region": "r"}))], {}, []),
     ],
 )  # fmt: skip
-def test_what_a_run_would_refuse_is_found_before(assets: list[Any], how: dict[str, Any], expected: list[str]) -> None:
+def test_errors_of_a_run_are_found_before_it(assets: list[Any], how: dict[str, Any], expected: list[str]) -> None:
     faults = sorted(found(*assets, **how))
     assert len(faults) == len(expected)
     for fault, part in zip(faults, expected, strict=True):
@@ -121,13 +121,13 @@ def test_managers_without_a_lake_and_with_one_that_only_a_run_has() -> None:
         validate(dg.Definitions(assets=[asset("a"), asset("b", table="a")], resources=made))
 
 
-def test_every_asset_says_which_table_it_is() -> None:
+def test_every_asset_shows_its_table() -> None:
     plain, own = asset("sales/orders", partition_expr="n"), asset("other", **{"dagster/table_name": "mine", "table": "t"})
     resources = {"io_manager": DuckLakeIOManager(lake=lake(), schema="s"), "files": dg.FilesystemIOManager()}
     defs = with_table_metadata(dg.Definitions(assets=[plain, own, asset("f", io="files"), stores_itself], resources=resources))
     found = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
-    told = {"dagster/table_name": "s.orders", "dagster/uri": "/nowhere/files/s/orders/", "dagster/storage_kind": "ducklake"}
-    assert {key: found["sales/orders"].metadata[key] for key in told} == told
+    table_metadata = {"dagster/table_name": "s.orders", "dagster/uri": "/nowhere/files/s/orders/", "dagster/storage_kind": "ducklake"}
+    assert {key: found["sales/orders"].metadata[key] for key in table_metadata} == table_metadata
     assert found["sales/orders"].metadata["partition_expr"] == "n"
     assert found["sales/orders"].kinds == {"ducklake"}
     assert found["other"].metadata["dagster/table_name"] == "mine"
@@ -141,7 +141,7 @@ def test_every_asset_says_which_table_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "table_metadata"),
     [
         ({"branch": "dev"}, {"dagster/table_name": "main__dev.o", "dagster/uri": "/nowhere/files/main__dev/o/"}),
         ({"branch": "dev", "branch_lake": lake("branch")}, {"dagster/table_name": "main.o", "dagster/uri": "/nowhere/files/main/o/"}),
@@ -149,14 +149,14 @@ def test_every_asset_says_which_table_it_is() -> None:
         ({"schema": dg.EnvVar("LAKE_SCHEMA")}, {}),
     ],
 )
-def test_the_table_is_that_which_a_run_writes(settings: dict[str, Any], told: dict[str, str]) -> None:
+def test_the_table_is_that_which_a_run_writes(settings: dict[str, Any], table_metadata: dict[str, str]) -> None:
     manager = DuckLakeIOManager(lake=lake(), **settings)
     (spec,) = with_table_metadata(dg.Definitions(assets=[asset("o")], resources={"io_manager": manager})).resolve_all_asset_specs()
-    assert {key: text for key, text in spec.metadata.items() if key in ("dagster/table_name", "dagster/uri")} == told
+    assert {key: text for key, text in spec.metadata.items() if key in ("dagster/table_name", "dagster/uri")} == table_metadata
     assert spec.metadata["dagster/storage_kind"] == "ducklake"
 
 
-def test_a_table_or_a_schema_alone_does_not_say_the_whole_name() -> None:
+def test_a_table_or_a_schema_alone_is_not_the_whole_name() -> None:
     assert "dagster/table_name" not in ducklake_metadata(table="o")
     assert "dagster/table_name" not in ducklake_metadata(schema="s")
     assert "dagster/table_name" not in ducklake_metadata(table="o", schema="raw_{key_prefix}")

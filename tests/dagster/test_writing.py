@@ -37,7 +37,7 @@ def content(lake: DuckLakeResource, order: str = "id") -> list[dict[str, Any]]:
     return lake.connect().table("t").scan().to_arrow().sort_by(order).to_pylist()
 
 
-def refused(run: Run, asset: dg.AssetsDefinition, text: str, **how: Any) -> None:
+def failure_of(run: Run, asset: dg.AssetsDefinition, text: str, **how: Any) -> None:
     result = run([asset], raise_on_error=False, **how)
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     found = failure.step_failure_data
@@ -65,7 +65,7 @@ class TestMerge:
         assert numbers["ducklake/write_mode"] == "merge"
 
     @pytest.mark.parametrize("flag", ["op", "op code", 'say "go"'])
-    def test_flags_are_columns_that_a_condition_names_not_texts_in_it(self, run: Run, lake_resource: DuckLakeResource, flag: str) -> None:
+    def test_flags_are_columns_not_strings_of_a_condition(self, run: Run, lake_resource: DuckLakeResource, flag: str) -> None:
         quoted = flag.replace('"', '""')
         rows = pa.table({"id": [1, 2], "gone": [7, 8], "lower": [True, True], flag: ["kept", "GONE"]})
         run([asset_of([rows], write_mode="merge", merge_keys="id", delete_when=f"lower(s.\"{quoted}\") = 'gone'")])
@@ -98,22 +98,22 @@ class TestMerge:
             run([asset], partition_key=key)
         assert [row["id"] for row in content(lake_resource)] == [2, 3]
         assert lake_resource.connect().table_info("t").partition_by == ("day",)
-        refused(run, asset, "outside the partitions of this run", partition_key=KEYS[0])
+        failure_of(run, asset, "outside the partitions of this run", partition_key=KEYS[0])
 
     def test_new_columns_follow_the_schema_evolution(self, run: Run, lake_resource: DuckLakeResource) -> None:
         lake_resource.connect().write("t", pa.table({"id": pa.array([1, 2], pa.int32())}))
         wider = pa.table({"id": pa.array([2, 2**40]), "w": [1, 2]})
-        refused(run, asset_of([wider], write_mode="merge", merge_keys="id"), "main.t has no columns w (int64)")
+        failure_of(run, asset_of([wider], write_mode="merge", merge_keys="id"), "main.t has no columns w (int64)")
         run([asset_of([wider], write_mode="merge", merge_keys="id", schema_evolution="additive")])
         assert content(lake_resource) == [{"id": 1, "w": None}, {"id": 2, "w": 1}, {"id": 2**40, "w": 2}]
 
     def test_a_repeated_step_merges_once(self, run: Run, lake_resource: DuckLakeResource) -> None:
-        tries = []
+        attempts = []
 
         @dg.asset(name="t", retry_policy=dg.RetryPolicy(max_retries=1), metadata=ducklake_metadata(write_mode="merge", merge_keys="id"))
         def build() -> pa.Table:
-            tries.append(1)
-            return pa.table({"id": [len(tries)]})
+            attempts.append(1)
+            return pa.table({"id": [len(attempts)]})
 
         class LostError(Exception):
             pass
@@ -140,7 +140,7 @@ class TestMerge:
 
         run([other])
         how: dict[str, Any] = {"write_mode": "merge", "merge_keys": "id"}
-        refused(run, asset_of([pa.table({"id": [2]})], when_not_matched_by_source="delete", **how), "other")
+        failure_of(run, asset_of([pa.table({"id": [2]})], when_not_matched_by_source="delete", **how), "other")
         run([asset_of([pa.table({"id": [2]})], **how)])
         assert [row["id"] for row in content(lake_resource)] == [1, 2]
 
@@ -155,7 +155,7 @@ class TestMerge:
             ({"write_mode": "append", "schema_evolution": "replace"}, "belongs to write_mode 'overwrite'"),
         ],
     )
-    def test_settings_that_make_no_sense_are_refused(self, metadata: dict[str, Any], text: str) -> None:
+    def test_invalid_settings_raise(self, metadata: dict[str, Any], text: str) -> None:
         with pytest.raises(UsageError, match=text):
             resolve_settings(WriteSettings(), metadata, subject="a")
 
@@ -222,9 +222,9 @@ class TestReplacedColumns:
         run([t])
         assert lake.table("t").column_comments == {"ID": "whose it is", "v": "by hand"}
 
-    def test_partitioned_assets_are_refused(self, run: Run) -> None:
+    def test_partitioned_assets_raise(self, run: Run) -> None:
         asset = asset_of([pa.table({"day": [1]})], DAYS, partition_expr="day", schema_evolution="replace")
-        refused(run, asset, "is partitioned, so schema_evolution 'replace'", partition_key=KEYS[0])
+        failure_of(run, asset, "is partitioned, so schema_evolution 'replace'", partition_key=KEYS[0])
         from ducklake_dagster import DuckLakeIOManager, LocalStorage, SqliteCatalog
 
         lake = DuckLakeResource(catalog=SqliteCatalog(path="x.sqlite"), storage=LocalStorage(data_path="x/"))
@@ -247,7 +247,7 @@ def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_re
     (event,) = run([asset_of([rows], sort_by=['"V" DESC'])]).get_asset_materialization_events()
     assert "ducklake/layout_change" not in event.materialization.metadata
     assert lake.snapshot().schema_version == before.schema_version
-    refused(run, asset_of([rows], sort_by=["gone"]), "gone")
+    failure_of(run, asset_of([rows], sort_by=["gone"]), "gone")
 
 
 class TestPartitionExpressions:
@@ -270,7 +270,7 @@ class TestPartitionExpressions:
             run([asset, after], partition_key=key)
         assert taken == [3, 2, 1]
         assert len(content(lake_resource)) == 3
-        refused(run, asset, "outside", partition_key=KEYS[0])
+        failure_of(run, asset, "outside", partition_key=KEYS[0])
 
     def test_static_days(self, run: Run, lake_resource: DuckLakeResource) -> None:
         keys = ["1969-12-31", "2026-03-27"]
@@ -301,13 +301,15 @@ class TestPartitionExpressions:
             (dg.StaticPartitionsDefinition(["a"]), "CAST(at AS DATE)", NOON, "are not all days"),
         ],
     )
-    def test_what_cannot_tell_partitions_apart_is_refused(self, run: Run, definition: Any, expression: str, column: Any, text: str) -> None:
+    def test_expressions_that_do_not_separate_partitions_raise(
+        self, run: Run, definition: Any, expression: str, column: Any, text: str
+    ) -> None:
         asset = asset_of([pa.table({"at": [column]})], definition, partition_expr=expression)
-        refused(run, asset, text, partition_key=definition.get_partition_keys()[1 if definition is DAYS else 0])
+        failure_of(run, asset, text, partition_key=definition.get_partition_keys()[1 if definition is DAYS else 0])
 
 
 @pytest.mark.parametrize("change", ["layout", "columns"])
-def test_a_repeated_commit_says_how_it_changed_the_table(
+def test_a_repeated_commit_reports_its_changes(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """The first attempt commits and is lost: the event of the second is the only one, and says what the first would have said."""
@@ -328,9 +330,9 @@ def test_a_repeated_commit_says_how_it_changed_the_table(
 
     monkeypatch.setattr("ducklake_dagster.io_manager.commit_metadata", lose)
     (event,) = run([t]).get_asset_materialization_events()
-    told = event.materialization.metadata
-    assert told["ducklake/repeated"].value is True
+    shown = event.materialization.metadata
+    assert shown["ducklake/repeated"].value is True
     if change == "columns":
-        assert told["ducklake/replaced_columns"].value == "column 'id' became int64, was varchar"
+        assert shown["ducklake/replaced_columns"].value == "column 'id' became int64, was varchar"
     else:
-        assert str(told["ducklake/layout_change"].value).startswith("partitioned by id, was by nothing")
+        assert str(shown["ducklake/layout_change"].value).startswith("partitioned by id, was by nothing")

@@ -23,7 +23,7 @@ def read(lake: DuckLake) -> dict[str, Rows]:
     return found
 
 
-def read_by_the_reference(address: LakeAddress) -> dict[str, Rows]:
+def read_by_duckdb(address: LakeAddress) -> dict[str, Rows]:
     """What DuckDB reads."""
     with attached(address) as duck:
         found = {name: duck.rows(f"SELECT k, owner FROM {name}") for name in NAMES}
@@ -36,7 +36,7 @@ def check(address: LakeAddress, model: Model) -> None:
     """The lake is what the model says; what else lies on the disk is found by the sweep, and is all that it finds."""
     lake = DuckLake.connect(address.url)
     assert read(lake) == model.tables()
-    assert read_by_the_reference(address) == model.tables()
+    assert read_by_duckdb(address) == model.tables()
     history = [snapshot.id for snapshot in lake.snapshots()]
     assert history == list(range(len(history)))
     lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)

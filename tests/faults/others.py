@@ -43,7 +43,7 @@ def prepare(lake: DuckLake, name: str) -> None:
 
 
 @dataclass
-class Beside:
+class Context:
     """What others have at hand while a verb runs: a lake, DuckDB, writes that are running, and a memory of what their commits show."""
 
     lake: DuckLake
@@ -75,11 +75,11 @@ class Beside:
             self.memory.note(self.lake)
 
 
-def append(beside: Beside) -> None:
+def append(context: Context) -> None:
     """Rows in files and in the catalog, before and after a new column; a table that comes and goes."""
-    lake, name = beside.lake, beside.name
+    lake, name = context.lake, context.name
     table = lake.table(name)
-    beside.commit(
+    context.commit(
         lambda: table.append(rows(100, 120), inline=False),
         lambda: table.add_column("c", "bigint"),
         # Makes a table of inlined rows with these columns.
@@ -90,68 +90,68 @@ def append(beside: Beside) -> None:
     )
 
 
-def change(beside: Beside) -> None:
+def change(context: Context) -> None:
     """Rows that the verb moves are updated, deleted in both ways, and merged with others."""
-    lake, table = beside.lake, beside.lake.table(beside.name)
+    lake, table = context.lake, context.lake.table(context.name)
     source = pa.table({"n": [44, 81, 200], "part": [9, 9, 9]})
-    beside.commit(
+    context.commit(
         lambda: table.update({"part": 8}, where="n IN (13, 42, 80)"),
         lambda: table.delete("n = 27"),
-        lambda: lake.table(beside.name).delete("n BETWEEN 60 AND 74"),
-        lambda: lake.table(beside.name).merge(source, on="n").when_matched_update().when_not_matched_insert().execute(),
-        lambda: lake.table(beside.name).delete("n IN (83, 200)"),
+        lambda: lake.table(context.name).delete("n BETWEEN 60 AND 74"),
+        lambda: lake.table(context.name).merge(source, on="n").when_matched_update().when_not_matched_insert().execute(),
+        lambda: lake.table(context.name).delete("n IN (83, 200)"),
     )
 
 
-def replace(beside: Beside) -> None:
+def replace(context: Context) -> None:
     """All rows are replaced, and then restored."""
-    lake, name = beside.lake, beside.name
+    lake, name = context.lake, context.name
     before = lake.snapshots()[-1].id
-    beside.commit(lambda: lake.table(name).overwrite(rows(300, 310), inline=False))
+    context.commit(lambda: lake.table(name).overwrite(rows(300, 310), inline=False))
     with suppress(NotFoundError):
-        beside.commit(lambda: lake.table(name).restore(at=before))
+        context.commit(lambda: lake.table(name).restore(at=before))
 
 
-def redefine(beside: Beside) -> None:
+def redefine(context: Context) -> None:
     """The table gets another name and other partitions, and rows by them."""
-    lake, name = beside.lake, f"{beside.name}new"
-    beside.commit(
-        lambda: lake.rename_table(beside.name, name),
+    lake, name = context.lake, f"{context.name}new"
+    context.commit(
+        lambda: lake.rename_table(context.name, name),
         lambda: lake.table(name).set_partitioned_by(["part"]),
         lambda: lake.table(name).append(rows(100, 110), inline=False),
         lambda: lake.table(name).set_sorted_by(["n DESC"]),
         lambda: lake.table(name).append(rows(110, 112), inline=True),
         lambda: lake.table(name).rename_column("part", "other"),
-        lambda: lake.rename_table(name, beside.name),
+        lambda: lake.rename_table(name, context.name),
     )
 
 
-def recreate(beside: Beside) -> None:
+def recreate(context: Context) -> None:
     """The table is dropped, and another one gets its name."""
-    lake, name = beside.lake, beside.name
-    beside.commit(
+    lake, name = context.lake, context.name
+    context.commit(
         lambda: lake.drop_table(name),
         lambda: lake.write(name, pa.table({"x": [1, 2]}), inline=True),
         lambda: lake.table(name).append(pa.table({"x": range(20)}), inline=False),
     )
 
 
-def hold(beside: Beside) -> None:
+def hold(context: Context) -> None:
     """An old snapshot and the newest are held, a hold is taken back, and options are set."""
-    lake = beside.lake
+    lake = context.lake
     lake.holds.remove("before")
     for snapshot in (lake.snapshots()[2], lake.snapshots()[-1]):
         with suppress(NotFoundError):
             lake.holds.add(f"meanwhile {snapshot.id}", snapshot.id)
     lake.set_option("target_file_size", "100MB")
-    lake.set_option("data_inlining_row_limit", 11, table=beside.name)
-    beside.commit(lambda: lake.table(beside.name).append(rows(100, 103)))
+    lake.set_option("data_inlining_row_limit", 11, table=context.name)
+    context.commit(lambda: lake.table(context.name).append(rows(100, 103)))
 
 
-def maintain(beside: Beside) -> None:
+def maintain(context: Context) -> None:
     """Somebody else's maintenance of the same lake."""
-    lake = beside.lake
-    beside.commit(
+    lake = context.lake
+    context.commit(
         lake.flush_inlined_data,
         lambda: lake.rewrite_data_files(delete_threshold=0.0),
         lake.merge_adjacent_files,
@@ -161,21 +161,21 @@ def maintain(beside: Beside) -> None:
     )
 
 
-def expire(beside: Beside) -> None:
+def expire(context: Context) -> None:
     """Somebody else expires snapshots."""
-    beside.commit(lambda: beside.lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2))
+    context.commit(lambda: context.lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2))
 
 
-def change_and_expire(beside: Beside) -> None:
+def change_and_expire(context: Context) -> None:
     """Rows change, and the snapshots that tell of it are expired."""
-    change(beside)
-    beside.commit(lambda: beside.lake.expire_snapshots(older_than=NOW, min_age=NOW))
+    change(context)
+    context.commit(lambda: context.lake.expire_snapshots(older_than=NOW, min_age=NOW))
 
 
-def duckdb_changes(beside: Beside) -> None:
+def duckdb_changes(context: Context) -> None:
     """DuckDB writes rows and changes those that the verb moves."""
-    name = beside.name
-    beside.duckdb(
+    name = context.name
+    context.duckdb(
         f"INSERT INTO {name} (n, part) SELECT range, 0 FROM range(100, 120)",
         f"UPDATE {name} SET part = 8 WHERE n IN (13, 42, 80)",
         f"DELETE FROM {name} WHERE n = 27 OR n BETWEEN 60 AND 74",
@@ -185,22 +185,22 @@ def duckdb_changes(beside: Beside) -> None:
     )
 
 
-def duckdb_maintains(beside: Beside) -> None:
+def duckdb_maintains(context: Context) -> None:
     """DuckDB's maintenance of the same lake."""
     # All but the held one, of which DuckDB does not know.
-    first, _, *others = [snapshot.id for snapshot in beside.lake.snapshots()]
-    beside.duckdb(
-        f"CALL ducklake_flush_inlined_data('lake', table_name => '{beside.name}')",
-        f"CALL ducklake_rewrite_data_files('lake', '{beside.name}', delete_threshold => 0.0)",
-        f"CALL ducklake_merge_adjacent_files('lake', '{beside.name}')",
+    first, _, *others = [snapshot.id for snapshot in context.lake.snapshots()]
+    context.duckdb(
+        f"CALL ducklake_flush_inlined_data('lake', table_name => '{context.name}')",
+        f"CALL ducklake_rewrite_data_files('lake', '{context.name}', delete_threshold => 0.0)",
+        f"CALL ducklake_merge_adjacent_files('lake', '{context.name}')",
         f"CALL ducklake_expire_snapshots('lake', versions => {[first, *others[:2]]})",
     )
 
 
-def write_for_long(beside: Beside) -> None:
+def write_for_long(context: Context) -> None:
     """A write that has been running since before the verb commits, and another one begins; both have files older than any floor."""
-    beside.end_writes()
-    beside.running.append(running_write(beside.lake, beside.name, 500))
+    context.end_writes()
+    context.running.append(running_write(context.lake, context.name, 500))
 
 
 def running_write(lake: DuckLake, name: str, start: int) -> Any:
@@ -232,12 +232,12 @@ def make_old(files: Sequence[Path] | set[Path]) -> None:
         os.utime(file, (then, then))
 
 
-def adopt(beside: Beside) -> None:
+def adopt(context: Context) -> None:
     """A file that is scheduled for deletion is added to the table."""
-    schedule = beside.lake.database.tables["files_scheduled_for_deletion"]
-    with beside.lake.database.read() as connection:
+    schedule = context.lake.database.tables["files_scheduled_for_deletion"]
+    with context.lake.database.read() as connection:
         paths = [row.path for row in connection.execute(schedule.select()) if "delete" not in row.path]
     if paths:
         with suppress(NotFoundError):
-            file = f"{beside.lake.info.data_path}{max(paths)}"
-            beside.commit(lambda: beside.lake.table(beside.name).add_data_files(file, allow_duplicates=True))
+            file = f"{context.lake.info.data_path}{max(paths)}"
+            context.commit(lambda: context.lake.table(context.name).add_data_files(file, allow_duplicates=True))

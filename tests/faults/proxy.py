@@ -34,7 +34,7 @@ class Proxy:
 
     server: str
     folder: Path
-    tells_commit: bool = True
+    names_commit: bool = True
     cut: Cut | None = None
     dead: bool = False
     cuts: int = 0
@@ -101,7 +101,7 @@ class _Line:
 
     def downward(self) -> None:
         while data := _received(self.server):
-            if self.silent and (b"COMMIT" in data or not self.proxy.tells_commit):
+            if self.silent and (b"COMMIT" in data or not self.proxy.names_commit):
                 break
             if not _was_sent(self.client, data):
                 break
@@ -136,7 +136,7 @@ def proxy_to(server: PostgresServer | MySQLServer, folder: Path) -> Iterator[Pro
     if isinstance(server, PostgresServer):
         proxy, name = Proxy(server=f"{server.socket}/{_SOCKET}", folder=folder), _SOCKET
     else:
-        proxy, name = Proxy(server=server.socket, folder=folder, tells_commit=False), "s"
+        proxy, name = Proxy(server=server.socket, folder=folder, names_commit=False), "s"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / name))
     listener.listen()

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from ducklake_core import DuckLake
 from tests.behaviour.maintenance.lakes import readings
-from tests.faults.upkeep import VERBS, is_sound, nothing_is_lost, prepare, run_and_die, shown
+from tests.faults.upkeep import OPERATIONS, is_sound, nothing_is_lost, prepare, run_and_die, shown
 from tests.faults.work import KILLED
 from tests.support.backups import Backup
 from tests.support.oracle import LakeAddress
@@ -35,22 +35,22 @@ class Rehearsal:
         states: Number of different lakes that killed runs have left behind.
     """
 
-    def __init__(self, address: LakeAddress, verb: str, context: ForkServerContext) -> None:
-        self._address, self._verb, self._context = address, verb, context
-        prepare(address, verb)
+    def __init__(self, address: LakeAddress, operation: str, context: ForkServerContext) -> None:
+        self._address, self._operation, self._context = address, operation, context
+        prepare(address, operation)
         lake = DuckLake.connect(address.url)
         self._before = shown(lake)
         lake.close()
-        self._theirs = readings(address)
+        self._expected = readings(address)
         self._backup = Backup(address=address)
         self._files = Path(address.data_path)
         self._copy = self._files.with_name("files.backup")
         shutil.copytree(self._files, self._copy)
         self._known = {path.relative_to(self._copy) for path in self._copy.rglob("*")}
         self._seen: set[str] = set()
-        told = self._files.with_name("steps.json")
-        assert self._run(0, told) == 0
-        self.steps: list[str] = json.loads(told.read_text())
+        output = self._files.with_name("steps.json")
+        assert self._run(0, output) == 0
+        self.steps: list[str] = json.loads(output.read_text())
         self._wanted = self._layout()
 
     @property
@@ -72,7 +72,7 @@ class Rehearsal:
         nothing_is_lost(lake, self._before)
         found = lake.check(level="rows").by_code
         assert set(found) <= {"orphaned-file"} | self._to_repair() | self._dropped_later(), found
-        result = VERBS[self._verb](lake)
+        result = OPERATIONS[self._operation](lake)
         assert not getattr(result, "failed_steps", ()), result
         if set(lake.check().by_code) & self._dropped_later():
             lake.check(repair=True)
@@ -83,7 +83,7 @@ class Rehearsal:
 
     def _duckdb_reads_the_same(self) -> None:
         """Every snapshot that is left as before, and the newest as the newest did."""
-        before, after = self._theirs, readings(self._address)
+        before, after = self._expected, readings(self._address)
         assert {key: after[key] for key in before if key in after} == {key: before[key] for key in before if key in after}
         (then, *_), (now, *_) = max(before), max(after)
         assert {name: rows for (n, name), rows in after.items() if n == now} == {
@@ -95,10 +95,10 @@ class Rehearsal:
         return {"inlined-table-dead"} if self._address.backend == "mysql" else set()
 
     def _to_repair(self) -> set[str]:
-        return {"table-bounds-narrow", "table-statistics-stale"} if self._verb == "repair" else set()
+        return {"table-bounds-narrow", "table-statistics-stale"} if self._operation == "repair" else set()
 
-    def _run(self, step: int, told: Path | None = None) -> int | None:
-        process = self._context.Process(target=run_and_die, args=(self._address.url, self._verb, step, told))
+    def _run(self, step: int, output: Path | None = None) -> int | None:
+        process = self._context.Process(target=run_and_die, args=(self._address.url, self._operation, step, output))
         process.start()
         process.join(_LIMIT)
         return process.exitcode

@@ -16,13 +16,13 @@ from sqlalchemy import update
 from ducklake_core import DuckLake
 from tests.faults import others
 from tests.faults.between import IsDue, Memory, Other, before_statement
-from tests.faults.others import OLD, Beside
+from tests.faults.others import OLD, Context
 from tests.faults.upkeep import NOW
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
-VERBS: dict[str, Callable[[DuckLake], Any]] = {
+OPERATIONS: dict[str, Callable[[DuckLake], Any]] = {
     "expire": lambda lake: lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=3),
     "merge": lambda lake: lake.merge_adjacent_files(),
     "rewrite": lambda lake: lake.rewrite_data_files(delete_threshold=0.0),
@@ -32,8 +32,8 @@ VERBS: dict[str, Callable[[DuckLake], Any]] = {
     "repair": lambda lake: lake.check(repair=True),
     "checkpoint": lambda lake: lake.checkpoint(keep_last=3, min_age=NOW),
 }
-Act = Callable[[Beside], None]
-OURS: tuple[Act, ...] = (
+Act = Callable[[Context], None]
+BY_LIBRARY: tuple[Act, ...] = (
     others.append,
     others.change,
     others.replace,
@@ -48,7 +48,7 @@ DUCKDB: tuple[Act, ...] = (others.duckdb_changes, others.duckdb_maintains)
 _OF_DUCKDB = ("orphaned-file", "table-bounds-narrow", "table-bounds-unknown", "delete-file-orphaned")
 EXPECTED = {"adopt": ("scheduled-live",), "duckdb_changes": _OF_DUCKDB, "duckdb_maintains": _OF_DUCKDB}
 """Findings of a check after acts of others, whatever a verb does beside them."""
-OF_VERBS: dict[str, tuple[Act, ...]] = {
+OF_OPERATIONS: dict[str, tuple[Act, ...]] = {
     "orphans": (others.write_for_long,),
     "checkpoint": (others.write_for_long,),
 }
@@ -91,8 +91,8 @@ WORK: dict[str, Callable[[DuckLake, str], None]] = {
 class _Rounds:
     """A lake on which a verb runs again and again, each time on a new table, while others do something at another place."""
 
-    def __init__(self, address: LakeAddress, verb: str, act: Act) -> None:
-        self._address, self._verb, self._act = address, verb, act
+    def __init__(self, address: LakeAddress, operation: str, act: Act) -> None:
+        self._address, self._operation, self._act = address, operation, act
         self.lake, self.round = DuckLake.create(address.url, data_path=address.data_path), 0
         self._others = DuckLake.connect(address.url)
 
@@ -101,16 +101,16 @@ class _Rounds:
         self.round += 1
         name = f"t{self.round}"
         with attached(self._address) if self._act in DUCKDB else nullcontext() as oracle:
-            beside = self._prepared(name, oracle)
-            other = Other(self._others, lambda: self._act(beside))
+            context = self._prepared(name, oracle)
+            other = Other(self._others, lambda: self._act(context))
             with before_statement(is_due, other.begin) as statements:
-                result = VERBS[self._verb](self.lake)
+                result = OPERATIONS[self._operation](self.lake)
             other.end()
-            beside.end_writes()
+            context.end_writes()
         try:
-            self._check(beside.memory, result)
+            self._check(context.memory, result)
         except BaseException as error:
-            error.add_note(f"{self._act.__name__} before this statement of {self._verb}: {statements.called_before}")
+            error.add_note(f"{self._act.__name__} before this statement of {self._operation}: {statements.called_before}")
             raise
         self._forget()
         return statements.called_before is not None
@@ -119,17 +119,17 @@ class _Rounds:
         self._others.close()
         self.lake.close()
 
-    def _prepared(self, name: str, oracle: Oracle | None) -> Beside:
+    def _prepared(self, name: str, oracle: Oracle | None) -> Context:
         others.prepare(self.lake, name)
-        if self._verb in WORK:
-            WORK[self._verb](self.lake, name)
+        if self._operation in WORK:
+            WORK[self._operation](self.lake, name)
         self.lake.holds.add("before", self.lake.snapshots()[1].id)
-        beside = Beside(self._others, name, Memory(), oracle)
+        context = Context(self._others, name, Memory(), oracle)
         if self._act is others.write_for_long:
             others.orphan(self.lake, name)
-            beside.running.append(others.running_write(self._others, name, 400))
-        beside.memory.note(self.lake)
-        return beside
+            context.running.append(others.running_write(self._others, name, 400))
+        context.memory.note(self.lake)
+        return context
 
     def _check(self, memory: Memory, result: Any) -> None:
         with attached(self._address) if self._address.backend == "postgresql" else nullcontext() as oracle:
@@ -151,21 +151,21 @@ class _Rounds:
 def _cases() -> Iterator[Any]:
     """Each verb with each act, and the places at which it is tried: all of a verb's places are somebody's, but on MySQL others'."""
     for backend in ("postgres", "mysql"):
-        for verb in VERBS:
-            acts = [*OURS, *OF_VERBS.get(verb, ()), *(DUCKDB if backend == "postgres" else ())]
-            stride = len(acts) * (7 if verb == "checkpoint" else 1)
+        for operation in OPERATIONS:
+            acts = [*BY_LIBRARY, *OF_OPERATIONS.get(operation, ()), *(DUCKDB if backend == "postgres" else ())]
+            stride = len(acts) * (7 if operation == "checkpoint" else 1)
             for number, act in enumerate(acts):
                 first = number if backend == "postgres" else (number + 5) % len(acts)
-                yield pytest.param(backend, verb, act, first, stride, id=f"{backend}-{verb}-{act.__name__}")
+                yield pytest.param(backend, operation, act, first, stride, id=f"{backend}-{operation}-{act.__name__}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("backend", "verb", "act", "first", "stride"), list(_cases()))
+@pytest.mark.parametrize(("backend", "operation", "act", "first", "stride"), list(_cases()))
 def test_commits_between_any_two_statements(
-    request: pytest.FixtureRequest, tmp_path: Path, backend: str, verb: str, act: Act, first: int, stride: int
+    request: pytest.FixtureRequest, tmp_path: Path, backend: str, operation: str, act: Act, first: int, stride: int
 ) -> None:
-    rounds = _Rounds(request.getfixturevalue(backend).lake(tmp_path), verb, act)
+    rounds = _Rounds(request.getfixturevalue(backend).lake(tmp_path), operation, act)
     for place in itertools.count(first, stride):
         if not rounds.run(lambda number, _, place=place: number == place):  # type: ignore[misc]
             break
@@ -173,7 +173,7 @@ def test_commits_between_any_two_statements(
 
 
 @pytest.mark.parametrize(
-    ("verb", "act", "statement"),
+    ("operation", "act", "statement"),
     [
         ("expire", others.replace, "SELECT public.ducklake_data_file"),
         ("expire", others.hold, "FOR UPDATE"),
@@ -186,7 +186,7 @@ def test_commits_between_any_two_statements(
         slow("cleanup", others.adopt, "COMMIT"),
     ],
 )
-def test_commits_before_a_statement(postgres: PostgresServer, tmp_path: Path, verb: str, act: Act, statement: str) -> None:
-    rounds = _Rounds(postgres.lake(tmp_path), verb, act)
+def test_commits_before_a_statement(postgres: PostgresServer, tmp_path: Path, operation: str, act: Act, statement: str) -> None:
+    rounds = _Rounds(postgres.lake(tmp_path), operation, act)
     assert rounds.run(lambda _, text: statement in text)
     rounds.end()

@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_finished(postgres: Any, tmp_path: Any) -> None:
     check(address, model.after())
 
 
-def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_catalog_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, 0)
     lake = DuckLake.connect(sqlite_address.url)
     real = ducklake_core.catalog.database.sqlite_catalog._opened

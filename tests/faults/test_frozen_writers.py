@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database import writer_queue as turns
+from ducklake_core.catalog.database import writer_queue as leases
 from ducklake_core.commit import committer
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
@@ -83,8 +83,8 @@ def seconds_of_append(lake: DuckLake, name: str, number: int) -> float:
 
 
 @pytest.mark.parametrize("place", spread(["resolve", "apply_changes"], 1))
-def test_a_stopped_writer_loses_its_turn(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", NEVER)
+def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "TURN_SECONDS", NEVER)
     with frozen(address, place):
         assert seconds_of_append(lake, "t", 2) < SOON
         with attached(address) as duck:
@@ -94,10 +94,10 @@ def test_a_stopped_writer_loses_its_turn(lake: DuckLake, address: LakeAddress, p
     assert [snapshot.id for snapshot in lake.snapshots()] == list(range(lake.snapshot().id + 1))
 
 
-def test_a_turn_that_no_server_takes_back(lake: DuckLake, address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_no_server_ends(lake: DuckLake, address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older servers know no limit of a whole transaction: who waits in vain goes without a turn."""
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.5)
-    key = turns.turn_key("public")
+    monkeypatch.setattr(leases, "TURN_SECONDS", 0.5)
+    key = leases.turn_key("public")
     with psycopg.connect(lake.database.address.engine_url.set(drivername="postgresql").render_as_string()) as held:
         held.execute("SELECT pg_advisory_xact_lock(%s)", [key])
         assert [lake.table("t").append(pa.table({"i": [number]})).attempts for number in range(2)] == [2, 2]
@@ -106,7 +106,7 @@ def test_a_turn_that_no_server_takes_back(lake: DuckLake, address: LakeAddress, 
 
 def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses its turn and gets longer ones, until one is long enough."""
-    monkeypatch.setattr(turns, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
     original, calls = committer.resolve, []
 
     def slow(*arguments: object) -> object:
@@ -154,7 +154,7 @@ UPKEEP: dict[str, tuple[str, Callable[[DuckLake], object]]] = {
 
 
 @pytest.mark.parametrize("upkeep", UPKEEP)
-def test_upkeep_that_waits_holds_up_nobody(lake: DuckLake, address: LakeAddress, upkeep: str) -> None:
+def test_waiting_maintenance_blocks_no_writer(lake: DuckLake, address: LakeAddress, upkeep: str) -> None:
     """Who waits for a lock makes others queue behind it: it gives up soon, and asks again."""
     lake.set_option("target_file_size", "2MB")
     lake.table("t").append(pa.table({"i": [0]}), inline=False)

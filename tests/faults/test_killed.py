@@ -14,7 +14,7 @@ from tests.support.parameters import on_postgresql
 
 pytestmark = on_postgresql
 
-_MOST_STEPS = 400
+_MAX_STEPS = 400
 Context = multiprocessing.context.ForkServerContext
 
 
@@ -27,14 +27,14 @@ def context() -> Context:
 
 
 def test_a_writer_killed_at_some_steps(lake_address: LakeAddress, context: Context) -> None:
-    _kill_at(range(1, _MOST_STEPS, 23), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
+    _kill_at(range(1, _MAX_STEPS, 23), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
 def test_a_writer_killed_at_every_step(lake_address: LakeAddress, context: Context, inlining: int) -> None:
-    _kill_at(range(1, _MOST_STEPS), lake_address, context, inlining)
+    _kill_at(range(1, _MAX_STEPS), lake_address, context, inlining)
 
 
 def _kill_at(steps: range, lake_address: LakeAddress, context: Context, inlining: int) -> None:

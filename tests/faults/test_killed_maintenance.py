@@ -45,18 +45,18 @@ else:
 """
 
 
-@pytest.mark.parametrize("verb", ["rewrite", slow("merge")])
-def test_a_killed_run_is_carried_on(sqlite_address: LakeAddress, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["rewrite", slow("merge")])
+def test_a_killed_run_is_carried_on(sqlite_address: LakeAddress, operation: str) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     for start in (0, 100):
         rows = pa.table({"part": [n % PARTS for n in range(40)], "n": [start + n for n in range(40)]})
         lake.write("t", rows, partition_by=["part"], inline=False)
-    if verb == "rewrite":
+    if operation == "rewrite":
         lake.set_option("data_inlining_row_limit", 0)
         lake.table("t").delete("n % 8 < 4")
     before, newest, on_disk = readings(sqlite_address), lake.snapshot().id, files_on_disk(sqlite_address)
     lake.close()
-    command = [sys.executable, "-c", CHILD, sqlite_address.url, verb]
+    command = [sys.executable, "-c", CHILD, sqlite_address.url, operation]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "written\n"
@@ -65,7 +65,7 @@ def test_a_killed_run_is_carried_on(sqlite_address: LakeAddress, verb: str) -> N
     assert lake.snapshot().id == newest + 2
     made = files_on_disk(sqlite_address) - on_disk
     assert len(made) == 3
-    (rest,) = (lake.merge_adjacent_files("t") if verb == "merge" else lake.rewrite_data_files("t", delete_threshold=0.0)).tables
+    (rest,) = (lake.merge_adjacent_files("t") if operation == "merge" else lake.rewrite_data_files("t", delete_threshold=0.0)).tables
     assert len(rest.groups) == PARTS - 2
     orphans = lake.delete_orphaned_files(older_than=NOW, min_age=NOW).files
     assert len(orphans) == 1

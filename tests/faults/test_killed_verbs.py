@@ -7,42 +7,42 @@ import multiprocessing
 import pytest
 
 from tests.faults.rehearsal import Rehearsal
-from tests.faults.upkeep import VERBS
+from tests.faults.upkeep import OPERATIONS
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import spread
 
 Context = multiprocessing.context.ForkServerContext
 PARTS = 3
-_CHANGING = [verb for verb in VERBS if verb != "check"]
+_CHANGING = [operation for operation in OPERATIONS if operation != "check"]
 
 
 @pytest.fixture(scope="module")
 def context() -> Context:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
-    ours = ["lake", "maintenance.checkpoint", "maintenance.check.run", "engines.arrow.writer", "engines.arrow.positions"]
+    shown_rows = ["lake", "maintenance.checkpoint", "maintenance.check.run", "engines.arrow.writer", "engines.arrow.positions"]
     # What pyarrow and SQLAlchemy import when they first need it takes longer than a verb.
     others = ["psycopg", "pandas", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"]
-    found.set_forkserver_preload(["tests.faults.upkeep", "tests.faults.work", *others, *(f"ducklake_core.{name}" for name in ours)])
+    found.set_forkserver_preload(["tests.faults.upkeep", "tests.faults.work", *others, *(f"ducklake_core.{name}" for name in shown_rows)])
     return found
 
 
-@pytest.mark.parametrize("verb", spread(["merge", "flush", "cleanup"], 2))
-def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Context, verb: str) -> None:
-    run = Rehearsal(sqlite_address, verb, context)
+@pytest.mark.parametrize("operation", spread(["merge", "flush", "cleanup"], 2))
+def test_operations_killed_at_some_steps(sqlite_address: LakeAddress, context: Context, operation: str) -> None:
+    run = Rehearsal(sqlite_address, operation, context)
     run.kill_at(len(run.steps) // 2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("verb", _CHANGING)
-def test_verbs_killed_at_every_step(lake_address: LakeAddress, context: Context, verb: str, part: int) -> None:
+@pytest.mark.parametrize("operation", _CHANGING)
+def test_operations_killed_at_every_step(lake_address: LakeAddress, context: Context, operation: str, part: int) -> None:
     """Of the run itself: a process for each step, on the lake as it was before; every third of them, and the last, in each part."""
-    run = Rehearsal(lake_address, verb, context)
+    run = Rehearsal(lake_address, operation, context)
     assert len(run.steps) > 10
     # Of a verb that is one transaction only the last step shows its work.
     for step in sorted({*range(1 + part, len(run.steps) + 1, PARTS), len(run.steps)}):
         run.kill_at(step)
-    print(f"{verb} on {lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")
+    print(f"{operation} on {lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")
     assert run.states >= 2

@@ -34,7 +34,9 @@ def test_it_happens_once(address: LakeAddress, proxy: Proxy, cut: Cut, inlining:
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_when_nobody_can_be_asked_nothing_is_deleted(address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_deleted_while_the_catalog_is_unreachable(
+    address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.01)
     monkeypatch.setattr(server_connections, "_answers", lambda _error: False)
     model = prepare(address.url, address.data_path, 0)

@@ -26,7 +26,7 @@ def test_rows_are_there_once(request: pytest.FixtureRequest, sqlite_address: Lak
         address, options, know = s3_lake(sqlite_address, "lost_executor"), server.options(default_block_size=5 * 2**20), server.know
     folder = tmp_path / "marks"
     folder.mkdir()
-    run_program("tests.faults.lost_executor", address.url, address.data_path, str(folder), json.dumps(options), says="WRITTEN")
+    run_program("tests.faults.lost_executor", address.url, address.data_path, str(folder), json.dumps(options), prints="WRITTEN")
     with attached(address, before=know) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT k), count(DISTINCT rowid), sum(k) FROM t") == [
             (66_000, 66_000, 66_000, 2_177_967_000)

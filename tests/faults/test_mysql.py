@@ -21,7 +21,7 @@ from tests.support.oracle import LakeAddress
 from tests.support.parameters import slow, spread
 
 COLUMNS = pa.schema([("x", pa.int64()), ("y", pa.string())])
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def physical(mysql: MySQLServer, address: LakeAddress) -> set[str]:
 @pytest.mark.slow
 def test_a_lake_that_is_created(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.context.ForkServerContext) -> None:
     seen = set()
-    for step in range(1, _MOST_STEPS, 3):
+    for step in range(1, _MAX_STEPS, 3):
         address = mysql.lake(tmp_path)
         if not killed(context, create, address, step):
             break
@@ -120,7 +120,7 @@ def test_a_table_that_is_created(
     lake.write("kept", pa.table({"x": list(range(100)), "y": ["z"] * 100}, schema=COLUMNS))
     lake.flush_inlined_data()
     outcomes = set()
-    for step in range(1, _MOST_STEPS, every):
+    for step in range(1, _MAX_STEPS, every):
         before = lake.snapshot().id
         ended = not killed(context, add_table, address, step)
         arrived = lake.snapshot().id > before
@@ -153,7 +153,7 @@ def make_name(address: LakeAddress) -> str:
 @pytest.mark.slow
 def test_an_expiry(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.context.ForkServerContext) -> None:
     seen = set()
-    for step in range(1, _MOST_STEPS, 2):
+    for step in range(1, _MAX_STEPS, 2):
         address = mysql.lake(tmp_path)
         lake = DuckLake.create(address.url, data_path=address.data_path)
         for name in ("gone", "stays"):
@@ -185,9 +185,7 @@ def test_a_line_that_is_cut_at_commit(address: LakeAddress, proxy: Proxy, cut: C
 
 
 @pytest.mark.parametrize("cut", spread(["before", "after"], 1))
-def test_a_table_that_nobody_knows_of(
-    mysql: MySQLServer, address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unregistered_table(mysql: MySQLServer, address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its table of inlined rows is there whatever became of the COMMIT: it is only dropped when the commit surely failed."""
     monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.01)
     create(address)

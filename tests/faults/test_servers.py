@@ -36,7 +36,7 @@ def session(postgres: PostgresServer, user: str | None = None) -> psycopg.Connec
     return psycopg.connect(f"host={postgres.socket} user={user or postgres.user} dbname=postgres", autocommit=True)
 
 
-def wait_for_room(postgres: PostgresServer, user: str | None) -> None:
+def wait_for_a_free_session(postgres: PostgresServer, user: str | None) -> None:
     """Wait until the server has ended the sessions that the user has closed, which it does a moment later."""
     with session(postgres) as admin:
         while admin.execute("SELECT 1 FROM pg_stat_activity WHERE usename = %s", [user]).fetchone() is not None:
@@ -65,17 +65,17 @@ def crowded(postgres: PostgresServer, address: LakeAddress) -> Iterator[str]:
         admin.execute(f"ALTER ROLE {user} NOSUPERUSER CONNECTION LIMIT 1")
         admin.execute(f"GRANT {postgres.user} TO {user}")
         yield make_url(address.url).set(username=user).render_as_string()
-        wait_for_room(postgres, user)
+        wait_for_a_free_session(postgres, user)
         admin.execute(f"DROP ROLE {user}")
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["at first", "later"])
-def test_a_server_without_room_for_a_moment(postgres: PostgresServer, crowded: str, *, known: bool) -> None:
+def test_a_server_that_is_full_for_a_moment(postgres: PostgresServer, crowded: str, *, known: bool) -> None:
     user = make_url(crowded).username
     lake = DuckLake.connect(crowded) if known else None
     if lake is not None:
         lake.database.close()
-    wait_for_room(postgres, user)
+    wait_for_a_free_session(postgres, user)
     taken = session(postgres, user)
     started = time.monotonic()
     threading.Timer(1.0, taken.close).start()
@@ -85,7 +85,7 @@ def test_a_server_without_room_for_a_moment(postgres: PostgresServer, crowded: s
     lake.close()
 
 
-def test_a_server_without_room_for_long(postgres: PostgresServer, crowded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stays_full(postgres: PostgresServer, crowded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_connections, "UNKNOWN_SECONDS", 0.3)
     with session(postgres, make_url(crowded).username), pytest.raises(CatalogUnavailableError):
         DuckLake.connect(crowded)
@@ -115,7 +115,7 @@ def test_no_transaction_is_open_while_files_are_read_or_written(address: LakeAdd
         work(lake, model)
         model = model.after()
     lake.table("thinned").restore(at=lake.snapshots()[-2].id)
-    lake.table("thinned").delete(f"k = {model.turn - 1}")
+    lake.table("thinned").delete(f"k = {model.number - 1}")
     lake.table("thinned").set_not_null("k")
     lake.merge_adjacent_files()
     assert {"open_input", "open_output"} <= set(calls)

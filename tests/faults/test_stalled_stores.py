@@ -155,10 +155,10 @@ def test_ctrl_c_ends_calls_to_a_stalled_store(s3: S3Server, staller: Staller, tm
         time.sleep(3)
         began = time.monotonic()
         child.send_signal(signal.SIGINT)
-        said = child.stdout.readline()
+        message = child.stdout.readline()
         took = time.monotonic() - began
         child.kill()
-    assert said == "interrupted\n"
+    assert message == "interrupted\n"
     assert took < 20
 
 

@@ -18,7 +18,7 @@ from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.storage.filesystems import Deletion, Storage
 from ducklake_core.storage.uploads import StoredFile
-from tests.faults.upkeep import NOW, VERBS, Shown, is_sound, nothing_is_lost, plant_orphan, prepare, shown
+from tests.faults.upkeep import NOW, OPERATIONS, Shown, is_sound, nothing_is_lost, plant_orphan, prepare, shown
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
@@ -53,19 +53,19 @@ class Watched(Storage):
         yield from super().list(prefix)
 
 
-def run(lake: DuckLake, verb: str) -> Any:
+def run(lake: DuckLake, operation: str) -> Any:
     """Run a verb on a bad store: an error of ours, or a result that tells what failed."""
     try:
-        return VERBS[verb](lake)
+        return OPERATIONS[operation](lake)
     except DuckLakeError:
         return None
 
 
-def with_good_store(lake: DuckLake, verb: str, before: Shown) -> None:
+def with_good_store(lake: DuckLake, operation: str, before: Shown) -> None:
     """What must hold afterwards: the verb does the rest, nothing is lost, only orphans are left behind."""
     lake._storage = Storage()
     nothing_is_lost(lake, before)
-    result = VERBS[verb](lake)
+    result = OPERATIONS[operation](lake)
     assert not getattr(result, "failed_steps", ()), result
     nothing_is_lost(lake, before)
     is_sound(lake)
@@ -84,38 +84,38 @@ def failing(draw: random.Random, part: float) -> Callable[[str, str], None]:
     return fail
 
 
-@pytest.mark.parametrize("verb", spread(VERBS, 1))
-def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
-    _fail_often(sqlite_address, verb, seeds=range(3))
+@pytest.mark.parametrize("operation", spread(OPERATIONS, 1))
+def test_stores_that_fail(sqlite_address: LakeAddress, operation: str) -> None:
+    _fail_often(sqlite_address, operation, seeds=range(3))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("first", [100, 110, 120, 130])
-@pytest.mark.parametrize("verb", VERBS)
-def test_stores_that_fail_often(lake_address: LakeAddress, verb: str, first: int) -> None:
-    _fail_often(lake_address, verb, seeds=range(first, first + 10))
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_stores_that_fail_often(lake_address: LakeAddress, operation: str, first: int) -> None:
+    _fail_often(lake_address, operation, seeds=range(first, first + 10))
 
 
-def _fail_often(address: LakeAddress, verb: str, seeds: range) -> None:
-    prepare(address, verb)
+def _fail_often(address: LakeAddress, operation: str, seeds: range) -> None:
+    prepare(address, operation)
     lake = DuckLake.connect(address.url)
     before = shown(lake)
     for seed in seeds:
         draw = random.Random(seed)
         lake._storage = Watched(before=failing(draw, draw.choice((0.05, 0.3, 0.9))))
-        found = run(lake, verb)
-        if verb == "check" and found is not None:
+        found = run(lake, operation)
+        if operation == "check" and found is not None:
             assert {one.code for one in found} <= {"file-unreachable", "rows-unreadable"}, str(found)
         lake._storage = Storage()
         nothing_is_lost(lake, before)
-    with_good_store(lake, verb, before)
+    with_good_store(lake, operation, before)
 
 
-@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 2))
-def test_stores_that_hang(sqlite_address: LakeAddress, verb: str) -> None:
+@pytest.mark.parametrize("operation", spread([operation for operation in OPERATIONS if operation not in ("expire", "repair")], 2))
+def test_stores_that_hang(sqlite_address: LakeAddress, operation: str) -> None:
     """While a call does not return, others read and commit: no transaction is open and no lock is held."""
-    prepare(sqlite_address, verb)
+    prepare(sqlite_address, operation)
     lake, other = DuckLake.connect(sqlite_address.url), DuckLake.connect(sqlite_address.url)
     before = shown(lake)
     hangs, goes_on = threading.Event(), threading.Event()
@@ -125,7 +125,7 @@ def test_stores_that_hang(sqlite_address: LakeAddress, verb: str) -> None:
         assert goes_on.wait(240)
 
     lake._storage = Watched(before=hang)
-    running = threading.Thread(target=run, args=(lake, verb))
+    running = threading.Thread(target=run, args=(lake, operation))
     running.start()
     assert hangs.wait(240)
     try:
@@ -138,7 +138,7 @@ def test_stores_that_hang(sqlite_address: LakeAddress, verb: str) -> None:
     assert sorted(other.table("free").scan().to_arrow()["n"].to_pylist()) == [1, 2]
     other.drop_table("free")
     other.close()
-    with_good_store(lake, verb, before)
+    with_good_store(lake, operation, before)
 
 
 class _Lost(io.BytesIO):
@@ -193,15 +193,15 @@ LIES = (
 """Lies that no verb is taken in by. Another file of as many rows and bytes would be: only a check compares files with statistics."""
 
 
-@pytest.mark.parametrize("verb", spread([verb for verb in VERBS if verb not in ("expire", "repair")], 1))
+@pytest.mark.parametrize("operation", spread([operation for operation in OPERATIONS if operation not in ("expire", "repair")], 1))
 @pytest.mark.parametrize("lie", spread(LIES, 2))
-def test_stores_that_lie(sqlite_address: LakeAddress, verb: str, lie: str) -> None:
-    prepare(sqlite_address, verb)
+def test_stores_that_lie(sqlite_address: LakeAddress, operation: str, lie: str) -> None:
+    prepare(sqlite_address, operation)
     lake = DuckLake.connect(sqlite_address.url)
     before = shown(lake)
     lake._storage = Liar(lie=lie)
-    run(lake, verb)
-    with_good_store(lake, verb, before)
+    run(lake, operation)
+    with_good_store(lake, operation, before)
 
 
 @pytest.mark.parametrize("lie", ["gives half of a file", "gives another file", "leaves out files"])

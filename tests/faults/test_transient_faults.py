@@ -116,17 +116,17 @@ class Forgetful(MemoryFileSystem):
     protocol = "forgetful"
     store: ClassVar[dict[str, Any]] = {}
     pseudo_dirs: ClassVar[list[str]] = [""]
-    asked: ClassVar[set[tuple[str, str]]] = set()
+    missed: ClassVar[set[tuple[str, str]]] = set()
 
     def _open(self, path: str, mode: str = "rb", **how: Any) -> Any:
-        if mode == "rb" and ("open", path) not in self.asked:
-            self.asked.add(("open", path))
+        if mode == "rb" and ("open", path) not in self.missed:
+            self.missed.add(("open", path))
             raise FileNotFoundError(path)
         return super()._open(path, mode, **how)
 
     def size(self, path: str) -> int:
-        if ("size", path) not in self.asked:
-            self.asked.add(("size", path))
+        if ("size", path) not in self.missed:
+            self.missed.add(("size", path))
             raise FileNotFoundError(path)
         return int(super().size(path))
 
@@ -138,7 +138,7 @@ def forgetful() -> Iterator[str]:
         output.write(b"hello")
     yield "forgetful://"
     Forgetful.store.clear()
-    Forgetful.asked.clear()
+    Forgetful.missed.clear()
 
 
 def test_one_404(forgetful: str) -> None:

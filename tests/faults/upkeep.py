@@ -16,7 +16,7 @@ from tests.support.scans import Shown, shown
 
 NOW = timedelta(0)
 
-VERBS: dict[str, Callable[[Any], Any]] = {
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "merge": lambda lake: lake.merge_adjacent_files(),
     "merge group by group": lambda lake: lake.merge_adjacent_files(partial_progress=True, max_concurrency=2),
     "rewrite": lambda lake: lake.rewrite_data_files(delete_threshold=0.0),
@@ -31,7 +31,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def prepare(address: LakeAddress, verb: str) -> None:
+def prepare(address: LakeAddress, operation: str) -> None:
     """Tables merged (small files, two partitions), deleted (deletes in files and inlined) and inlined (rows, some of them ended)."""
     from ducklake_core import DuckLake
 
@@ -48,16 +48,16 @@ def prepare(address: LakeAddress, verb: str) -> None:
         lake.write("inlined", pa.table({"n": range(start, start + 5)}))
     lake.table("inlined").delete("n = 3")
     lake.set_option("expire_older_than", "0 seconds")
-    if verb in ("cleanup", "checkpoint"):
+    if operation in ("cleanup", "checkpoint"):
         lake.write("old", pa.table({"n": range(30)}))
         lake.drop_table("old")
         lake.set_option("data_inlining_row_limit", 0, table="deleted")
         lake.rewrite_data_files("deleted", delete_threshold=0.0)
         lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=4)
-    if verb == "orphans":
+    if operation == "orphans":
         for number in range(4):
             plant_orphan(address, number)
-    if verb == "repair":
+    if operation == "repair":
         _spoil(lake)
     lake.close()
 
@@ -104,15 +104,15 @@ def is_sound(lake: Any) -> None:
     assert set(lake.check(level="rows").by_code) == set(), str(lake.check(level="rows"))
 
 
-def run_and_die(url: str, verb: str, step: int, told: Path | None = None) -> None:
+def run_and_die(url: str, operation: str, step: int, output: Path | None = None) -> None:
     """Run a verb in this process, and die at a step of it; when there are fewer steps, return, and leave them behind in a file if asked."""
     from ducklake_core import DuckLake
     from tests.faults.work import dying_at
 
     lake = DuckLake.connect(url)
     with dying_at(step) as steps:
-        VERBS[verb](lake)
+        OPERATIONS[operation](lake)
         taken = list(steps)
     lake.close()
-    if told is not None:
-        told.write_text(json.dumps(taken))
+    if output is not None:
+        output.write_text(json.dumps(taken))

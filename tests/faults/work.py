@@ -22,7 +22,7 @@ NAMES = ("added", "replaced", "thinned", "updated", "merged")
 class Model:
     """What the five tables hold: (k, owner) pairs. ``turn`` numbers the next transaction."""
 
-    turn: int = 0
+    number: int = 0
     added: Rows = frozenset()
     replaced: Rows = frozenset((k, owner) for owner in (1, 2) for k in range(20))
     thinned: Rows = field(default=frozenset((k, k % 3) for k in range(400)))
@@ -31,21 +31,21 @@ class Model:
 
     def after(self) -> Model:
         """The model when the next transaction is committed."""
-        turn = self.turn
+        number = self.number
         return replace(
             self,
-            turn=turn + 1,
-            added=self.added | {(turn * 10 + owner, owner) for owner in range(3)},
-            replaced=frozenset((k, owner) for k, owner in self.replaced if owner != 1) | {((turn + 1) * 100 + n, 1) for n in range(20)},
-            thinned=frozenset((k, owner) for k, owner in self.thinned if k != turn),
-            updated=frozenset((k, owner + 1 if k % 10 == turn % 10 else owner) for k, owner in self.updated),
-            merged=frozenset((k, owner) for k, owner in self.merged if k not in self.source) | {(k, turn + 1) for k in self.source},
+            number=number + 1,
+            added=self.added | {(number * 10 + owner, owner) for owner in range(3)},
+            replaced=frozenset((k, owner) for k, owner in self.replaced if owner != 1) | {((number + 1) * 100 + n, 1) for n in range(20)},
+            thinned=frozenset((k, owner) for k, owner in self.thinned if k != number),
+            updated=frozenset((k, owner + 1 if k % 10 == number % 10 else owner) for k, owner in self.updated),
+            merged=frozenset((k, owner) for k, owner in self.merged if k not in self.source) | {(k, number + 1) for k in self.source},
         )
 
     @property
     def source(self) -> range:
         """Keys of the merge: most of them are there."""
-        return range(self.turn, self.turn + 31)
+        return range(self.number, self.number + 31)
 
     def tables(self) -> dict[str, Rows]:
         """Rows by table name."""
@@ -79,9 +79,9 @@ def work(lake: Any, model: Model, **transaction: Any) -> None:
         tx.append("added", frame(after.added - model.added | {(-1, 0), (-1, 1)}))
         tx.delete("added", "k = -1")
         tx.overwrite("replaced", frame(frozenset(row for row in after.replaced if row[1] == 1)), where="owner = 1")
-        tx.delete("thinned", f"k = {model.turn}")
-        tx.update("updated", {"owner": "owner + 1"}, where=f"k % 10 = {model.turn % 10}")
-        source = frame(frozenset((k, model.turn + 1) for k in model.source))
+        tx.delete("thinned", f"k = {model.number}")
+        tx.update("updated", {"owner": "owner + 1"}, where=f"k % 10 = {model.number % 10}")
+        source = frame(frozenset((k, model.number + 1) for k in model.source))
         tx.merge("merged", source, on=["k"]).when_matched_update().when_not_matched_insert().execute()
 
 

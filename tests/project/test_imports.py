@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXECUTOR_SIDE = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for room in ("format", "storage", "engines/arrow")
-    for path in (ROOT / "ducklake_core" / room).rglob("*.py")
+    for top_name in ("format", "storage", "engines/arrow")
+    for path in (ROOT / "ducklake_core" / top_name).rglob("*.py")
 )
 
 

@@ -24,7 +24,7 @@ def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run_python(DOCS / page, setup.names, setup.replaced)
 
 
-def test_duckdb_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_with_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_python(DOCS / "README.md")
     (statements,) = blocks(DOCS / "README.md", "sql")

@@ -62,7 +62,7 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_its_children(monkeypa
     assert not alive(child)
 
 
-def test_a_port_that_somebody_took_is_left_to_him(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+def test_a_taken_port_is_left_alone(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     ports = chain([taken], repeat(servers.free_port()))
     monkeypatch.setattr(servers, "free_port", lambda: next(ports))
     with servers.serving("late", lambda port: python(f"{LISTEN} import time; time.sleep(600)", port)) as server:
@@ -70,7 +70,7 @@ def test_a_port_that_somebody_took_is_left_to_him(monkeypatch: pytest.MonkeyPatc
         assert server.last_words() == "listens\n"
 
 
-def test_a_program_that_does_not_start_says_why() -> None:
+def test_a_program_that_does_not_start_reports_its_output() -> None:
     with pytest.raises(AssertionError, match=r"broken ended before it answered(.|\n)*no such thing"):  # noqa: SIM117
         with servers.serving("broken", lambda port: python("raise SystemExit('no such thing')", port)):
             pass
@@ -114,12 +114,12 @@ def test_a_run_that_is_ended_leaves_no_server(tmp_path: Path, number: signal.Sig
     try:
         assert _within(600, lambda: (started.exists() and started.read_text()) or run.poll() is not None)
         assert run.poll() is None, (tmp_path / "log").read_text()
-        told = json.loads(started.read_text())
-        assert len(told["processes"]) == 2
-        assert all(map(alive, told["processes"]))
+        started_servers = json.loads(started.read_text())
+        assert len(started_servers["processes"]) == 2
+        assert all(map(alive, started_servers["processes"]))
         os.killpg(run.pid, number)
         run.wait(120)
-        assert _within(60, lambda: not any(map(alive, told["processes"])) and not Path(told["folder"]).exists())
+        assert _within(60, lambda: not any(map(alive, started_servers["processes"])) and not Path(started_servers["folder"]).exists())
     finally:
         servers.end(run)
 

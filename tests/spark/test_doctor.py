@@ -25,7 +25,7 @@ def hops(address: LakeAddress, code: int) -> dict[str, dict[str, str]]:
     return {hop["name"]: hop for hop in json.loads(result.stdout)}
 
 
-def test_executors_are_asked(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_executors_are_checked(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     lake = lake_of_files(sqlite_address)
     assert {name: hops(sqlite_address, 0)[name]["outcome"] for name in NAMES} == dict.fromkeys(NAMES, "ok")
     lake.write("t", pa.table({"n": range(30)}))
@@ -59,7 +59,7 @@ def test_java_is_that_of_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     hop = doctor.java()
     assert (hop.outcome, "no bin/java below it" in hop.says) == ("warning", True)
     java.parent.mkdir()
-    for told, outcome in (("1.8.0_392", "warning"), ("17.0.2", "ok"), ("25", "ok")):
-        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\"' >&2\n")
+    for version, outcome in (("1.8.0_392", "warning"), ("17.0.2", "ok"), ("25", "ok")):
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
         java.chmod(0o755)
         assert doctor.java().outcome == outcome

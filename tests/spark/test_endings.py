@@ -40,13 +40,13 @@ def cancel(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["write", "delete", "update", "merge", "compact"])
-def test_cancelled(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["write", "delete", "update", "merge", "compact"])
+def test_cancelled(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path, operation: str) -> None:
     lake = made(spark, sqlite_address)
     before = files_of(sqlite_address)
     lake._storage = Hanging(folder=str(tmp_path))
     with when_a_file_is_begun(tmp_path, lambda: cancel(spark)), pytest.raises(Exception, match="cancel"):
-        run(lake, spark, verb)
+        run(lake, spark, operation)
     check(sqlite_address, before)
 
 
@@ -86,9 +86,9 @@ def made(spark: SparkSession, address: LakeAddress) -> DuckLake:
     return lake
 
 
-def run(lake: DuckLake, spark: SparkSession, verb: str) -> None:
+def run(lake: DuckLake, spark: SparkSession, operation: str) -> None:
     table = lake.table("t")
-    match verb:
+    match operation:
         case "write":
             lake.write("t", spark.range(0, 100, 1, 1).selectExpr("id", "id % 2 as p"))
         case "delete":

@@ -272,7 +272,7 @@ def test_a_file_under_an_unknown_name_stops_the_query(
             frame.count()
 
 
-def test_a_file_that_is_gone_is_named(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_a_missing_file_raises(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
     scan = open_lake(sqlite_address).scan("t")
@@ -311,7 +311,7 @@ def test_files_of_one_name_are_not_mixed_up(oracle: OracleFactory, sqlite_addres
 
 
 @pytest.mark.parametrize("positions", [[0], [63, 64, 4095, 4096], [5, 50_000], list(range(10_000))])
-def test_bits_are_where_spark_looks_for_them(positions: list[int]) -> None:
+def test_bits_are_where_spark_reads_them(positions: list[int]) -> None:
     pieces = deleted_bits(np.array(positions))
     assert pieces is not None
     found = []

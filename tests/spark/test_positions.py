@@ -64,19 +64,19 @@ def rows_left(lake: OpenLake, plan: ScanPlan, found: Deletions) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("condition", "gone"),
+    ("condition", "deleted_rows"),
     [
         ("g = 'g1' OR a BETWEEN 190 AND 220", {*range(1, 100, 5), *range(190, 221), 1000}),
         ("a % 3 = 0", {*range(0, 300, 3)}),
         ("a < 250", set(range(250))),
     ],
 )
-def test_spark_hides_what_matches(lake: OpenLake, spark: SparkSession, condition: str, gone: set[int]) -> None:
+def test_spark_hides_what_matches(lake: OpenLake, spark: SparkSession, condition: str, deleted_rows: set[int]) -> None:
     plan = lake.scan("t", columns=["a"], where=condition).plan().plan
     before = {row["a"] for row in lake.scan("t", columns=["a"]).to_arrow().to_pylist()}
     found = find_positions(plan, target(lake, plan), STORAGE, spark)
-    assert rows_left(lake, plan, found) == before - gone
-    assert found.row_count == len(before & gone)
+    assert rows_left(lake, plan, found) == before - deleted_rows
+    assert found.row_count == len(before & deleted_rows)
     if "%" not in condition:
         local = find_with_arrow(plan, target(lake, plan), STORAGE)
         assert [(file.data_file_id, file.delete_count, file.new_count) for file in found.delete_files] == [
@@ -104,7 +104,7 @@ def test_uuid_keys_match_in_any_spelling(lake: OpenLake, spark: SparkSession) ->
 
 
 @pytest.mark.parametrize(("rows", "message"), [([(1, "a"), (None, "b")], "NULL in 1 rows"), ([(1, "a"), (1, "a")], "1 rows whose key")])
-def test_keys_that_say_nothing_are_refused(lake: OpenLake, spark: SparkSession, rows: list[tuple[object, ...]], message: str) -> None:
+def test_null_and_duplicate_keys_raise(lake: OpenLake, spark: SparkSession, rows: list[tuple[object, ...]], message: str) -> None:
     plan = lake.scan("t", columns=["a", "g"]).plan().plan
     with pytest.raises(SchemaError, match=message):
         find_key_positions(plan, target(lake, plan), STORAGE, spark.createDataFrame(rows, "a int, g string"), ["a", "g"])

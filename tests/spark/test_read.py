@@ -31,9 +31,9 @@ def rows_of(frame: DataFrame) -> pa.Table:
 
 def check_spark(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int) -> None:
     source = f"t AT (VERSION => {version})"
-    ours = rows_of(lake.scan("t", version).to_spark(spark))
-    assert_same_rows(duck, ours, f"SELECT * FROM {source}")
-    first = ours.column_names[0]
+    found = rows_of(lake.scan("t", version).to_spark(spark))
+    assert_same_rows(duck, found, f"SELECT * FROM {source}")
+    first = found.column_names[0]
     virtual = rows_of(lake.scan("t", version, columns=["rowid", "snapshot_id", first]).to_spark(spark))
     assert_same_rows(duck, virtual, f'SELECT rowid, snapshot_id, "{first}" FROM {source}')
 
@@ -67,12 +67,12 @@ def test_every_type(oracle: OracleFactory, sqlite_address: LakeAddress, spark: S
     with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(f"CREATE TABLE t ({ALL_TYPES})", f"INSERT INTO t VALUES {', '.join(IN_MICROSECONDS)}, {NULLS}")
     with oracle(sqlite_address) as duck:
-        ours = rows_of(open_lake(sqlite_address).scan("t").to_spark(spark))
-        assert_same_rows(duck, ours, "SELECT * FROM t")
+        found = rows_of(open_lake(sqlite_address).scan("t").to_spark(spark))
+        assert_same_rows(duck, found, "SELECT * FROM t")
 
 
 @pytest.mark.usefixtures("nearest_types")
-def test_nanoseconds_are_refused_not_cut(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_nanoseconds_raise_and_are_not_cut(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT TIMESTAMP_NS '2020-01-01 00:00:00.000000001' AS moment")
     frame = open_lake(sqlite_address).scan("t").to_spark(spark)

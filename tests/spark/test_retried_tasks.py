@@ -13,4 +13,4 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.slow
 def test_delete_files_of_failed_attempts_are_swept(tmp_path: Path) -> None:
-    run_program("tests.spark.retried_tasks", str(tmp_path), says="RETRIED AND CHECKED")
+    run_program("tests.spark.retried_tasks", str(tmp_path), prints="RETRIED AND CHECKED")

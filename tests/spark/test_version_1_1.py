@@ -36,10 +36,10 @@ def test_spark_writes_and_deletes(spark: SparkSession, sqlite_address: LakeAddre
         lake.table("t").delete(where, spark=spark)
     wanted = [a for a in range(200) if a % 10 != 3 and a != 11]
     assert sorted(row.a for row in lake.table("t").scan().to_spark(spark).collect()) == wanted
-    ours = sorted_rows(lake.table("t").scan().to_arrow())
-    assert [row[0] for row in sorted(ours)] == wanted
+    by_library = sorted_rows(lake.table("t").scan().to_arrow())
+    assert [row[0] for row in sorted(by_library)] == wanted
     with second_implementation(sqlite_address) as catalog:
-        assert rows_of(catalog, "main.t") == ours
+        assert rows_of(catalog, "main.t") == by_library
     assert lake.table("t").scan(where="d = DATE '1970-01-01'").to_spark(spark).count() == 1
     assert faults(lake) == []
 
@@ -83,9 +83,9 @@ def test_row_changes(spark: SparkSession, sqlite_address: LakeAddress, limit: in
     )
     lake.table("a.b.t").update({"end_snapshot": "upper(end_snapshot)"}, where="row_id < 3", spark=spark)
     lake.table("a.b.t").delete("row_id = 50", spark=spark)
-    texts = {**dict.fromkeys(range(100), "old"), **dict.fromkeys(range(90, 110), "merged"), **dict.fromkeys(range(5), "upserted")}
-    texts |= dict.fromkeys(range(3), "UPSERTED")
-    wanted = sorted(((number, text) for number, text in texts.items() if number != 50), key=repr)
+    strings = {**dict.fromkeys(range(100), "old"), **dict.fromkeys(range(90, 110), "merged"), **dict.fromkeys(range(5), "upserted")}
+    strings |= dict.fromkeys(range(3), "UPSERTED")
+    wanted = sorted(((number, text) for number, text in strings.items() if number != 50), key=repr)
     assert sorted_rows(lake.table("a.b.t").scan().to_arrow()) == wanted
     assert _rows(lake.table("a.b.t").to_spark(spark)) == wanted
     assert _rows(_by_source(spark, sqlite_address, "a.b.t")) == wanted

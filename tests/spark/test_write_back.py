@@ -58,11 +58,11 @@ def test_frames_are_written_back(lake_address: LakeAddress, spark: Any) -> None:
     assert held(lake, "copy").num_rows == 4
 
 
-def test_texts_and_longs_of_arrow(sqlite_address: LakeAddress) -> None:
+def test_strings_and_longs_of_arrow(sqlite_address: LakeAddress) -> None:
     lake = made(sqlite_address)
     table = lake.table("t")
-    texts = pa.table({"k": [7], "huge": ["-12"], "uhuge": ["34"], "clock": ["24:00:00"], "zoned": ["01:00:00+01"], "nanos": [5]})
-    table.append(texts, missing_columns="null")
+    strings = pa.table({"k": [7], "huge": ["-12"], "uhuge": ["34"], "clock": ["24:00:00"], "zoned": ["01:00:00+01"], "nanos": [5]})
+    table.append(strings, missing_columns="null")
     found = held(lake).slice(4)
     assert (found.column("huge").to_pylist(), found.column("uhuge").to_pylist()) == ([Decimal(-12)], [Decimal(34)])
     assert found.column("clock").cast(pa.int64()).to_pylist() == [DAY]

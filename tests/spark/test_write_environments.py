@@ -23,4 +23,4 @@ def test_writes_through_connect(connect: str, tmp_path: Path) -> None:
 
 
 def _write(environment: str, tmp_path: Path) -> None:
-    run_program("tests.spark.write_environment", environment, str(tmp_path), says="WRITTEN AND CHECKED")
+    run_program("tests.spark.write_environment", environment, str(tmp_path), prints="WRITTEN AND CHECKED")

@@ -42,17 +42,17 @@ def in_kolkata(spark: SparkSession) -> Iterator[SparkSession]:
 def test_queries_use_the_zone_of_the_session(sqlite_address: LakeAddress, in_kolkata: SparkSession, inlined: bool) -> None:
     with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {1000 if inlined else 0}") as duck:
         duck.run("SET TimeZone = 'UTC'", "USE lake", TABLE, f"INSERT INTO t VALUES {ROWS}", "SET TimeZone = 'Asia/Kolkata'")
-        theirs = {query: sorted(map(repr, duck.rows(query))) for query in QUERIES}
+        by_duckdb = {query: sorted(map(repr, duck.rows(query))) for query in QUERIES}
         duck.run("SET TimeZone = 'UTC'")
     lake = DuckLake.connect(sqlite_address.url)
-    ours = {}
+    by_spark = {}
     for query in QUERIES:
         found = lake.sql(query, spark=in_kolkata)
         assert found is not None
-        ours[query] = sorted(repr(tuple(row)) for row in found.to_spark(in_kolkata).collect())
-    assert {query: (ours[query], theirs[query]) for query in QUERIES if ours[query] != theirs[query]} == {}
+        by_spark[query] = sorted(repr(tuple(row)) for row in found.to_spark(in_kolkata).collect())
+    assert {query: (by_spark[query], by_duckdb[query]) for query in QUERIES if by_spark[query] != by_duckdb[query]} == {}
     scan = lake.table("t").scan(["i"], where=DAY).to_spark(in_kolkata)
-    assert sorted(repr(tuple(row)) for row in scan.collect()) == theirs[QUERIES[0]]
+    assert sorted(repr(tuple(row)) for row in scan.collect()) == by_duckdb[QUERIES[0]]
     with pytest.raises(UsageError, match="time zone of the Spark session"):
         lake.sql(QUERIES[0], spark=in_kolkata, timezone="America/New_York")
 
@@ -77,9 +77,9 @@ def test_row_changes_use_the_zone_of_the_session(sqlite_address: LakeAddress, in
     lake.table("c2").update({"made": "'2026-07-01 00:00:00'"}, where=changes[2].split("WHERE ")[1], spark=in_kolkata)
     with attached(sqlite_address) as duck:
         for n in range(len(changes)):
-            theirs = duck.rows(f"SELECT i, epoch_us(made) FROM lake.a{n} ORDER BY ALL")
+            by_duckdb = duck.rows(f"SELECT i, epoch_us(made) FROM lake.a{n} ORDER BY ALL")
             for who in ("b", "c"):
-                assert duck.rows(f"SELECT i, epoch_us(made) FROM lake.{who}{n} ORDER BY ALL") == theirs, (who, changes[n])
+                assert duck.rows(f"SELECT i, epoch_us(made) FROM lake.{who}{n} ORDER BY ALL") == by_duckdb, (who, changes[n])
 
 
 def test_every_nan_is_found_and_is_one_key(sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:

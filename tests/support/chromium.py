@@ -26,7 +26,7 @@ _OPTIONS = (
     "--disable-component-update --hide-scrollbars --remote-debugging-port=0"
 )
 # At two in a second, or as many as a loaded machine answers.
-_QUESTIONS = 600
+_QUERIES = 600
 _CLICKS = 12
 _CALM = 4
 # One of the buttons and links with a text, otherwise of the elements that have it as their own: nothing in them has the whole of it.
@@ -60,19 +60,19 @@ class Page:
         """The document as scripts have made it."""
         return str(self._evaluate("document.documentElement.outerHTML"))
 
-    def wait_for(self, *texts: str) -> None:
+    def wait_for(self, *strings: str) -> None:
         """Until the page shows all of these texts, in any case of letters: pages set some in capitals."""
         missing: list[str] = []
-        for _ in range(_QUESTIONS):
+        for _ in range(_QUERIES):
             shown = self.text().lower()
-            if not (missing := [text for text in texts if text.lower() not in shown]):
+            if not (missing := [text for text in strings if text.lower() not in shown]):
                 return
             time.sleep(0.5)
         raise AssertionError(f"the page does not show {missing}, but:\n{self.text()}")
 
     def click(self, text: str, number: int = 0) -> None:
         """Click on the first that has this text as its own or so many after it, as soon as there is one; the first follows the last."""
-        for _ in range(_QUESTIONS):
+        for _ in range(_QUERIES):
             if self._evaluate(_CLICK % (json.dumps(text), number)):
                 return
             time.sleep(0.5)
@@ -85,7 +85,7 @@ class Page:
         """
         for number in range(_CLICKS):
             self.click(text, number)
-            for _ in range(_QUESTIONS // _CLICKS):
+            for _ in range(_QUERIES // _CLICKS):
                 shown = self.text().lower()
                 if all(one.lower() in shown for one in shows):
                     return
@@ -142,9 +142,9 @@ def chromium(folder: Path) -> Iterator[Page]:
 
 def _tab(process: subprocess.Popen[bytes], folder: Path) -> str:
     """The address of the browser's tab, which it tells once it is there."""
-    for _ in range(_QUESTIONS):
+    for _ in range(_QUERIES):
         assert process.poll() is None, (folder / "log").read_text(errors="replace")
-        if (told := folder / "DevToolsActivePort").exists() and (lines := told.read_text().splitlines()):
+        if (port_file := folder / "DevToolsActivePort").exists() and (lines := port_file.read_text().splitlines()):
             with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=120) as answer:
                 tabs = [one["webSocketDebuggerUrl"] for one in json.load(answer) if one["type"] == "page"]
             if tabs:

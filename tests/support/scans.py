@@ -55,16 +55,16 @@ def open_lake(address: LakeAddress) -> OpenLake:
     return OpenLake(database, open_catalog(database))
 
 
-def assert_same_rows(duck: Oracle, ours: pa.Table, query: str) -> None:
+def assert_same_rows(duck: Oracle, by_library: pa.Table, query: str) -> None:
     """Our rows and the rows of a query are the same multiset, column by column of the same name, as the oracle compares them."""
-    theirs = duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description
-    names = [column[0] for column in theirs]
-    assert ours.column_names == names
-    duck.connection.register("ours", _for_duckdb(ours))
+    by_duckdb = duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description
+    names = [column[0] for column in by_duckdb]
+    assert by_library.column_names == names
+    duck.connection.register("ours", _for_duckdb(by_library))
     held = [column[1] for column in duck.connection.execute("SELECT * FROM ours LIMIT 0").description]
-    asked = [column[1] for column in duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description]
+    wanted = [column[1] for column in duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description]
     columns = ", ".join(
-        _comparable(name, alike=str(mine) == str(other) not in _FLOATS) for name, mine, other in zip(names, held, asked, strict=True)
+        _comparable(name, alike=str(mine) == str(other) not in _FLOATS) for name, mine, other in zip(names, held, wanted, strict=True)
     )
     try:
         mine, others = f"SELECT {columns} FROM ours", f"SELECT {columns} FROM ({query})"

@@ -30,7 +30,7 @@ def local_session(memory: str = "1g") -> SparkSession:
     )
 
 
-def run_program(module: str, *arguments: str, says: str) -> None:
+def run_program(module: str, *arguments: str, prints: str) -> None:
     """Run a module in a process that nothing of this one's Spark reaches; at its end it says that all was as it should be."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
@@ -42,4 +42,4 @@ def run_program(module: str, *arguments: str, says: str) -> None:
         timeout=580,
         check=False,
     )
-    assert says in done.stdout, done.stdout[-2000:] + done.stderr[-6000:]
+    assert prints in done.stdout, done.stdout[-2000:] + done.stderr[-6000:]

@@ -31,20 +31,20 @@ def watch(process: int, number: signal.Signals = signal.SIGTERM) -> None:
         process: The process id.
         number: The signal that asks it to end; what remains after some seconds is killed.
     """
-    _tell(f"process {process} {number.value}")
+    _send(f"process {process} {number.value}")
 
 
 def watch_folder(folder: Path) -> None:
     """Remove a folder when this process is gone."""
-    _tell(f"folder {folder}")
+    _send(f"folder {folder}")
 
 
 def release(process: int) -> None:
     """Forget a process that has ended."""
-    _tell(f"ended {process}")
+    _send(f"ended {process}")
 
 
-def _tell(line: str) -> None:
+def _send(line: str) -> None:
     supervisor = _supervisors.get(os.getpid())
     if supervisor is None:
         command = [sys.executable, "-I", __file__, str(os.getpid())]
@@ -65,16 +65,16 @@ def main(parent: int) -> None:
     """Read what to end, until the parent is gone, and end it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    told = b""
+    received = b""
     while os.getppid() == parent:
         if select.select([0], [], [], 0.5)[0]:
             part = os.read(0, 65536)
             if not part:
                 break
-            told += part
+            received += part
     processes: dict[int, int] = {}
     folders = []
-    for kind, _, rest in (line.partition(" ") for line in told.decode().splitlines()):
+    for kind, _, rest in (line.partition(" ") for line in received.decode().splitlines()):
         match kind:
             case "process":
                 process, _, number_of_signal = rest.partition(" ")

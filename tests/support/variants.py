@@ -100,13 +100,13 @@ def names_in(value: Value) -> set[str]:
 
 def metadata_of(names: Sequence[str]) -> bytes:
     """A dictionary of names, in the order given."""
-    texts = [name.encode() for name in names]
+    encoded_names = [name.encode() for name in names]
     ends = [0]
-    for text in texts:
+    for text in encoded_names:
         ends.append(ends[-1] + len(text))
-    width = encoding._width(max(ends[-1], len(texts)))
-    numbers = b"".join(number.to_bytes(width, "little") for number in [len(texts), *ends])
-    return bytes([1 | (width - 1) << 6]) + numbers + b"".join(texts)
+    width = encoding._width(max(ends[-1], len(encoded_names)))
+    numbers = b"".join(number.to_bytes(width, "little") for number in [len(encoded_names), *ends])
+    return bytes([1 | (width - 1) << 6]) + numbers + b"".join(encoded_names)
 
 
 def encoded(value: Value, metadata: bytes) -> bytes:

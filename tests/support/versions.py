@@ -28,9 +28,9 @@ LEFT_OUT = {
 
 def leave_out(items: list[pytest.Item]) -> list[pytest.Item]:
     """Take the tests of :data:`LEFT_OUT` away, and give them."""
-    gone = [item for item in items if any(part in item.nodeid for part in LEFT_OUT)]
-    items[:] = [item for item in items if item not in gone]
-    return gone
+    left_out = [item for item in items if any(part in item.nodeid for part in LEFT_OUT)]
+    items[:] = [item for item in items if item not in left_out]
+    return left_out
 
 
 def choose(version: str) -> None:

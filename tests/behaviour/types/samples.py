@@ -22,7 +22,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.leaf_values import python_values, to_cast_text
-from tests.unit.format.samples import SQL_TYPES, TEXTS, in_files_of_the_reference
+from tests.unit.format.samples import SAMPLES, SQL_TYPES, in_files_of_duckdb
 
 TYPES: dict[DataType, str] = {**SQL_TYPES, TIME_NS: "TIME_NS"}
 FILE_TYPES = tuple(SQL_TYPES)
@@ -45,7 +45,7 @@ def texts_of(data_type: DataType, *, in_file: bool) -> list[str]:
     if in_file and data_type == INTERVAL:
         # In files of DuckDB they are unsigned, and end at milliseconds.
         return ["00:00:00", "400 days", "1000:00:00.001", "3 years 2 months 1 day 03:00:00.5"]
-    plain = [] if data_type == TIME_NS else in_files_of_the_reference(data_type) if in_file else TEXTS[data_type]
+    plain = [] if data_type == TIME_NS else in_files_of_duckdb(data_type) if in_file else SAMPLES[data_type]
     return [*plain, *_MORE.get(data_type, ())]
 
 

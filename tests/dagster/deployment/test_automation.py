@@ -82,7 +82,7 @@ def test_a_pool_lets_one_step_in_at_a_time(deployment: Deployment) -> None:
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
 
 
-def test_maintenance_goes_on_beside_a_broken_table_and_says_which_it_is(deployment: Deployment) -> None:
+def test_maintenance_continues_and_reports_a_broken_table(deployment: Deployment) -> None:
     dagster = deployment.dagster
     with deployment.duckdb() as duck:
         for table in ("broken", "whole"):
@@ -124,7 +124,7 @@ def test_the_schedule_starts_a_run_that_observes_the_assets(deployment: Deployme
     assert metadata_of(observed)["ducklake/table_files"] >= 1
 
 
-def test_the_maintenance_sensor_asks_for_a_run(deployment: Deployment) -> None:
+def test_the_maintenance_sensor_requests_a_run(deployment: Deployment) -> None:
     dagster = deployment.dagster
     with deployment.duckdb() as duck:
         duck.run("CREATE TABLE lake.many (n INTEGER)", *[f"INSERT INTO lake.many VALUES ({n})" for n in range(6)])

@@ -16,19 +16,19 @@ def line_of(deployment: Deployment, what: str) -> Line:
 
 
 @pytest.mark.parametrize("what", ["catalog", "store"])
-def test_a_run_fails_while_it_is_gone_and_succeeds_afterwards(deployment: Deployment, what: str) -> None:
+def test_a_run_fails_during_an_outage_and_succeeds_afterwards(deployment: Deployment, what: str) -> None:
     dagster, generation = deployment.dagster, {"catalog": 30, "store": 31}[what]
     query = f"SELECT count(*) FROM lake.ranged WHERE generation = {generation}"
     # More rows than the catalog takes for itself.
     days = {RANGE_START: "2025-06-01", RANGE_END: "2025-06-20", GENERATION: str(generation)}
     dagster.finish(dagster.materialize("ranged", tags={**days, GENERATION: "1"}))
-    with line_of(deployment, what).gone():
+    with line_of(deployment, what).outage():
         run = dagster.materialize("ranged", tags=days)
         assert dagster.end_of(run) == "FAILURE"
     (failure,) = [event for event in dagster.run(run)["eventConnection"]["events"] if event["__typename"] == "ExecutionStepFailureEvent"]
-    texts = [failure["error"]["message"], *(cause["message"] for cause in failure["error"]["causes"])]
+    messages = [failure["error"]["message"], *(cause["message"] for cause in failure["error"]["causes"])]
     expected = "CatalogUnavailableError" if what == "catalog" else "StorageError"
-    assert any(expected in text for text in texts), texts
+    assert any(expected in text for text in messages), messages
     assert deployment.rows(query) == [(0,)]
     again = dagster.reexecute(run, "FROM_FAILURE")
     dagster.finish(again)
@@ -37,7 +37,7 @@ def test_a_run_fails_while_it_is_gone_and_succeeds_afterwards(deployment: Deploy
 
 def test_the_catalog_comes_back_while_a_step_waits_to_be_tried_again(deployment: Deployment) -> None:
     dagster = deployment.dagster
-    with deployment.catalog.gone():
+    with deployment.catalog.outage():
         run = dagster.materialize("slowly", tags={GENERATION: "32"})
 
         def failed_once() -> bool:
@@ -52,7 +52,7 @@ def test_the_sensor_keeps_its_cursor(deployment: Deployment) -> None:
     dagster = deployment.dagster
     dagster.finish(dagster.materialize("ranged", tags={"dagster/partition": "2025-07-01"}))
     with deployment.commits_reported():
-        with deployment.catalog.gone():
+        with deployment.catalog.outage():
             with deployment.duckdb() as duck:
                 duck.run("INSERT INTO lake.ranged VALUES (DATE '2025-07-02', 7, 33)")
 

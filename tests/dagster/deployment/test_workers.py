@@ -57,7 +57,7 @@ def test_a_run_is_tried_again_by_dagster_itself(deployment: Deployment) -> None:
     assert (count(deployment, "lost", 20), count(deployment, "retried", 20)) == (1, 1)
 
 
-def test_what_no_retry_mends_is_not_retried_and_says_what_to_do(deployment: Deployment) -> None:
+def test_permanent_errors_are_not_retried_and_give_advice(deployment: Deployment) -> None:
     dagster = deployment.dagster
     with deployment.duckdb() as duck:
         duck.run("DROP TABLE IF EXISTS lake.misfit")

@@ -76,7 +76,7 @@ def attempt(copies: Copies, method: Method, changed: dict[str, Any]) -> None:
         lake.close()
 
 
-_texts = st.one_of(
+_strings = st.one_of(
     st.text(max_size=40),
     st.text(alphabet="\0\ud800\udfff\"'().,;-[]{}<>=%_ \n\u3000abAB19", max_size=40),
     st.sampled_from([text for text in VALUES.values() if isinstance(text, str)]),
@@ -87,7 +87,7 @@ _plain = st.one_of(
     st.integers(),
     st.sampled_from([2**63, -(2**63), 2**70]),
     st.floats(),
-    _texts,
+    _strings,
     st.binary(max_size=8),
     st.datetimes(),
     st.datetimes(timezones=st.timezones()),
@@ -100,7 +100,7 @@ _plain = st.one_of(
 )
 _nested = st.recursive(
     _plain,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(_texts, st.integers()), inner, max_size=3)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(_strings, st.integers()), inner, max_size=3)),
     max_leaves=6,
 )
 # Hostile values are drawn by their labels: Hypothesis prints what it draws, and some of them have no text.

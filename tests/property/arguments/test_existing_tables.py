@@ -29,7 +29,7 @@ def test_the_same_is_fine(lake: DuckLake) -> None:
     assert lake.table("t").scan().count() == 2
 
 
-def test_other_keys_and_comments_are_refused(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_other_keys_and_comments_raise(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("plain", ROWS)
     before, files = lake.snapshot().id, list(Path(lake_address.data_path).rglob("*.parquet"))
     for keys in (["k"], ["bucket(8, k)"], ["bucket(4, k)", "b"]):
@@ -61,7 +61,7 @@ def test_a_column_that_the_same_write_adds(lake: DuckLake) -> None:
     assert list(lake.table("t").schema.names) == ["k", "b"]
 
 
-def test_texts_that_are_none_are_never_written(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_invalid_utf8_is_never_written(lake: DuckLake, lake_address: LakeAddress) -> None:
     """Arrow carries bytes that are no UTF-8 as text; DuckDB does not read a file with them."""
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     columns = [broken, broken.dictionary_encode(), pa.StructArray.from_arrays([broken], ["x"]), pa.ListArray.from_arrays([0, 1], broken)]

@@ -66,7 +66,7 @@ BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2
 """Every space of Unicode's category Zs."""
 _NEAR_BLANKS = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\u180e\u200b\u2028\u2029\u2060\ufeff"
 _PADDED = [f"{space}x{space}{space}" for space in BLANKS + _NEAR_BLANKS] + [f"{space}7{space}" for space in BLANKS + _NEAR_BLANKS]
-TEXTS = [
+STRINGS = [
     "", "a", "ab", "abc", "Abc", "ABC", "b", "a-b-c", "zz", " ", "  pad  ", "a\0b", "\0", "e\u0301", "é", "\u0301", "ß", "ẞ", "İ", "ı", "ſ", "ŉ", "ﬁ", "Σας", "ὈΔΥΣΣΕΎΣ",
     "ǆ", "ǅ", "Ǆ", "ﬀ", "\u0345", "ᾳ", "ᾼ", "Ꮳ", "ꭰ", "Ა", "ა", "𐐀", "𐐨", "𝄞", "🦆", "\U0010ffff", "\uffff", "%", "_", "a%b'c", "x\\y", "it's", "{0}", "１２", "１.５", "٣", "²", "Ⅷ",
     "0", "-0", "7", "+7", "-12", "007", "1.5", "-1.5", "2.5", ".5", "5.", "-.5", "1e3", "1E3", "1.5e1", "1e-2", "1e400", "-1e400", "1e", "1_000", "_1", "1__0", "0x1F", "0b11",
@@ -131,7 +131,7 @@ def edges_of(data_type: DataType) -> Sequence[object]:
 
 
 _BY_NAME: dict[str, Sequence[object]] = {
-    "float32": [round_to_float32(value) for value in _FLOATS], "float64": _FLOATS, "boolean": [True, False], "varchar": TEXTS, "date": _DAYS,
+    "float32": [round_to_float32(value) for value in _FLOATS], "float64": _FLOATS, "boolean": [True, False], "varchar": STRINGS, "date": _DAYS,
     "time": [0, 1, _DAY, _DAY - 1, 36_000_500_000, 45_296_789_000], "timestamp": _INSTANTS, "timestamptz": [value for value in _INSTANTS if value != 2**63 - 2],
     "timestamp_s": [value // 1_000_000 * 1_000_000 if abs(value) < 2**62 else value for value in _INSTANTS if abs(value) < 2**62 or abs(value) == 2**63 - 1],
     "timestamp_ms": [value // 1000 * 1000 if abs(value) < 2**62 else value for value in _INSTANTS if abs(value) < 2**62 or abs(value) == 2**63 - 1],
@@ -157,7 +157,7 @@ def edge_batch() -> pa.RecordBatch:
     """The table as one Arrow batch in logical form."""
     arrow = to_arrow_schema(SCHEMA)
     arrays = [from_values(values, LEAVES[name][0]) for name, values in edge_columns().items()]
-    structs = [None if row % 5 == 2 else {"a": None if row % 4 == 3 else row, "T": TEXTS[row % len(TEXTS)]} for row in range(ROWS)]
+    structs = [None if row % 5 == 2 else {"a": None if row % 4 == 3 else row, "T": STRINGS[row % len(STRINGS)]} for row in range(ROWS)]
     lists = [None if row % 5 == 1 else [row, None][: row % 3] for row in range(ROWS)]
     arrays += [pa.array(structs, arrow.field("st").type), pa.array(lists, arrow.field("li").type)]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow)
@@ -178,7 +178,7 @@ def load(connection: duckdb.DuckDBPyConnection, table: str = "t") -> None:
     rows = []
     for row in range(ROWS):
         cells = [_constant(values[row], *LEAVES[name]) for name, values in columns.items()]
-        text = _constant(TEXTS[row % len(TEXTS)], _P["varchar"], "VARCHAR")
+        text = _constant(STRINGS[row % len(STRINGS)], _P["varchar"], "VARCHAR")
         cells.append("NULL" if row % 5 == 2 else f"{{'a': {'NULL' if row % 4 == 3 else row}, 'T': {text}}}")
         cells.append("NULL" if row % 5 == 1 else f"[{', '.join([str(row), 'NULL'][: row % 3])}]")
         rows.append(f"({row}, {', '.join(cells)})")

@@ -11,7 +11,7 @@ from random import Random
 
 from ducklake_core.format.expressions.parser import COMPARISONS
 from ducklake_core.format.expressions.syntax import TYPE_NAMES as CAST_TYPES
-from tests.property.expressions.edge_values import BLANKS, DUCKDB_TYPES, LEAVES, TEXTS
+from tests.property.expressions.edge_values import BLANKS, DUCKDB_TYPES, LEAVES, STRINGS
 
 NUMBERS = ("integer", "float", "decimal")
 CLASSES: dict[str, str] = {
@@ -59,14 +59,14 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-_TEXTS = [quoted(text) for text in TEXTS if "\0" not in text and len(text) < 100]
+_STRINGS = [quoted(text) for text in STRINGS if "\0" not in text and len(text) < 100]
 _CONSTANTS: dict[str, list[str]] = {
     "integer": ["0", "1", "2", "3", "-1", "7", "-7", "127", "128", "255", "300", "2147483647", "-2147483648", "3000000000", "9223372036854775807",
                 "-9223372036854775808", "18446744073709551615", "170141183460469231731687303715884105727"],
     "float": ["1e0", "1.5e0", "-0e0", "1e300", "1e-300", "5e-324", "0.1e0", "CAST('nan' AS DOUBLE)", "CAST('-inf' AS FLOAT)", "CAST(0.1 AS FLOAT)"],
     "decimal": ["0.5", "1.50", "-0.01", "2.5", "99.999", "12345678901234567890.123456789", "0.00000001", "99999999999999999999999999999999999999", "1.0", "0.0"],
     "boolean": ["TRUE", "FALSE"],
-    "text": [*_TEXTS, "''", "'a'", "'-'", "' '"],
+    "text": [*_STRINGS, "''", "'a'", "'-'", "' '"],
     "date": ["DATE '2020-02-29'", "DATE 'infinity'", "DATE '-infinity'", "DATE '1969-12-31'", "'2024-01-31'", "DATE '0044-03-15 (BC)'", "DATE '5881580-07-10'"],
     "instant": ["TIMESTAMP '2020-02-29 12:34:56.789'", "TIMESTAMP 'infinity'", "'2024-01-31 10:00:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'",
                 "TIMESTAMPTZ '2020-02-29 00:00:00+00'"],

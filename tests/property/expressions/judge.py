@@ -52,7 +52,7 @@ class Expected:
     """What DuckDB gives: text forms by row, the rows that it has an error for, and those whose values it cannot write as texts."""
 
     type: DataType | None
-    texts: list[object]
+    cells: list[object]
     failing: tuple[int, ...]
     wordless: tuple[int, ...] = ()
     error: str = ""
@@ -69,7 +69,7 @@ class Prepared:
         self.is_decided = is_decided
 
 
-class _Refusal(Exception):  # noqa: N818 - never leaves this module
+class _Unsupported(Exception):  # noqa: N818 - never leaves this module
     """What we do not evaluate, by name."""
 
 
@@ -89,7 +89,7 @@ def expected(sql: str, duck: duckdb.DuckDBPyConnection, table: str = "t") -> Exp
     try:
         try:
             rows = duck.execute(described).fetchall()
-            return Expected(type=_type(rows[0][0]), texts=[row[1] for row in rows], failing=())
+            return Expected(type=_type(rows[0][0]), cells=[row[1] for row in rows], failing=())
         except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as problem:
             error = str(problem)
         query = f'SELECT TRY(({sql}) IS NULL), TRY(CAST(({sql}) AS VARCHAR)) FROM {table} ORDER BY "row"'
@@ -97,13 +97,13 @@ def expected(sql: str, duck: duckdb.DuckDBPyConnection, table: str = "t") -> Exp
         kind = duck.execute(f"DESCRIBE SELECT {sql} FROM {table}").fetchall()[0][1]
         return Expected(
             type=_type(kind),
-            texts=[row[1] for row in rows],
+            cells=[row[1] for row in rows],
             failing=tuple(i for i, row in enumerate(rows) if row[0] is None),
             wordless=tuple(i for i, row in enumerate(rows) if row[0] is False and row[1] is None),
             error=error,
         )
     except duckdb.Error as problem:
-        return Expected(type=None, texts=[], failing=tuple(range(edge_batch().num_rows)), error=str(problem))
+        return Expected(type=None, cells=[], failing=tuple(range(edge_batch().num_rows)), error=str(problem))
 
 
 def _type(name: str) -> DataType | None:
@@ -112,7 +112,7 @@ def _type(name: str) -> DataType | None:
     return parse_leaf_type(name) if name.startswith("DECIMAL") else None
 
 
-def texts_of(array: Any, data_type: DataType | None) -> list[object]:
+def cells_of(array: Any, data_type: DataType | None) -> list[object]:
     """Our values as DuckDB's casts to text write them."""
     if data_type is None or children_of(data_type):
         return [None if value is None else "nested" for value in array.to_pylist()]
@@ -123,7 +123,7 @@ def as_scalar(sql: str) -> Prepared:
     """As an UPDATE or MERGE evaluates it."""
     expression = parse_expression(sql, SCHEMA)
     if expression.scalar is None:
-        raise _Refusal(expression.obstacle)
+        raise _Unsupported(expression.obstacle)
     scalar: Scalar = expression.scalar
 
     def values(batch: pa.RecordBatch) -> tuple[Any, DataType | None]:
@@ -140,7 +140,7 @@ def as_value_of(column: Field) -> Callable[[str], Prepared]:
     def prepared(sql: str) -> Prepared:
         expression = parse_expression(sql, SCHEMA)
         if expression.scalar is None:
-            raise _Refusal(expression.obstacle)
+            raise _Unsupported(expression.obstacle)
         scalar: Scalar = expression.scalar
         return Prepared(lambda batch: (assigned(scalar, column, batch), column.type))
 
@@ -151,7 +151,7 @@ def as_predicate(sql: str) -> Prepared:
     """As ``where=`` evaluates it."""
     predicate = bind(sql, SCHEMA)
     if any(_needs_engine(part) for part in walk(predicate)):
-        raise _Refusal("it needs SQL")
+        raise _Unsupported("it needs SQL")
     return Prepared(lambda batch: (evaluate(predicate, batch), BOOLEAN), is_decided=isinstance(predicate, Constant))
 
 
@@ -174,22 +174,22 @@ def _none() -> pa.RecordBatch:
 
 
 def judge(
-    sql: str, theirs: str, duck: duckdb.DuckDBPyConnection, prepare: Callable[[str], Prepared], draw: Random, failing: int = 3
+    sql: str, duckdb_sql: str, duck: duckdb.DuckDBPyConnection, prepare: Callable[[str], Prepared], draw: Random, failing: int = 3
 ) -> Verdict:
     """Compare our evaluation of an expression with DuckDB's of ``theirs``.
 
     Args:
         failing: How many of the rows for which DuckDB has an error we have to have one for.
     """
-    wanted, batch = expected(theirs, duck), edge_batch()
+    wanted, batch = expected(duckdb_sql, duck), edge_batch()
     all_fail = len(wanted.failing) == batch.num_rows
     try:
         prepared = prepare(sql)
         prepared.run(_none())
-    except _Refusal as refusal:
-        return Verdict(kind="refused", text=str(refusal))
-    except UnsupportedFeatureError as refusal:
-        return Verdict(kind="refused", text=refusal.message)
+    except _Unsupported as unsupported:
+        return Verdict(kind="refused", text=str(unsupported))
+    except UnsupportedFeatureError as unsupported:
+        return Verdict(kind="refused", text=unsupported.message)
     except DuckLakeError as error:
         # Without rows only a constant can be one that cannot be read.
         if "is not a condition" in error.message or "cannot be read as a value" in error.message:
@@ -214,7 +214,7 @@ def judge(
             continue
         except Exception as crash:  # noqa: BLE001 - that is what is looked for
             return Verdict(kind="crash", text=f"row {row} {_row(sql, row)}: {type(crash).__name__}: {crash}")
-        return Verdict(kind="no error", text=f"row {row} {_row(sql, row)}: {texts_of(array, kind)} but DuckDB has {wanted.error!r}")
+        return Verdict(kind="no error", text=f"row {row} {_row(sql, row)}: {cells_of(array, kind)} but DuckDB has {wanted.error!r}")
     return Verdict(kind="error" if all_fail else "equal")
 
 
@@ -234,7 +234,7 @@ def _rounds_beyond(message: str) -> bool:
 def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wanted: Expected) -> Verdict | None:
     try:
         array, kind = prepared.run(rows)
-        found = texts_of(array, kind)
+        found = cells_of(array, kind)
     except UnsupportedFeatureError as error:
         return Verdict(kind="late refusal", text=repr(error))
     except DuckLakeError as error:
@@ -245,35 +245,35 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wan
         return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
     if len(found) != len(places):
         return Verdict(kind="length", text=f"{len(found)} values for {len(places)} rows")
-    expected_texts = [wanted.texts[place] for place in places]
+    expected_cells = [wanted.cells[place] for place in places]
     if kind is not None and children_of(kind):
-        expected_texts = [None if text is None else "nested" for text in expected_texts]
+        expected_cells = [None if text is None else "nested" for text in expected_cells]
     if kind in FLOATS:
         # The sign of NaN is seen in texts only.
-        expected_texts = ["nan" if text == "-nan" else text for text in expected_texts]
+        expected_cells = ["nan" if text == "-nan" else text for text in expected_cells]
     if kind == FLOAT32:
         # DuckDB's text of a float32 is not always the shortest one, which ours is.
-        found, expected_texts = (
-            [None if v is None else repr(round_to_float32(float(str(v)))) for v in texts] for texts in (found, expected_texts)
+        found, expected_cells = (
+            [None if v is None else repr(round_to_float32(float(str(v)))) for v in cells] for cells in (found, expected_cells)
         )
-    wrong = [(place, ours, text) for place, ours, text in zip(places, found, expected_texts, strict=True) if ours != text]
+    wrong = [(place, value, text) for place, value, text in zip(places, found, expected_cells, strict=True) if value != text]
     if wrong:
-        shown = "; ".join(f"row {place}: ours {ours!r}, DuckDB {text!r}" for place, ours, text in wrong[:4])
+        shown = "; ".join(f"row {place}: library {value!r}, DuckDB {text!r}" for place, value, text in wrong[:4])
         return Verdict(kind="values", text=f"{len(wrong)} of {len(places)} rows: {shown}")
     if kind != wanted.type and wanted.type is not None and kind is not None:
-        return Verdict(kind="type", text=f"ours {kind}, DuckDB {wanted.type}")
+        return Verdict(kind="type", text=f"library {kind}, DuckDB {wanted.type}")
     return None
 
 
 def _some(wanted: Expected) -> str:
-    return f"{wanted.type} {wanted.texts[:3]}"
+    return f"{wanted.type} {wanted.cells[:3]}"
 
 
 def _row(sql: str, row: int) -> dict[str, object]:
     columns = parse_expression(sql, SCHEMA).columns
     batch = edge_batch()
     return {
-        column.path[0]: texts_of(batch.column(column.path[0]).slice(row, 1), SCHEMA.column(column.path[0]).type)[0] for column in columns
+        column.path[0]: cells_of(batch.column(column.path[0]).slice(row, 1), SCHEMA.column(column.path[0]).type)[0] for column in columns
     }
 
 

@@ -48,8 +48,8 @@ def _check(
     target, tally, wrong = DUCKDB_TYPES.get(column), Counter[str](), []
 
     def verdict(node: Node) -> Verdict:
-        theirs = node.sql if target is None else f"CAST({node.sql} AS {target})"
-        return judge(node.sql, theirs, duck, prepare, Random(seed))
+        duckdb_sql = node.sql if target is None else f"CAST({node.sql} AS {target})"
+        return judge(node.sql, duckdb_sql, duck, prepare, Random(seed))
 
     for node in nodes:
         found = verdict(node)

@@ -25,7 +25,7 @@ TOKENS = [
     "INT", "DECIMAL(50,2)", "DECIMAL(2,9)", "DECIMAL(x)", "VARCHAR(3)", "INTEGER[]", "STRUCT(a INT)", "DATE", "INTERVAL", "1 DAY", "abs", "trim", "concat",
     "substring", "replace", "coalesce", "date_trunc", "'month'", "extract", "year", "FROM", "SELECT", "*", "COLUMNS", "x -> x", "--", "/*", "\\", "\x00", "é",
 ]  # fmt: skip
-TEXTS = [
+STRINGS = [
     "", " ", ";", "i;", "i; j", "9" * 5000, "1." + "5" * 5000, "1e" + "9" * 50, "CAST(i AS DECIMAL(50, 2))", "CAST(i AS DECIMAL(2, 9))", "CAST(i AS DECIMAL(0, 0))",
     "CAST('x' AS DECIMAL(99))", "TRY_CAST(s AS DECIMAL(39, 0))", "CAST(s AS VARCHAR(3))", "CAST(i AS NOTHING)", "CAST(i AS INTEGER[])", "i::STRUCT(a INT)",
     "substring(s, 99999999999999999999)", "substring(s, 1, 99999999999999999999)", "s LIKE 'a' ESCAPE 'bb'", "abs()", "abs(i, i)", "trim(s, 'x')", "trim()",
@@ -51,8 +51,8 @@ def _try(text: str) -> None:
         evaluate(bind(text, SCHEMA), batch)
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:30] or "empty")
-def test_odd_texts(text: str) -> None:
+@pytest.mark.parametrize("text", STRINGS, ids=lambda text: text[:30] or "empty")
+def test_odd_strings(text: str) -> None:
     _try(text)
 
 

@@ -43,10 +43,10 @@ def test_updates(duck: Oracle, seed: int) -> None:
     for column in draw.sample([field for field in columns_to_set() if field.name not in SKIPPED], 12):
         sql = made.of(class_of(column.name), 2).sql
         target = DUCKDB_TYPES[column.name]
-        theirs = expected(f"CAST({sql} AS {target})", duck.connection, "lake.t")
-        if _mentions_skipped(sql) or not theirs.texts or len(theirs.failing) == len(theirs.texts):
+        wanted_cells = expected(f"CAST({sql} AS {target})", duck.connection, "lake.t")
+        if _mentions_skipped(sql) or not wanted_cells.cells or len(wanted_cells.failing) == len(wanted_cells.cells):
             continue
-        failing = f'"row" NOT IN ({", ".join(map(str, theirs.failing))})' if theirs.failing else "TRUE"
+        failing = f'"row" NOT IN ({", ".join(map(str, wanted_cells.failing))})' if wanted_cells.failing else "TRUE"
         before = duck.rows(f'SELECT CAST("{column.name}" AS VARCHAR) FROM lake.t ORDER BY "row"')
         try:
             table.update({column.name: sql}, where=failing)
@@ -54,7 +54,9 @@ def test_updates(duck: Oracle, seed: int) -> None:
             assert duck.rows(f'SELECT CAST("{column.name}" AS VARCHAR) FROM lake.t ORDER BY "row"') == before, sql
             continue
         done += 1
-        wanted = [own[0] if row in theirs.failing else text for row, (own, text) in enumerate(zip(before, theirs.texts, strict=True))]
+        wanted = [
+            own[0] if row in wanted_cells.failing else text for row, (own, text) in enumerate(zip(before, wanted_cells.cells, strict=True))
+        ]
         found = [row[0] for row in duck.rows(f'SELECT CAST("{column.name}" AS VARCHAR) FROM lake.t ORDER BY "row"')]
         wrong = [(row, own, text) for row, (own, text) in enumerate(zip(found, wanted, strict=True)) if own != text]
         assert not wrong, (seed, column.name, sql, wrong[:5])
@@ -66,8 +68,8 @@ def test_scans(duck: Oracle, seed: int) -> None:
     made, table, done = Generator(Random(seed)), DuckLake.connect(duck.address.url).table("t"), 0
     for depth in [1, 2] * 15:
         sql = made.condition(depth).sql
-        theirs = expected(sql, duck.connection, "lake.t")
-        if _mentions_skipped(sql) or not theirs.texts or theirs.failing:
+        wanted_cells = expected(sql, duck.connection, "lake.t")
+        if _mentions_skipped(sql) or not wanted_cells.cells or wanted_cells.failing:
             continue
         try:
             rows = sorted(table.scan(columns=["row"], where=sql).to_arrow().column("row").to_pylist())
@@ -75,5 +77,5 @@ def test_scans(duck: Oracle, seed: int) -> None:
             # Also a constant that cannot be read, wherever it stands.
             continue
         done += 1
-        assert rows == [row for row, text in enumerate(theirs.texts) if text == "true"], (seed, sql)
+        assert rows == [row for row, text in enumerate(wanted_cells.cells) if text == "true"], (seed, sql)
     assert done >= 5

@@ -20,7 +20,7 @@ from ducklake_core.view_sql.functions import DATE_FUNCTIONS, FUNCTIONS
 from ducklake_core.view_sql.translation import Translation, translate
 from tests.property.expressions.edge_values import load
 from tests.property.expressions.generator import Generator
-from tests.property.expressions.judge import Expected, expected, texts_of
+from tests.property.expressions.judge import Expected, cells_of, expected
 from tests.property.expressions.of_views import CALLS_OF_VIEWS, GROUPS
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 from tests.support.parameters import slow
@@ -95,24 +95,24 @@ def test_no_function_is_left_out() -> None:
     assert set(CALLS_OF_VIEWS) == {*FUNCTIONS, *DATE_FUNCTIONS}
 
 
-def _texts(array: Any, data_type: DataType) -> list[object]:
+def _cells(array: Any, data_type: DataType) -> list[object]:
     if data_type in INTEGERS:
         return [None if value is None else str(int(value)) for value in array.to_pylist()]
-    texts = texts_of(array, data_type)
+    cells = cells_of(array, data_type)
     if data_type == FLOAT32:
-        return [None if text is None else repr(round_to_float32(float(str(text)))) for text in texts]
-    return texts
+        return [None if text is None else repr(round_to_float32(float(str(text)))) for text in cells]
+    return cells
 
 
 def _wanted(found: Expected, data_type: DataType) -> list[object]:
-    texts = [None if row in found.failing else text for row, text in enumerate(found.texts)]
+    cells = [None if row in found.failing else text for row, text in enumerate(found.cells)]
     if children_of(data_type):
-        return [None if text is None else "nested" for text in texts]
+        return [None if text is None else "nested" for text in cells]
     if data_type in FLOATS:
-        texts = ["nan" if text == "-nan" else text for text in texts]
+        cells = ["nan" if text == "-nan" else text for text in cells]
     if data_type == FLOAT32:
-        texts = [None if text is None else repr(round_to_float32(float(str(text)))) for text in texts]
-    return texts
+        cells = [None if text is None else repr(round_to_float32(float(str(text)))) for text in cells]
+    return cells
 
 
 def _results(session: SparkSession, views: Views, columns: list[str]) -> list[Any]:
@@ -142,31 +142,31 @@ def check(session: SparkSession, views: Views, seed: int, count: int) -> None:
     tally, wrong, kept = Counter[str](), [], []
     for depth in [1, 1, 2] * (count // 3):
         sql = _FLOAT.sub(r"CAST('\g<0>' AS DOUBLE)", made.expression(depth).sql)
-        theirs = expected(sql, views.duck.connection, "memory.t")
-        if len(theirs.failing) == len(theirs.texts) or not theirs.texts:
+        by_duckdb = expected(sql, views.duck.connection, "memory.t")
+        if len(by_duckdb.failing) == len(by_duckdb.cells) or not by_duckdb.cells:
             tally["error in DuckDB"] += 1
             continue
         # The rows that DuckDB has an error for are no row's value.
-        column = f'CASE WHEN "row" NOT IN ({", ".join(map(str, theirs.failing))}) THEN {sql} END' if theirs.failing else sql
+        column = f'CASE WHEN "row" NOT IN ({", ".join(map(str, by_duckdb.failing))}) THEN {sql} END' if by_duckdb.failing else sql
         try:
             made_of = views.translated(column)
-            kept.append((sql, column, theirs, made_of.schema.columns[1].type, bool(_ERROR.search(made_of.sql))))
+            kept.append((sql, column, by_duckdb, made_of.schema.columns[1].type, bool(_ERROR.search(made_of.sql))))
         except UnsupportedFeatureError:
             tally["refused"] += 1
     for start in range(0, len(kept), TOGETHER):
         part = kept[start : start + TOGETHER]
         arrays = _results(session, views, [column for _, column, *_ in part])
-        for (sql, column, theirs, data_type, may_fail), array in zip(part, arrays, strict=True):
+        for (sql, column, by_duckdb, data_type, may_fail), array in zip(part, arrays, strict=True):
             if array is None:
                 tally["error in Spark"] += 1
                 continue
-            if theirs.type is not None and theirs.type != data_type:
-                wrong.append(f"seed {seed}: {sql}: ours {data_type}, DuckDB {theirs.type}")
+            if by_duckdb.type is not None and by_duckdb.type != data_type:
+                wrong.append(f"seed {seed}: {sql}: library {data_type}, DuckDB {by_duckdb.type}")
                 continue
-            ours, texts = _texts(array, data_type), _wanted(theirs, data_type)
+            by_spark, cells = _cells(array, data_type), _wanted(by_duckdb, data_type)
             rows = [
                 (row, own, text)
-                for row, (own, text) in enumerate(zip(ours, texts, strict=True))
+                for row, (own, text) in enumerate(zip(by_spark, cells, strict=True))
                 if own != text and not (may_fail and own is None)
             ]
             if rows and may_fail:
@@ -174,7 +174,7 @@ def check(session: SparkSession, views: Views, seed: int, count: int) -> None:
             tally["equal"] += not rows
             if rows:
                 wrong.append(
-                    f"seed {seed}: {sql}: {len(rows)} rows: " + "; ".join(f"row {r}: ours {o!r}, DuckDB {t!r}" for r, o, t in rows[:3])
+                    f"seed {seed}: {sql}: {len(rows)} rows: " + "; ".join(f"row {r}: library {o!r}, DuckDB {t!r}" for r, o, t in rows[:3])
                 )
     print(tally)
     assert not wrong, "\n".join(wrong)

@@ -184,17 +184,17 @@ class Trial:
         return (("Spark", _spark_frame(self.spark, frame)) for name, frame in made if name == "Arrow")
 
     def _write(self, name: str, frame: Any, new: dict[int, Any]) -> None:
-        lake, verb = self.lake, self.random.choice(["append", "overwrite", "upsert"])
+        lake, operation = self.lake, self.random.choice(["append", "overwrite", "upsert"])
         mode = self.random.choice(["strict", "additive"])
         before, kind = rows(lake, self.table), str(lake.table(self.table).schema.column("c").type)
         snapshot = lake.snapshot().id
         table = lake.table(self.table)
-        what = (self.table, name, verb, mode, kind, self.values)
+        what = (self.table, name, operation, mode, kind, self.values)
         fits_all = all(fits(value, self.kind) for value in self.values) and kind == self.kind
         try:
-            if verb == "append":
+            if operation == "append":
                 table.append(frame, schema_evolution=mode, inline=self.inline)
-            elif verb == "overwrite":
+            elif operation == "overwrite":
                 table.overwrite(frame, where="id >= 0", schema_evolution=mode)
             else:
                 table.upsert(frame, on="id", schema_evolution=mode)
@@ -203,7 +203,7 @@ class Trial:
             assert lake.snapshot().id == snapshot, what
             assert rows(lake, self.table) == before, what
             return
-        after = rows(lake, self.table) if verb != "append" or not (new.keys() & before.keys()) else None
+        after = rows(lake, self.table) if operation != "append" or not (new.keys() & before.keys()) else None
         # The values of a stream or a Spark frame are not known when its types are compared.
         if fits_all and (name not in ("stream", "Spark") or mode == "strict"):
             assert str(lake.table(self.table).schema.column("c").type) == kind, what
@@ -212,7 +212,7 @@ class Trial:
             assert lake.table(self.table).count() == len(before) + len(new), what
             lake.table(self.table).overwrite([{"id": n, "c": None} for n in before])
             return
-        kept = {n: value for n, value in before.items() if verb != "overwrite" and n not in new}
+        kept = {n: value for n, value in before.items() if operation != "overwrite" and n not in new}
         assert after.keys() == kept.keys() | new.keys(), what
         assert all(same(after[n], value) for n, value in (*kept.items(), *new.items())), (what, after)
         for n in set(new) - set(before):
@@ -238,10 +238,10 @@ def _check_by_duckdb(address: LakeAddress, seeds: Sequence[int]) -> None:
 
 
 def _compare(lake: DuckLake, duck: Oracle, table: str) -> None:
-    ours = rows(lake, table)
-    theirs: dict[Any, Any] = dict(duck.rows(f"SELECT id, c FROM lake.{table}"))  # type: ignore[arg-type]
-    assert ours.keys() == theirs.keys(), table
-    assert all(same(theirs[n], value) for n, value in ours.items()), (table, ours, theirs)
+    by_library = rows(lake, table)
+    by_duckdb: dict[Any, Any] = dict(duck.rows(f"SELECT id, c FROM lake.{table}"))  # type: ignore[arg-type]
+    assert by_library.keys() == by_duckdb.keys(), table
+    assert all(same(by_duckdb[n], value) for n, value in by_library.items()), (table, by_library, by_duckdb)
 
 
 def test_random_frames_are_stored_exactly_or_rejected(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_random_spark_frames_are_stored_exactly_or_rejected(tmp_path: Path, spar
 def test_what_duckdb_inserts_exactly_fits() -> None:
     """Strings apart, which DuckDB parses, the rule rejects only values that DuckDB rejects or changes."""
     duck = duckdb.connect()
-    refused: list[tuple[str, Any, Any]] = []
+    rejected: list[tuple[str, Any, Any]] = []
     for kind in TYPES:
         duck.execute(f"CREATE OR REPLACE TABLE t (c {KINDS.get(kind, kind)})")
         for values in GIVEN.values():
@@ -278,5 +278,5 @@ def test_what_duckdb_inserts_exactly_fits() -> None:
                     continue
                 ((stored,),) = duck.execute("FROM t").fetchall()
                 if type(stored) in (int, float, Decimal, date, datetime) and same(stored, value) and not fits(value, kind):
-                    refused.append((kind, value, stored))
-    assert not refused, refused
+                    rejected.append((kind, value, stored))
+    assert not rejected, rejected

@@ -20,7 +20,7 @@ class Sql:
 class Reattach:
     """DuckDB detaches the lake and attaches it again: nothing that it keeps in memory stays. So does the library, if asked."""
 
-    ours: bool = False
+    library: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Upkeep:
         seed: Seed of a transaction that is open meanwhile, and of a hold; None for neither.
     """
 
-    verb: str
+    operation: str
     options: dict[str, Any] = field(default_factory=dict)
     by_executors: bool = False
     seed: int | None = None
@@ -94,7 +94,7 @@ class Upkeep:
 class SecondUpkeep:
     """Maintenance by the second implementation."""
 
-    verb: Literal["flush", "merge", "rewrite", "expire"]
+    operation: Literal["flush", "merge", "rewrite", "expire"]
     versions: tuple[int, ...] = ()
 
 

@@ -43,10 +43,10 @@ def _as_text(column: Column, wanted: DuckDBPyType, *, signed_zeros: bool) -> str
     return f"CAST(CAST({column.sql} AS {wanted}){zero} AS VARCHAR)"
 
 
-def differences(duck: Oracle, ours: str, theirs: str, *, signed_zeros: bool = True) -> list[tuple[object, ...]]:
+def differences(duck: Oracle, by_library: str, by_duckdb: str, *, signed_zeros: bool = True) -> list[tuple[object, ...]]:
     """Rows that one of two relations has more often: how often more (negative: we miss them), and the row as text."""
-    wanted = columns_of(duck, theirs)
-    held = columns_of(duck, ours)
+    wanted = columns_of(duck, by_duckdb)
+    held = columns_of(duck, by_library)
     assert [c.name for c in held] == [c.name for c in wanted]
     # DuckDB takes no variants from Arrow; those of files are compared where variants are tested.
     both = [pair for pair in zip(held, wanted, strict=True) if pair[0].kind == "variant" or pair[1].kind != "variant"]
@@ -58,7 +58,8 @@ def differences(duck: Oracle, ours: str, theirs: str, *, signed_zeros: bool = Tr
     )
     names = ", ".join(f"c{n}" for n in range(len(wanted)))
     return duck.rows(
-        f"SELECT sum(side) AS surplus, {names} FROM (SELECT 1 AS side, {mine} FROM {ours} UNION ALL SELECT -1, {other} FROM {theirs}) "
+        f"SELECT sum(side) AS surplus, {names} "
+        f"FROM (SELECT 1 AS side, {mine} FROM {by_library} UNION ALL SELECT -1, {other} FROM {by_duckdb}) "
         f"GROUP BY {names} HAVING sum(side) <> 0 ORDER BY ALL LIMIT 8"
     )
 
@@ -75,8 +76,8 @@ def compare_table(duck: Oracle, lake: DuckLake, table: TableSketch, at: int | da
     """Columns, rows, row ids, counts, and rows under conditions, of one table at one snapshot."""
     source = f"{table.sql}{at_snapshot(at)}"
     hidden = ", ".join(f'{name} AS "${name}"' for name in VIRTUAL)
-    theirs = remember(duck, "theirs", f"SELECT *, {hidden} FROM {source}")
-    wanted = theirs[: -len(VIRTUAL)]
+    by_duckdb = remember(duck, "theirs", f"SELECT *, {hidden} FROM {source}")
+    wanted = by_duckdb[: -len(VIRTUAL)]
     opened = lake.table(table.sql, at=at)
     assert [c.name for c in wanted] == list(opened.schema.names), "column names"
     assert [duckdb.sqltype(sql_type(field.type)) for field in opened.schema] == [c.type for c in wanted], "column types"
@@ -97,25 +98,25 @@ def compare_table(duck: Oracle, lake: DuckLake, table: TableSketch, at: int | da
 def compare_condition(duck: Oracle, opened: Table, where: str, draw: Random) -> None:
     """Row ids under a condition, of ours and of what :func:`compare_table` kept of theirs."""
     try:
-        ours = opened.scan(columns=["rowid"], where=where).to_arrow().column("rowid").to_pylist()
+        by_library = opened.scan(columns=["rowid"], where=where).to_arrow().column("rowid").to_pylist()
     except UnsupportedFeatureError as error:
         assert "to_spark" in str(error), error
         return
     except Exception as error:
         error.add_note(f"WHERE {where}")
         raise
-    theirs = [row[0] for row in duck.rows(f'SELECT "$rowid" FROM theirs WHERE {where}')]
-    assert Counter(ours) == Counter(theirs), f"row ids WHERE {where}"
+    by_duckdb = [row[0] for row in duck.rows(f'SELECT "$rowid" FROM theirs WHERE {where}')]
+    assert Counter(by_library) == Counter(by_duckdb), f"row ids WHERE {where}"
     if draw.random() < 0.3:
-        assert opened.scan(where=where).count() == len(theirs), f"count WHERE {where}"
+        assert opened.scan(where=where).count() == len(by_duckdb), f"count WHERE {where}"
 
 
 def compare_listing(duck: Oracle, lake: DuckLake) -> None:
     """Snapshots with their changes, schemas, tables and their row counts."""
-    theirs = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, author, commit_message FROM lake.snapshots() ORDER BY 1")
-    ours = lake.snapshots()
-    assert [(s.id, s.time, s.schema_version, s.author, s.message) for s in ours] == theirs, "snapshots"
-    for snapshot in ours:
+    by_duckdb = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, author, commit_message FROM lake.snapshots() ORDER BY 1")
+    by_library = lake.snapshots()
+    assert [(s.id, s.time, s.schema_version, s.author, s.message) for s in by_library] == by_duckdb, "snapshots"
+    for snapshot in by_library:
         assert parse_changes(snapshot.changes).unknown == (), snapshot
     names = duck.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'lake' ORDER BY ALL")
     infos = {split_name(info.table): info for info in lake.tables()}

@@ -38,8 +38,8 @@ _DELETES = "ducklake_inlined_delete_"
 
 def draw_upkeep(draw: Random, lake: Lake) -> list[Action]:
     """Any operation with any options; those that rewrite come up most."""
-    names = [info.table for info in lake.ours.tables()]
-    ids = [snapshot.id for snapshot in lake.ours.snapshots()][:-1]
+    names = [info.table for info in lake.library.tables()]
+    ids = [snapshot.id for snapshot in lake.library.snapshots()][:-1]
     scope, budget = _scope(draw, names), draw.choice(_BUDGETS)
     groups = {"partial_progress": draw.random() < 0.3, "max_concurrency": draw.choice((None, 2))}
     some_files = {key: value for key, value in budget.items() if key != "max_input_bytes"}
@@ -57,16 +57,16 @@ def draw_upkeep(draw: Random, lake: Lake) -> list[Action]:
     ]
     if draw.random() < 0.7:
         choices.append(("expire_snapshots", {"older_than": "0 days", "keep_last": draw.randint(1, len(ids) + 2), "min_age": NOW}))
-    if gone := sorted(draw.sample(ids, draw.randint(0, len(ids) // 3))):
-        choices.append(("expire_snapshots", {"versions": gone, "min_age": "0 days"}))
+    if expired := sorted(draw.sample(ids, draw.randint(0, len(ids) // 3))):
+        choices.append(("expire_snapshots", {"versions": expired, "min_age": "0 days"}))
     for name in draw.sample(names, len(names)):
-        columns = [c.name for c in lake.ours.table(name).schema if str(c.type) in _CLUSTERABLE]
+        columns = [c.name for c in lake.library.table(name).schema if str(c.type) in _CLUSTERABLE]
         if columns:
             how = {"tables": [name], "cluster_by": draw.sample(columns, min(len(columns), draw.randint(1, 3)))}
             choices += [("rewrite_data_files", how), ("merge_adjacent_files", how)]
             break
-    verb, options = draw.choice(choices)
-    drawn: list[Action] = [Upkeep(verb, options, draw.random() < 0.5, draw.randrange(2**20) if draw.random() < 0.25 else None)]
+    operation, options = draw.choice(choices)
+    drawn: list[Action] = [Upkeep(operation, options, draw.random() < 0.5, draw.randrange(2**20) if draw.random() < 0.25 else None)]
     if lake.mode == "alone" and draw.random() < 0.3:
         # A rewrite within a budget takes no small neighbours along; a merge of what it made does.
         limited = Upkeep("rewrite_data_files", {"delete_threshold": 0.0, "max_files": draw.randint(2, 6)})
@@ -98,34 +98,34 @@ class _Before:
 
 def keep_up(lake: Lake, action: Upkeep) -> None:
     """Plan an operation, run it, and compare the lake with what it was."""
-    ours, draw = lake.ours, Random(action.seed)
+    library, draw = lake.library, Random(action.seed)
     if action.seed is not None:
-        _hold(ours, draw)
+        _hold(library, draw)
     if "versions" in action.options:
-        left = {snapshot.id for snapshot in ours.snapshots()[:-1]}
+        left = {snapshot.id for snapshot in library.snapshots()[:-1]}
         versions = sorted(left & set(action.options["versions"]))
         if not versions:
             return
         action = replace(action, options={**action.options, "versions": versions})
-    newest = ours.snapshot().id
+    newest = library.snapshot().id
     before = _Before(
         newest=newest,
-        shown=shown(ours, lake.ours_read),
-        feed=change_feed(ours, newest),
-        changed=_changed(ours),
-        held={hold.snapshot_id for hold in ours.holds.list()} & {snapshot.id for snapshot in ours.snapshots()},
-        scheduled=_scheduled_files(ours),
-        lost_deletes=deletes_of_no_file(ours),
+        shown=shown(library, lake.library_reads),
+        feed=change_feed(library, newest),
+        changed=_changed(library),
+        held={hold.snapshot_id for hold in library.holds.list()} & {snapshot.id for snapshot in library.snapshots()},
+        scheduled=_scheduled_files(library),
+        lost_deletes=deletes_of_no_file(library),
     )
-    sweeps = action.verb in ("delete_orphaned_files", "checkpoint", "expiring_checkpoint")
+    sweeps = action.operation in ("delete_orphaned_files", "checkpoint", "expiring_checkpoint")
     # A process that has loaded DuckDB does not register its writes in SQLite.
     is_known = lake.address.backend != "sqlite" or not sweeps
     with _open_write(lake, draw) if action.seed is not None and draw.random() < 0.6 and is_known else nullcontext():
         planned = _run(lake, action, dry_run=True)
-        assert ours.snapshot().id == newest
+        assert library.snapshot().id == newest
         done = _run(lake, action)
         assert done.failed_steps == (), done
-        if "checkpoint" not in action.verb and "max_seconds" not in action.options:
+        if "checkpoint" not in action.operation and "max_seconds" not in action.options:
             assert list(map(_outline, planned.steps)) == list(map(_outline, done.steps)), f"{planned}\n-- done:\n{done}"
             if (most := action.options.get("max_files")) is not None:
                 assert sum(step.files for step in done.steps if step.outcome == "done") <= most
@@ -136,18 +136,18 @@ def keep_up(lake: Lake, action: Upkeep) -> None:
 
 def _run(lake: Lake, action: Upkeep, *, dry_run: bool = False) -> Any:
     options = action.options
-    if action.by_executors and lake.session is not None and action.verb in _BY_EXECUTORS:
+    if action.by_executors and lake.session is not None and action.operation in _BY_EXECUTORS:
         options = {**options, "spark": lake.session}
-    if action.verb != "expiring_checkpoint":
-        return getattr(lake.ours, action.verb)(**options, dry_run=dry_run)
+    if action.operation != "expiring_checkpoint":
+        return getattr(lake.library, action.operation)(**options, dry_run=dry_run)
     # DuckDB's own checkpoint does not see these options of the lake.
     for name in _EXPIRY_OPTIONS:
-        lake.ours.set_option(name, "0 days")
+        lake.library.set_option(name, "0 days")
     try:
-        return lake.ours.checkpoint(**options, min_age=NOW, dry_run=dry_run)
+        return lake.library.checkpoint(**options, min_age=NOW, dry_run=dry_run)
     finally:
         for name in _EXPIRY_OPTIONS:
-            lake.ours.unset_option(name)
+            lake.library.unset_option(name)
 
 
 def _hold(lake: DuckLake, draw: Random) -> None:
@@ -167,30 +167,30 @@ def _outline(step: MaintenanceStep) -> MaintenanceStep:
 
 def _compare(lake: Lake, action: Upkeep, before: _Before) -> None:
     """Nothing that is left shows other rows or changes, and what must be left is."""
-    ours, verb = lake.ours, action.verb
-    left = {snapshot.id for snapshot in ours.snapshots()}
+    library, operation = lake.library, action.operation
+    left = {snapshot.id for snapshot in library.snapshots()}
     last = max(left)
-    lake.ours_read = after = shown(ours)
+    lake.library_reads = after = shown(library)
     for (number, table), rows in before.shown.items():
         if number in left:
-            assert after[number, table] == rows, f"we read {table} at {number} differently after {verb}"
-    assert _at(after, last) == _at(before.shown, before.newest), verb
+            assert after[number, table] == rows, f"we read {table} at {number} differently after {operation}"
+    assert _at(after, last) == _at(before.shown, before.newest), operation
     were = {number for number, _ in before.shown}
     if left >= were:
-        assert change_feed(ours, before.newest) == before.feed, f"the change feed after {verb}"
+        assert change_feed(library, before.newest) == before.feed, f"the change feed after {operation}"
         # DuckDB logs a flush of deletes as a delete, so that a rewrite may count as one.
-        for number, names in _changed(ours).items() if lake.mode == "alone" else ():
+        for number, names in _changed(library).items() if lake.mode == "alone" else ():
             others = {table for (at, table), rows in after.items() if at == number and after.get((last, table), rows) != rows}
-            altered = {table for table in others if ours.table(table, at=number).schema != ours.table(table).schema}
-            assert others - altered <= names, f"some of {others} do not count as changed since {number} after {verb}"
+            altered = {table for table in others if library.table(table, at=number).schema != library.table(table).schema}
+            assert others - altered <= names, f"some of {others} do not count as changed since {number} after {operation}"
             # What expired may have changed rows. Rows that came and went in the catalog count once they are flushed.
-            if left.issuperset(range(number, last)) and "flush" not in verb and "checkpoint" not in verb:
+            if left.issuperset(range(number, last)) and "flush" not in operation and "checkpoint" not in operation:
                 more = names - before.changed.get(number, set())
-                assert not more, f"rows of {more} count as changed since {number} after {verb}"
+                assert not more, f"rows of {more} count as changed since {number} after {operation}"
     assert before.held <= left
     if (least := action.options.get("keep_last")) is not None:
         # A checkpoint makes snapshots before it expires some, and afterwards.
-        assert left >= set(sorted(were)[-least:]) if verb == "expire_snapshots" else len(left) >= min(least, len(were))
+        assert left >= set(sorted(were)[-least:]) if operation == "expire_snapshots" else len(left) >= min(least, len(were))
 
 
 def _at(rows: Shown, number: int) -> dict[str, Counter[str]]:
@@ -199,18 +199,18 @@ def _at(rows: Shown, number: int) -> dict[str, Counter[str]]:
 
 def _look_for_remains(lake: Lake, action: Upkeep, before: _Before) -> None:
     """Nothing that expired remains in the catalog, and nothing that the catalog has let go in a local directory."""
-    if action.verb == "expire_snapshots":
-        assert _expired_files(lake.ours) == []
-        assert deletes_of_no_file(lake.ours) <= before.lost_deletes
+    if action.operation == "expire_snapshots":
+        assert _expired_files(lake.library) == []
+        assert deletes_of_no_file(lake.library) <= before.lost_deletes
     if lake.store is not None or {"max_files", "max_seconds", "max_input_bytes"} & action.options.keys():
         return
     stored = {path.name for path in Path(lake.address.data_path).rglob("*") if path.is_file()}
-    named = _names(row.path for row in _catalog_rows(lake.ours, _NAMED))
-    if action.verb == "cleanup_old_files":
+    named = _names(row.path for row in _catalog_rows(lake.library, _NAMED))
+    if action.operation == "cleanup_old_files":
         assert not (before.scheduled - named) & stored
-    if action.verb == "delete_orphaned_files":
+    if action.operation == "delete_orphaned_files":
         kept = {step.target.rpartition("/")[2] for step in _run(lake, action, dry_run=True).skipped_steps}
-        assert stored <= named | _scheduled_files(lake.ours) | kept
+        assert stored <= named | _scheduled_files(lake.library) | kept
 
 
 def _expired_files(lake: DuckLake) -> list[Any]:
@@ -259,7 +259,7 @@ def _changed(lake: DuckLake) -> dict[int, set[str]]:
 @contextmanager
 def _open_write(on: Lake, draw: Random) -> Iterator[None]:
     """A transaction that has written files and is registered; it is committed at the end, when all of its rows must be there."""
-    lake = on.ours
+    lake = on.library
     tables = [info.table for info in lake.tables() if info.row_count]
     if not tables:
         yield
@@ -269,8 +269,8 @@ def _open_write(on: Lake, draw: Random) -> Iterator[None]:
     rows, before = found.slice(0, 40), counted(found)
     ids = sorted(table.scan(columns=["rowid"]).to_arrow()["rowid"].to_pylist())
     chosen = draw.sample(ids, len(ids) // draw.choice((2, 5, 20)))
-    gone = f"rowid IN ({', '.join(map(str, chosen))})" if chosen and draw.random() < 0.5 else ""
-    deleted = counted(table.scan(where=gone).to_arrow()) if gone else Counter()
+    expired = f"rowid IN ({', '.join(map(str, chosen))})" if chosen and draw.random() < 0.5 else ""
+    deleted = counted(table.scan(where=expired).to_arrow()) if expired else Counter()
     stored = _stored(lake)
     with lake.transaction() as tx:
         try:
@@ -279,8 +279,8 @@ def _open_write(on: Lake, draw: Random) -> Iterator[None]:
             # Sorted by what Arrow cannot sort by.
             yield
             return
-        if gone:
-            tx.delete(table.name, gone)
+        if expired:
+            tx.delete(table.name, expired)
         # A process that has loaded DuckDB does not register its writes in SQLite.
         if _stored(lake) > stored and lake.database.address.url.get_backend_name() != "sqlite":
             _wait_until_registered(lake)

@@ -50,7 +50,7 @@ def compare_on_spark(lake: Lake, spark: SparkSession, seed: int, earlier: int | 
     spark.conf.set(TYPES_CONF, "nearest")
     try:
         draw, compared = Random(seed), 0
-        snapshots = [snapshot.id for snapshot in lake.ours.snapshots()]
+        snapshots = [snapshot.id for snapshot in lake.library.snapshots()]
         if earlier is not None:
             snapshots = sorted({snapshots[-1], *draw.sample(snapshots[len(snapshots) // 3 :], earlier)})
         alike: dict[str, list[Reading]] = {}
@@ -73,7 +73,7 @@ def _readings(lake: Lake, spark: SparkSession, table: TableSketch, snapshot: int
     if not columns:
         return
     names = [column.name for column in columns]
-    opened = lake.ours.table(table.sql, at=snapshot)
+    opened = lake.library.table(table.sql, at=snapshot)
     listed = ", ".join(column.sql for column in columns)
     native = opened.scan(columns=names).to_spark(spark)
     with_ids = opened.scan(columns=[*names, "rowid"]).to_spark(spark)
@@ -100,10 +100,10 @@ def _check(lake: Lake, readings: list[Reading]) -> None:
     frames = [reading.frame.withColumn(_TAG, sf.lit(number)) for number, reading in enumerate(readings)]
     found: pa.Table = reduce(lambda left, right: left.unionAll(right), frames).toArrow()
     for number, reading in enumerate(readings):
-        ours = found.filter(pc.equal(found.column(found.num_columns - 1), number))
-        ours = ours.select(list(range(found.num_columns - 1)))
+        library = found.filter(pc.equal(found.column(found.num_columns - 1), number))
+        library = library.select(list(range(found.num_columns - 1)))
         wanted = remember(lake.duck, "expected", reading.query)
-        register(lake.duck, "spark_rows", ours.rename_columns([column.name for column in wanted]))
+        register(lake.duck, "spark_rows", library.rename_columns([column.name for column in wanted]))
         try:
             assert differences(lake.duck, "spark_rows", "expected") == [], (
                 f"rows of Spark of {reading.table.sql} at {reading.snapshot} {reading.how}"

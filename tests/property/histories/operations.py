@@ -461,7 +461,7 @@ def expire(draw: Random, lake: Lake) -> list[Action]:
 
 
 def some_snapshots(draw: Random, lake: Lake) -> list[int]:
-    ids = [snapshot.id for snapshot in lake.ours.snapshots()][:-1]
+    ids = [snapshot.id for snapshot in lake.library.snapshots()][:-1]
     return sorted(draw.sample(ids, draw.randint(1, max(1, len(ids) // 3)))) if len(ids) > 2 else []
 
 
@@ -504,7 +504,7 @@ def our_change(draw: Random, lake: Lake) -> list[Action]:
     is_alone = lake.mode == "alone" or draw.random() < 0.7
     for _ in range(draw.choice((1, 1, 1, 2, 3, 5))):
         table = first if draw.random() < 0.7 or not is_alone else draw.choice(list(tables))
-        if step := _drawn(draw, tables[table], OURS):
+        if step := _drawn(draw, tables[table], BY_LIBRARY):
             steps.append(step)
             # The next one is drawn for the columns that this one leaves.
             tables[table] = lake.altered(tables[table], step)
@@ -527,27 +527,27 @@ def second_change(draw: Random, lake: Lake) -> list[Action]:
 
 
 def second_upkeep(draw: Random, lake: Lake) -> list[Action]:
-    verb = draw.choice(("flush", "merge", "rewrite", "expire"))
-    versions = tuple(some_snapshots(draw, lake)) if verb == "expire" else ()
-    return [SecondUpkeep(verb, versions)] if versions or verb != "expire" else []
+    operation = draw.choice(("flush", "merge", "rewrite", "expire"))
+    versions = tuple(some_snapshots(draw, lake)) if operation == "expire" else ()
+    return [SecondUpkeep(operation, versions)] if versions or operation != "expire" else []
 
 
 def restore(draw: Random, lake: Lake) -> list[Action]:
     tables = [table for table in lake.sketch().tables if not table.of_kind("variant")]
     if not tables:
         return []
-    name, snapshot = draw.choice(tables).sql, draw.choice(lake.ours.snapshots()).id
+    name, snapshot = draw.choice(tables).sql, draw.choice(lake.library.snapshots()).id
     return [Restore(name, snapshot)] if lake.can_restore(name, snapshot) else []
 
 
 def special(draw: Random, lake: Lake) -> list[Action]:
-    if lake.mode != "duckdb" and lake.ours.info.version == "1.0" and lake.migrates:
+    if lake.mode != "duckdb" and lake.library.info.version == "1.0" and lake.migrates:
         return [Special("migrate")]
     return [Special("put back" if lake.saved and draw.random() < 0.6 else "save")]
 
 
 def reattach(draw: Random, _: Lake) -> list[Action]:
-    return [Reattach(ours=draw.random() < 0.3)]
+    return [Reattach(library=draw.random() < 0.3)]
 
 
 def begin(_: Random, __: Lake) -> list[Action]:
@@ -574,7 +574,7 @@ BOTH: Drawn = {
     comment: 1,
 }
 DUCKDB: Drawn = {**BOTH, insert_from_itself: 3, delete_by_row_id: 5, update_by_row_id: 5, truncate: 1, add_file: 3}
-OURS: Drawn = {**BOTH, append: 14, delete: 10, update: 10, overwrite: 9, upsert: 9, widen: 2}
+BY_LIBRARY: Drawn = {**BOTH, append: 14, delete: 10, update: 10, overwrite: 9, upsert: 9, widen: 2}
 NARROW_OPERATIONS: Drawn = {append: 12, delete: 6, update: 6, add_column: 3, drop_column: 1, rename_column: 1}
 """What the second implementation does as well; the narrow types keep the others from what it does not read."""
 WITHOUT_ROWS = (delete, update, add_column, drop_column, rename_column, partition, sort)
@@ -618,10 +618,10 @@ def _pick(draw: Random, weights: dict[Any, int]) -> Any:
 
 
 def _drawn(draw: Random, table: TableSketch, weights: Drawn) -> Step | None:
-    if weights is OURS and table.of_kind("variant"):
+    if weights is BY_LIBRARY and table.of_kind("variant"):
         weights = {step: weight for step, weight in weights.items() if step in WITHOUT_ROWS}
     if table.key is not None and weights is not MEANWHILE:
-        weights = NARROW_OPERATIONS | ({overwrite: 4, upsert: 4, merge: 3} if weights is OURS else {})
+        weights = NARROW_OPERATIONS | ({overwrite: 4, upsert: 4, merge: 3} if weights is BY_LIBRARY else {})
     step: Step | None = _pick(draw, weights)(draw, table)
     return step
 

@@ -71,7 +71,7 @@ LEFT: dict[Mode, frozenset[str]] = {
 second delete file in the past; files lie next to those of the lake."""
 _LAYOUT = ("set_partitioned_by", "reset_partitioned_by", "set_sorted_by", "reset_sorted_by", "set_comment")
 """Steps that change no row."""
-_REFUSALS = (SchemaError, UnsupportedFeatureError, UsageError, AlreadyExistsError, NotFoundError)
+_REJECTIONS = (SchemaError, UnsupportedFeatureError, UsageError, AlreadyExistsError, NotFoundError)
 
 
 class _BrokenError(Exception):
@@ -122,14 +122,14 @@ class Lake:
         self.encrypted, self.migrates, self.store, self.session = encrypted, migrates, store, session
         self.done: list[Action] = []
         self.outcomes: Counter[tuple[str, bool]] = Counter()
-        self.refused: Counter[str] = Counter()
+        self.rejections: Counter[str] = Counter()
         self.in_transaction = False
         self.draw = Random(7)
         self.has_buckets = False
         self.left = LEFT[mode]
         self.models: Models = {}
         self.past: Shown = {}
-        self.ours_read: Shown = {}
+        self.library_reads: Shown = {}
         self.saved: tuple[Callable[[], None], Models, Shown] | None = None
         self._numbers = count()
         self._stack = ExitStack()
@@ -137,13 +137,13 @@ class Lake:
     def __enter__(self) -> Self:
         if self.mode == "duckdb":
             self._attach()
-            self.ours = self._connect()
+            self.library = self._connect()
             return self
         connection = duckdb.connect(config={"threads": 1})
         connection.execute("SET TimeZone = 'UTC'")
         self._stack.callback(connection.close)
         self.duck = Oracle(_Memory(connection, ""), self.address)
-        self.ours = DuckLake.create(
+        self.library = DuckLake.create(
             self.address.url,
             data_path=self.address.data_path,
             version=self.version,
@@ -151,8 +151,8 @@ class Lake:
             storage_options=self._storage,
         )
         if self.mode == "second":
-            self.ours.set_option("data_inlining_row_limit", self.draw.choice((0, 5, 10)))
-            self.ours.set_option("write_deletion_vectors", self.draw.random() < 0.5)
+            self.library.set_option("data_inlining_row_limit", self.draw.choice((0, 5, 10)))
+            self.library.set_option("write_deletion_vectors", self.draw.random() < 0.5)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -160,7 +160,7 @@ class Lake:
             error.add_note(f"the history, for tests.property.histories.play.replay: {script(self.done)}")
         if self.in_transaction:
             self.duck.connection.execute("ROLLBACK")
-        self.ours.close()
+        self.library.close()
         self._leave()
 
     @property
@@ -184,7 +184,7 @@ class Lake:
     def go_alone(self, version: Literal["1.0", "1.1"]) -> None:
         """DuckDB, which does not know the version, leaves for good, and the lake is migrated."""
         self.models = {table.sql: self._copied(table.sql) for table in self.sketch().tables}
-        self.past, known = shown(self.ours), {finding.code for finding in self.ours.check(level="rows").findings}
+        self.past, known = shown(self.library), {finding.code for finding in self.library.check(level="rows").findings}
         own = self.duck.attached.own
         self.duck.attached.give_up()
         self.duck = Oracle(_Memory(own, ""), self.address)
@@ -232,26 +232,26 @@ class Lake:
                 return done
             case _ if self.in_transaction:
                 return True
-            case Reattach(ours=ours):
+            case Reattach(library=library):
                 if self.mode == "duckdb":
                     self._leave()
                     self._attach()
-                if ours:
-                    self.ours.close()
-                    self.ours = self._connect()
+                if library:
+                    self.library.close()
+                    self.library = self._connect()
             case Change(by=by, steps=steps):
                 done = self._commit(action) if by == "ours" else self._by_second(steps)
                 self.outcomes[f"{by}: {', '.join(step.call for step in steps)}", done] += 1
                 return done
             case Restore():
                 self._restore(action)
-            case Upkeep(verb=verb):
-                if verb not in ("merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"):
+            case Upkeep(operation=operation):
+                if operation not in ("merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"):
                     self.saved = None
                 keep_up(self, action)
-            case SecondUpkeep(verb=verb):
-                self.ours_read = {}
-                if verb == "expire":
+            case SecondUpkeep(operation=operation):
+                self.library_reads = {}
+                if operation == "expire":
                     self.saved = None
                 with second_implementation(self.address) as catalog:
                     second.maintain(catalog, action, list(self.models))
@@ -263,13 +263,13 @@ class Lake:
 
     def _run(self, statement: str) -> bool:
         if statement.startswith(("CALL ducklake_", "CHECKPOINT")):
-            self.ours_read = {}
+            self.library_reads = {}
             if not statement.startswith(("CALL ducklake_merge", "CALL ducklake_rewrite", "CALL ducklake_flush")):
                 self.saved = None
         try:
             self.duck.run(statement)
         except duckdb.Error as error:
-            self.refused[f"{statement[:80]}: {str(error)[:150]}"] += 1
+            self.rejections[f"{statement[:80]}: {str(error)[:150]}"] += 1
             reference_failure(error, statement)
             # Some errors leave a transaction open that nobody began.
             with suppress(duckdb.TransactionException):
@@ -314,7 +314,7 @@ class Lake:
         """Take over what a transaction next to maintenance has made of a table, which was compared."""
         for name in self.models:
             if split_name(name) == split_name(table):
-                self.models[name] = self._refilled(name, self.ours.table(name).scan().to_arrow())
+                self.models[name] = self._refilled(name, self.library.table(name).scan().to_arrow())
 
     def _apply(self, step: Step, models: Models, rows: str) -> None:
         """Make a step's change to the model of its table."""
@@ -333,7 +333,7 @@ class Lake:
         """A relation of DuckDB with the rows that the lake shows now."""
         if self.mode == "duckdb":
             return f"(FROM {table})"
-        register(self.duck, "present", self.ours.table(table).scan().to_arrow())
+        register(self.duck, "present", self.library.table(table).scan().to_arrow())
         return "present"
 
     def _differences(self, found: str, wanted: str) -> list[tuple[object, ...]]:
@@ -356,7 +356,7 @@ class Lake:
         made: list[tuple[Step, str]] = []
         possible: list[Models] = [mine]
         try:
-            with self.ours.transaction() as tx:
+            with self.library.transaction() as tx:
                 for step in change.steps:
                     rows = self._make(tx, step, mine, reads=change.reads)
                     if rows is not None:
@@ -385,8 +385,8 @@ class Lake:
         rows = self._rows(tx, step, incoming) if step.rows else None
         try:
             _call(tx, step, rows, lambda sql, kind: self._value(sql, kind or self._type_of(step, models)))
-        except _REFUSALS as error:
-            self.refused[f"our {step.call}: {type(error).__name__} {str(error)[:150]}"] += 1
+        except _REJECTIONS as error:
+            self.rejections[f"our {step.call}: {type(error).__name__} {str(error)[:150]}"] += 1
             if step.call == "set_not_null" and "NULL" in str(error):
                 column = quoted(step.arguments["column"][0])
                 assert self.duck.value(f"SELECT count(*) FROM {models[step.table]} WHERE {column} IS NULL"), error
@@ -485,38 +485,38 @@ class Lake:
         return True
 
     def _migrate(self, version: Literal["1.0", "1.1"] = "1.1") -> None:
-        before = shown(self.ours)
+        before = shown(self.library)
         if self.address.backend not in BACKENDS or self.draw.random() < 0.5:
-            self.ours.migrate(version)
+            self.library.migrate(version)
         else:
             with second_implementation(self.address, migrate=True):
                 pass
-        self.ours.close()
-        self.ours = self._connect()
+        self.library.close()
+        self.library = self._connect()
         self.saved = None
-        assert self.ours.info.version == version
-        assert shown(self.ours) == before
+        assert self.library.info.version == version
+        assert shown(self.library) == before
 
     # What else happens to a lake
 
     def can_restore(self, table: str, snapshot: int) -> bool:
         """Whether the snapshot has the table with the columns of today."""
         try:
-            then, now = self.ours.table(table, at=snapshot), self.ours.table(table)
+            then, now = self.library.table(table, at=snapshot), self.library.table(table)
         except DuckLakeError:
             return False
         return (then.schema, then.state.id) == (now.schema, now.state.id)
 
     def _restore(self, action: Restore) -> None:
-        if action.snapshot not in {snapshot.id for snapshot in self.ours.snapshots()} or not self.can_restore(
+        if action.snapshot not in {snapshot.id for snapshot in self.library.snapshots()} or not self.can_restore(
             action.table, action.snapshot
         ):
             return
-        model = self._refilled(action.table, self.ours.table(action.table, at=action.snapshot).scan().to_arrow())
+        model = self._refilled(action.table, self.library.table(action.table, at=action.snapshot).scan().to_arrow())
         try:
-            self.ours.table(action.table).restore(action.snapshot)
-        except _REFUSALS as error:
-            self.refused[f"our restore: {str(error)[:150]}"] += 1
+            self.library.table(action.table).restore(action.snapshot)
+        except _REJECTIONS as error:
+            self.rejections[f"our restore: {str(error)[:150]}"] += 1
             return
         self._match([{action.table: model}], Change((Step(action.table, "restore", (), {"at": action.snapshot}),)))
 
@@ -531,14 +531,14 @@ class Lake:
         restore, models, past = self.saved
         self.duck.attached.give_up()
         restore()
-        self.models, self.past, self.ours_read = dict(models), dict(past), {}
+        self.models, self.past, self.library_reads = dict(models), dict(past), {}
         self.left |= {"orphaned-file"}
 
     # Comparisons
 
     def check(self) -> None:
         """A check of all rows finds nothing but what others leave."""
-        found = self.ours.check(level="rows")
+        found = self.library.check(level="rows")
         assert set(found.by_code) <= self.left, str(found)
         # DuckDB leaves out files without a bucket.
         if self.mode == "duckdb" and not found.by_code and not self.has_buckets:
@@ -559,16 +559,16 @@ class Lake:
             return
         for table in look(self.duck).tables:
             self._compare(table, None, draw, conditions)
-        past = draw.choice(self.ours.snapshots())
+        past = draw.choice(self.library.snapshots())
         tables = tables_at(self.duck, past.id)
         if tables:
             at = past.id if draw.random() < 0.7 else past.time
             self._compare(draw.choice(tables), at, draw, conditions)
 
     def _compare_models(self, draw: Random) -> None:
-        newest, ids = self.ours.snapshot().id, {snapshot.id for snapshot in self.ours.snapshots()}
+        newest, ids = self.library.snapshot().id, {snapshot.id for snapshot in self.library.snapshots()}
         for table, relation in self.models.items():
-            opened = self.ours.table(table)
+            opened = self.library.table(table)
             rows = opened.scan(columns=[*opened.schema.names, "rowid"]).to_arrow()
             self.past[newest, table] = counted(rows)
             assert len(set(rows["rowid"].to_pylist())) == len(rows), f"row ids of {table}"
@@ -582,23 +582,23 @@ class Lake:
         self.past = {key: rows for key, rows in self.past.items() if key[0] in ids}
         if self.past:
             number, table = draw.choice(sorted(self.past))
-            opened = self.ours.table(table, at=number)
+            opened = self.library.table(table, at=number)
             rows = opened.scan(columns=[*opened.schema.names, "rowid"]).to_arrow()
             assert counted(rows) == self.past[number, table], f"rows of {table} at {number}"
 
     def compare_everything(self, draw: Random) -> None:
         """Every table at every snapshot that is left, and the lists."""
         if self.mode != "duckdb":
-            after = shown(self.ours)
+            after = shown(self.library)
             for (number, table), rows in self.past.items():
                 assert after.get((number, table), rows) == rows, f"rows of {table} at {number}"
-            compared, rejected = compare_all(self.ours, self.address) if not self.encrypted else (1, {})
+            compared, rejected = compare_all(self.library, self.address) if not self.encrypted else (1, {})
             assert compared
             assert self.mode == "alone" or not rejected, rejected
             self.check()
             return
-        self._guarded(lambda: compare_listing(self.duck, self.ours), "lists")
-        for snapshot in self.ours.snapshots():
+        self._guarded(lambda: compare_listing(self.duck, self.library), "lists")
+        for snapshot in self.library.snapshots():
             for table in tables_at(self.duck, snapshot.id):
                 self._compare(table, snapshot.id, draw, 1)
         self.check()
@@ -606,24 +606,24 @@ class Lake:
         for table in look(self.duck).tables:
             if self._run(f"ALTER TABLE {table.sql} ADD COLUMN later INTEGER DEFAULT 77"):
                 wanted = self.duck.value(f"SELECT count(*) FROM {table.sql} WHERE later = 77")
-                found = self.ours.table(table.sql).scan(columns=["later"]).to_arrow()["later"].to_pylist()
+                found = self.library.table(table.sql).scan(columns=["later"]).to_arrow()["later"].to_pylist()
                 assert found == [77] * int(str(wanted)), f"a later column of {table.sql}"
 
     def check_after_repair(self) -> None:
         """A repair leaves what none can mend."""
-        self.ours.check(level="rows", repair=True)
-        assert set(self.ours.check(level="rows").by_code) <= LEFT_FOR_GOOD | {"inlined-delete-orphaned"}
+        self.library.check(level="rows", repair=True)
+        assert set(self.library.check(level="rows").by_code) <= LEFT_FOR_GOOD | {"inlined-delete-orphaned"}
 
     def _compare(self, table: TableSketch, at: Any, draw: Random, conditions: int) -> None:
         if at is None or not reads_twice(self.duck, at):
-            self._guarded(lambda: compare_table(self.duck, self.ours, table, at, draw, conditions), f"{table.sql} at {at}")
+            self._guarded(lambda: compare_table(self.duck, self.library, table, at, draw, conditions), f"{table.sql} at {at}")
 
     def _guarded(self, compare: Any, what: str) -> None:
         try:
             compare()
         except duckdb.Error as error:
             reference_failure(error, what, reading=True)
-            self.refused[f"read: {str(error)[:150]}"] += 1
+            self.rejections[f"read: {str(error)[:150]}"] += 1
         except Exception as error:
             error.add_note(what)
             raise
@@ -656,7 +656,7 @@ def live(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
         go_on(lake, seeds, conditions)
         end(lake, compare=conditions != NOT_COMPARED)
     except ReferenceBrokeError as broke:
-        lake.refused[f"DuckDB broke: {broke}"] += 1
+        lake.rejections[f"DuckDB broke: {broke}"] += 1
 
 
 def go_on(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
@@ -687,7 +687,7 @@ def end(lake: Lake, *, compare: bool = True) -> None:
     """Compare everything once more with caches empty, and after a repair."""
     if lake.in_transaction:
         lake.perform(Sql("COMMIT"))
-    lake.perform(Reattach(ours=True))
+    lake.perform(Reattach(library=True))
     if compare:
         lake.compare_everything(Random(len(lake.done)))
         lake.check_after_repair()

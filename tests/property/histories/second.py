@@ -64,7 +64,7 @@ def _condition(text: str) -> Any:
 
 def maintain(catalog: DuckLakeCatalog, action: SecondUpkeep, tables: list[str]) -> None:
     """Run maintenance on the whole lake."""
-    match action.verb:
+    match action.operation:
         case "flush":
             for name in tables:
                 catalog.flush_inlined_data(name)

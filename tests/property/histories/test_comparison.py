@@ -13,7 +13,7 @@ SAME = "SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, NULL UNION ALL SELECT 2, NUL
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "found"),
+    ("by_library", "by_duckdb", "found"),
     [
         (SAME, SAME, []),
         (f"{SAME} LIMIT 2", SAME, [(-1, "2", None)]),
@@ -26,10 +26,10 @@ SAME = "SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, NULL UNION ALL SELECT 2, NUL
         ("SELECT TIMESTAMP_NS '2024-01-01 00:00:00.000000001' AS a", "SELECT TIMESTAMP_NS '2024-01-01' AS a", None),
     ],
 )
-def test_differences(tmp_path: Path, ours: str, theirs: str, found: list[tuple[object, ...]] | None) -> None:
+def test_differences(tmp_path: Path, by_library: str, by_duckdb: str, found: list[tuple[object, ...]] | None) -> None:
     with attached(sqlite_lake(tmp_path)) as duck:
-        remember(duck, "mine", ours)
-        remember(duck, "other", theirs)
+        remember(duck, "mine", by_library)
+        remember(duck, "other", by_duckdb)
         seen = differences(duck, "mine", "other")
         assert len(seen) == 2 if found is None else seen == found
         for name in ("mine", "other"):

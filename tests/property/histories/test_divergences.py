@@ -13,7 +13,7 @@ from tests.support.oracle import new_connection, sqlite_lake
 
 
 @pytest.mark.parametrize("name", DIVERGENCES)
-def test_the_reference_is_still_wrong(tmp_path: Path, name: str) -> None:
+def test_duckdb_is_still_wrong(tmp_path: Path, name: str) -> None:
     case = DIVERGENCES[name]
     address = sqlite_lake(tmp_path)
     for statements in (case.statements, (case.query,)):

@@ -39,8 +39,8 @@ def test_found(lake_address: LakeAddress, name: str) -> None:
     case = FOUND[name]
     with Lake(lake_address, f"DATA_INLINING_ROW_LIMIT {case.limit}") as lake:
         replay(lake, case.actions)
-        assert not lake.refused
+        assert not lake.rejections
         for table in look(lake.duck).tables:
-            compare_table(lake.duck, lake.ours, table, None, lake.draw, 0)
+            compare_table(lake.duck, lake.library, table, None, lake.draw, 0)
             for where in case.conditions:
-                compare_condition(lake.duck, lake.ours.table(table.sql), where, lake.draw)
+                compare_condition(lake.duck, lake.library.table(table.sql), where, lake.draw)

@@ -64,7 +64,7 @@ def play(
         else:
             live(lake, seeds)
     rejected = sum(count for (_, done), count in lake.outcomes.items() if not done)
-    assert rejected <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.refused}"
+    assert rejected <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.rejections}"
     return lake
 
 

@@ -16,8 +16,8 @@ SCALARS = (
 # DuckDB inlines structs as SQL text that it cannot read itself for other types, and loses quotes and backslashes of texts.
 _IN_STRUCTS = ("INTEGER", "VARCHAR", "BIGINT", "BOOLEAN", "DECIMAL(9,2)")
 _IN_CONTAINERS = (*_IN_STRUCTS, "DOUBLE", "DATE", "TIMESTAMP")
-_PLAIN_TEXTS = ("", "a", "b", "null", "Zürich", "x y")
-_TEXTS = (*_PLAIN_TEXTS, "it's", "a\\b", '{"x": 1}', "[1]", "a,b", " lead", "line\nbreak", "𝄞", "z" * 300, "%", "=")
+_PLAIN_STRINGS = ("", "a", "b", "null", "Zürich", "x y")
+_STRINGS = (*_PLAIN_STRINGS, "it's", "a\\b", '{"x": 1}', "[1]", "a,b", " lead", "line\nbreak", "𝄞", "z" * 300, "%", "=")
 
 NULL_SHARE = 0.12
 
@@ -74,7 +74,9 @@ def literal(draw: Random, data_type: DuckDBPyType, *, nested: bool = False) -> s
     if str(data_type) == "JSON":
         return draw.choice(("'{\"a\": 1}'", "'null'", "'[1, 2]'", "'\"t\"'")) + "::JSON"
     if data_type.id == "varchar":
-        return _text(draw.choice(_PLAIN_TEXTS if nested else _TEXTS) if draw.random() < 0.5 else f"v{draw.randint(0, 30)}") + "::VARCHAR"
+        return (
+            _text(draw.choice(_PLAIN_STRINGS if nested else _STRINGS) if draw.random() < 0.5 else f"v{draw.randint(0, 30)}") + "::VARCHAR"
+        )
     return _SCALARS[data_type.id](draw).replace("$", str(data_type))
 
 
@@ -99,8 +101,8 @@ def _integer(low: int, high: int) -> Callable[[Random], str]:
     return choose
 
 
-def _one(*texts: str) -> Callable[[Random], str]:
-    return lambda draw: f"'{draw.choice(texts)}'::$"
+def _one(*values: str) -> Callable[[Random], str]:
+    return lambda draw: f"'{draw.choice(values)}'::$"
 
 
 def _moment(*corners: str) -> Callable[[Random], str]:

@@ -34,7 +34,7 @@ class Damage:
     name: str
     statements: tuple[str, ...] = ()
     error: type[DuckLakeError] | None = None
-    says: str = ""
+    message: str = ""
     change: Callable[[DamagedLake], object] | None = None
     level: str = "rows"
 

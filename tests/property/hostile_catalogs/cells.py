@@ -90,7 +90,7 @@ def _in_duckdb(value: str, declared: str) -> tuple[str, str]:
 
 _COUNTS = ("NULL", "0", "-1", "4611686018427387904", "'many'", "1.5", "x'00ff'", "1")
 _FLAGS = ("NULL", "0", "1", "'maybe'", "-1", "7", "x'ff'", "0.5")
-_TEXTS = ("NULL", "''", "7", "x'ff'")
+_STRINGS = ("NULL", "''", "7", "x'ff'")
 _NUMBERS = ("NULL", "'x'", "-1", "x'00'", "1.5")
 _SCHEMAS = "SELECT schema_id FROM ducklake_schema WHERE schema_name = "
 _COPIED = ("view_column_tag", "table_column_stats", "file_column_stats", "inlined_data_tables", "metadata")
@@ -109,7 +109,7 @@ def _edits() -> Iterator[Edit]:
     yield Cell("ducklake_schema", "schema_name", "NULL", "schema_name = 'y'")
     yield Cell("ducklake_schema", "schema_name", "'x.y'", "schema_name = 'y'")
     for column in ("view_id", "column_name", "begin_snapshot", "end_snapshot", "key", "value"):
-        yield from (Cell("ducklake_view_column_tag", column, value) for value in (*_TEXTS, "-1", "99"))
+        yield from (Cell("ducklake_view_column_tag", column, value) for value in (*_STRINGS, "-1", "99"))
     for table in _COPIED:
         yield f"INSERT INTO ducklake_{table} SELECT * FROM ducklake_{table}"
     for column in ("row_id", "begin_snapshot", "end_snapshot"):

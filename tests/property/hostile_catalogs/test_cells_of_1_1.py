@@ -84,7 +84,7 @@ def _hold(address: LakeAddress, *, reads: bool) -> None:
         return
     answers = [_right(lambda n=name, w=where: _read(lake, n, w), _wanted(name, where)) for name in TABLES for where in FILTERS]
     answers += [_right(lambda n=name: lake.table(n).scan().count(), len(_wanted(name, None))) for name in TABLES]
-    for asked in (
+    for tried in (
         lake.tables,
         lake.schemas,
         lake.views,
@@ -92,7 +92,7 @@ def _hold(address: LakeAddress, *, reads: bool) -> None:
         lambda: lake.check(level="rows"),
         lambda: lake.view("w").column_comments,
     ):
-        _right(asked)
+        _right(tried)
     # What writes on it keeps to the same: it fails with an error of ours, or leaves the rows that it should.
     wrote = _right(lambda: lake.write("t", rows(range(103, 104))) and None, None)
     _right(lambda: lake.create_schema("x.y.z") and None, None)

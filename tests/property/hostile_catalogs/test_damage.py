@@ -54,7 +54,7 @@ def _read(damage: Damage, lake: DamagedLake) -> None:
     if damage.error is None:
         lake.assert_right()
         return
-    with pytest.raises(damage.error, match=damage.says.format(**lake.names)):
+    with pytest.raises(damage.error, match=damage.message.format(**lake.names)):
         lake.assert_right()
 
 

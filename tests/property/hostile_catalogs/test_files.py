@@ -9,7 +9,7 @@ from ducklake_core.errors import CorruptFileError, NotFoundError
 from tests.property.hostile_catalogs.lake import ROWS, DamagedLake
 
 
-def test_a_file_that_is_gone(damaged_sqlite: DamagedLake) -> None:
+def test_a_missing_file(damaged_sqlite: DamagedLake) -> None:
     file = damaged_sqlite.path("r1")
     file.unlink()
     with pytest.raises(NotFoundError, match=file.name):

@@ -163,13 +163,13 @@ _BLOBS = (
 )
 
 
-def test_swapped_bounds_say_nothing(lake_address: LakeAddress) -> None:
+def test_swapped_bounds_are_ignored(lake_address: LakeAddress) -> None:
     _build(lake_address)
     DamagedLake(lake_address).edit("UPDATE ducklake_data_file SET partition_id = NULL", *_SWAPPED)
     _check_examples(lake_address)
 
 
-def test_bounds_that_are_blobs_say_nothing(sqlite_address: LakeAddress) -> None:
+def test_bounds_of_blobs_are_ignored(sqlite_address: LakeAddress) -> None:
     _build(sqlite_address)
     DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET partition_id = NULL", *_BLOBS)
     _check_examples(sqlite_address)

@@ -14,11 +14,11 @@ from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
 
 
-def test_what_is_said_about_a_snapshot_is_refused_where_none_is_made(sqlite_address: LakeAddress) -> None:
+def test_commit_options_without_repair_raise(sqlite_address: LakeAddress) -> None:
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
-        for said in ({"author": "me"}, {"message": "why"}, {"extra_info": {"a": 1}}):
+        for arguments in ({"author": "me"}, {"message": "why"}, {"extra_info": {"a": 1}}):
             with pytest.raises(UsageError, match="ask for repair too"):
-                lake.check(**said)  # type: ignore[arg-type]
+                lake.check(**arguments)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="Unexpected argument 'commit_id'"):
             lake.check(repair=True, commit_id="x")  # type: ignore[call-arg]
 

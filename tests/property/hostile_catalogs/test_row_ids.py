@@ -22,11 +22,11 @@ class File:
     record_count: int
     begin_snapshot: int
     end_snapshot: int | None
-    asked: int = 0
+    reads: int = 0
 
     @property
     def row_id_start(self) -> int:
-        self.asked += 1
+        self.reads += 1
         return self.start
 
     def meets(self, other: File) -> bool:
@@ -43,10 +43,10 @@ def _meet(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return max(one[0], other[0]) < min(one[1], other[1])
 
 
-def _asked(files: Sequence[File]) -> float:
+def _reads(files: Sequence[File]) -> float:
     """How often each file was asked, on average, in a sound table."""
     assert list(overlapping(files)) == []
-    return sum(file.asked for file in files) / len(files)
+    return sum(file.reads for file in files) / len(files)
 
 
 _ends = st.none() | st.integers(0, 12)
@@ -73,7 +73,7 @@ def test_a_table_that_is_merged_again_and_again(merges: int) -> None:
         files += [File(first + n, (merge * 10 + n) * 100, 100, first + n, first + 10) for n in range(10)]
         files.append(File(first + 10, 0, (merge + 1) * 1000, first + 10, first + 21))
     # The file before goes when the next merge is committed.
-    assert _asked(files) < 30
+    assert _reads(files) < 30
 
 
 @pytest.mark.parametrize("partitions", [2, 300])
@@ -84,4 +84,4 @@ def test_partitions_that_are_merged_again_and_again(partitions: int) -> None:
         for partition in range(partitions):
             begin = 1 + merge * partitions + partition
             files.append(File(len(files), partition * 10_000, 10 * (merge + 1), begin, begin + partitions))
-    assert _asked(files) < 30
+    assert _reads(files) < 30

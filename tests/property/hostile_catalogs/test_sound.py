@@ -20,7 +20,7 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow, spread
 
 
-def _ours(address: LakeAddress) -> None:
+def _by_library(address: LakeAddress) -> None:
     lake = DuckLake.create(address.url, data_path=address.data_path, encrypted=True)
     rows = pa.table({"a": range(200), "s": ["x" * (n * 3) for n in range(200)], "l": [[n, None] for n in range(200)]})
     lake.write("t", rows, partition_by=["bucket(3, a)"])
@@ -36,7 +36,7 @@ def _ours(address: LakeAddress) -> None:
     lake.close()
 
 
-def _theirs_encrypted(address: LakeAddress) -> None:
+def _encrypted_by_duckdb(address: LakeAddress) -> None:
     with attached(address, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(
             "CREATE TABLE t AS SELECT i AS a, {'x': i, 'y': [i, NULL]} AS s, i::DOUBLE / 3 AS d FROM range(100) r(i)",
@@ -57,7 +57,9 @@ def _expired(address: LakeAddress) -> None:
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26])")
 
 
-@pytest.mark.parametrize("make", spread([_ours, _theirs_encrypted, _expired, write_partitions, build], 3), ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", spread([_by_library, _encrypted_by_duckdb, _expired, write_partitions, build], 3), ids=lambda make: make.__name__
+)
 def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], lake_address: LakeAddress) -> None:
     make(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -96,7 +98,7 @@ def test_earlier_versions_are_checked(version: str, tmp_path: Path) -> None:
     lake.close()
 
 
-def test_bounds_that_duckdb_narrowed_are_mended(lake_address: LakeAddress) -> None:
+def test_bounds_narrowed_by_duckdb_are_repaired(lake_address: LakeAddress) -> None:
     """Its rewrite makes table bounds those of the rows that are left, by which it loses rows of earlier snapshots."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a, 'v' || i AS b FROM range(100) r(i)", "DELETE FROM t WHERE a >= 40")
@@ -198,7 +200,7 @@ def test_tables_of_numbers_that_were_never_given_out(lake_address: LakeAddress, 
         assert lake.check(level="rows").is_sound
 
 
-def test_a_repair_beside_a_commit_narrows_nothing(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_during_a_commit_narrows_nothing(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds are widened to those of the files that were checked; a file that came since must be in them as well."""
     from ducklake_core.maintenance.check import run
 
@@ -222,7 +224,7 @@ def test_a_repair_beside_a_commit_narrows_nothing(lake_address: LakeAddress, mon
 
 
 def test_faults_of_encrypted_and_added_files(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    _theirs_encrypted(sqlite_address)
+    _encrypted_by_duckdb(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     DamagedLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = NULL WHERE data_file_id = 0")
     assert set(lake.check(level="footers").by_code) == {"encryption-key-missing"}
@@ -256,12 +258,12 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
     lake = DuckLake.connect(sqlite_address.url)
     real = Storage.open_input
 
-    def refuse(self: Storage, path: str) -> object:
+    def fail(self: Storage, path: str) -> object:
         if path.endswith("theirs.parquet"):
             raise StorageError("the store is tired")
         return real(self, path)
 
-    monkeypatch.setattr(Storage, "open_input", refuse)
+    monkeypatch.setattr(Storage, "open_input", fail)
     assert lake.check(level="rows").by_code == {"file-unreachable": 1}
     lake.close()
 

@@ -99,14 +99,14 @@ def _condition(dice: random.Random, depth: int = 0) -> str:
     return f"{subject} {operator} {constant}" if dice.random() < 0.9 else f"{constant} {operator} {subject}"
 
 
-def _ours(lake: DuckLake, where: str) -> list[int] | DuckLakeError:
+def _by_library(lake: DuckLake, where: str) -> list[int] | DuckLakeError:
     try:
         return sorted(lake.table("t").scan(columns=["i"], where=where).to_arrow().column("i").to_pylist())
     except DuckLakeError as error:
         return error
 
 
-def _theirs(duck: Oracle, where: str) -> list[int] | duckdb.Error:
+def _by_duckdb(duck: Oracle, where: str) -> list[int] | duckdb.Error:
     try:
         return sorted(int(str(i)) for (i,) in duck.rows(f"SELECT i FROM plain WHERE {where}"))
     except duckdb.Error as error:
@@ -118,11 +118,11 @@ def _build(dice: random.Random, address: LakeAddress, duck: Oracle) -> None:
     duck.run("CREATE TABLE t (i BIGINT, v VARIANT)", "CREATE TEMP TABLE plain (i BIGINT, v VARIANT)")
     lake, count = DuckLake.connect(address.url), 0
     for _ in range(dice.randint(2, 6)):
-        is_theirs = dice.random() < 0.5
+        of_duckdb = dice.random() < 0.5
         # DuckDB writes one of two fields whose names differ by case alone.
-        rows = _rows(dice, ("a",) if is_theirs else ("a", "a", "a", "A"))
+        rows = _rows(dice, ("a",) if of_duckdb else ("a", "a", "a", "A"))
         values = ", ".join(f"({count + number}, {sql(value)})" for number, value in enumerate(rows))
-        if is_theirs:
+        if of_duckdb:
             duck.run(f"INSERT INTO t VALUES {values}")
         else:
             table = variant_table(rows)
@@ -141,23 +141,23 @@ def _forget_fields(address: LakeAddress) -> None:
 def _compare(address: LakeAddress, seed: int, conditions: int) -> int:
     """How many conditions had an answer from all."""
     dice, answered = random.Random(seed), 0
-    texts = [_condition(dice) for _ in range(conditions)]
+    drawn = [_condition(dice) for _ in range(conditions)]
     with attached(address, _FILES) as duck:
         _build(dice, address, duck)
-        expected = [_theirs(duck, where) for where in texts]
+        expected = [_by_duckdb(duck, where) for where in drawn]
     lake = DuckLake.connect(address.url)
-    pruned = [_ours(lake, where) for where in texts]
+    pruned = [_by_library(lake, where) for where in drawn]
     lake.close()
     _forget_fields(address)
     lake = DuckLake.connect(address.url)
-    for where, mine, theirs in zip(texts, pruned, expected, strict=True):
-        whole = _ours(lake, where)
+    for where, mine, by_duckdb in zip(drawn, pruned, expected, strict=True):
+        whole = _by_library(lake, where)
         if isinstance(whole, DuckLakeError):
             # What files hold that were left out need not be an error.
             continue
         assert mine == whole, (seed, where)
-        if isinstance(theirs, list):
-            assert whole == theirs, (seed, where)
+        if isinstance(by_duckdb, list):
+            assert whole == by_duckdb, (seed, where)
             answered += 1
     lake.close()
     return answered

@@ -80,7 +80,7 @@ def test_save_modes_of_which_spark_passes_on_none_are_rejected(
 
 
 @pytest.mark.slow
-def test_layouts_that_a_writer_asks_for(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress) -> None:
+def test_layouts_set_by_a_writer(lake: DuckLake, frame: DataFrame, sqlite_address: LakeAddress) -> None:
     """Spark compares partitionBy with a partitioning that no source in Python can state; lake.write knows it."""
     write = frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).mode("append")
     with pytest.raises(IllegalArgumentException, match="partitioning or clustering columns do not match"):

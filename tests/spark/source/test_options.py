@@ -15,7 +15,7 @@ CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
 
 
 @pytest.mark.parametrize(
-    ("purpose", "options", "said"),
+    ("purpose", "options", "message"),
     [
         ("read", {"versionAsOff": "1"}, "no option 'versionasoff'"),
         ("read", {"feed": "changes"}, "no option 'feed' for read"),
@@ -33,10 +33,10 @@ CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
         ("read", {"storage.s3": "x"}, "storage.<protocol>.<name>"),
     ],
 )
-def test_what_is_no_option_is_refused(purpose: Purpose, options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said) as refused:
+def test_unknown_options_raise(purpose: Purpose, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
         parse_options({**CATALOG, **options}, purpose)
-    assert "s3cret" not in str(refused.value)
+    assert "s3cret" not in str(error.value)
 
 
 def test_storage_options_are_nested_and_secrets_masked() -> None:

@@ -55,7 +55,7 @@ def test_a_frame_stays_at_the_snapshot_of_its_schema(sqlite_address: LakeAddress
     assert read(data_source(sqlite_address)).num_rows == 2
 
 
-def test_what_cannot_be_read_is_refused(sqlite_address: LakeAddress) -> None:
+def test_invalid_reads_raise(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", pa.table({"a": pa.array([1], pa.int32())}))
     with pytest.raises(NotFoundError, match="nope"):

@@ -53,8 +53,8 @@ def test_batches_there_and_back(
     assert "AppendData" in plans[-1]
     read = spark.read.format("ducklake").options(**options).load("t")
     assert read.where("k = 1").count() == 33
-    told = [*plans, read._jdf.queryExecution().toString()]
-    assert not [text for text in told if "hidden-from-plans" in text or secret in text]
+    shown = [*plans, read._jdf.queryExecution().toString()]
+    assert not [text for text in shown if "hidden-from-plans" in text or secret in text]
     with oracle(address) as duck:
         expected = duck.rows('SELECT k, "odd, `name`", epoch_us("at") FROM t ORDER BY 2')
     found = read.select("k", "`odd, ``name```", sf.unix_micros("at")).collect()
@@ -67,9 +67,9 @@ def test_batches_there_and_back(
     assert lake.snapshot().id == before
     assert sorted(Path(address.data_path).rglob("*.parquet")) == files
     # What is wrong is said in the library's words, without the address.
-    with pytest.raises(PySparkException, match="'more' is new") as refused:
+    with pytest.raises(PySparkException, match="'more' is new") as rejected:
         frame.withColumn("more", sf.lit(1)).write.format("ducklake").mode("append").options(**options).save("t")
-    assert "hidden-from-plans" not in str(refused.value)
+    assert "hidden-from-plans" not in str(rejected.value)
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_a_micro_batch_that_is_run_again_is_committed_once(lake_address: LakeAdd
     assert lake.table("t").scan().to_arrow().to_pylist() == [{"a": 9, "b": "r9"}]
 
 
-def test_a_sink_without_an_identity_is_refused(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+def test_a_sink_without_an_identity_raises(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     lake_of_files(sqlite_address).create_table("t", rows().schema)
     with pytest.raises(UsageError, match="needs option checkpointLocation"):
         data_source(sqlite_address).streamWriter(COLUMNS, False)
@@ -165,7 +165,7 @@ def test_micro_batches_are_limited_and_available_now_ends(sqlite_address: LakeAd
     assert stream(sqlite_address).latestOffset()["snapshot"] == lake.snapshot().id
 
 
-def test_what_is_gone_is_named(sqlite_address: LakeAddress) -> None:
+def test_missing_snapshots_and_tables_raise(sqlite_address: LakeAddress) -> None:
     lake = lake_of_files(sqlite_address)
     for value in range(4):
         lake.write("t", rows(value))

@@ -46,10 +46,10 @@ def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     function = write_function(writer)
     # Spark pickles the same writer for executors and for the process that commits.
     shipped, (note,) = dumps((function, writer)), notes.iterdir()
-    for told in (shipped, note.read_bytes()):
-        assert lake_address.url.encode() not in told
-        assert b"sqlite" not in told
-        assert b"postgres" not in told
+    for pickled in (shipped, note.read_bytes()):
+        assert lake_address.url.encode() not in pickled
+        assert b"sqlite" not in pickled
+        assert b"postgres" not in pickled
     assert note.stat().st_mode & 0o077 == 0
     first, loaded = on_an_executor(function, [batch(1, 2), batch(3)], tmp_path)
     assert loaded == []
@@ -174,10 +174,10 @@ def test_files_of_attempts_that_lost_are_deleted(sqlite_address: LakeAddress) ->
     assert lake.table("t").scan().count() == 1
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address: LakeAddress, notes: Path) -> None:
+def test_rows_that_do_not_fit_raise_before_anything_is_written(sqlite_address: LakeAddress, notes: Path) -> None:
     new_lake(sqlite_address)
-    for columns, said in (("a bigint, c string", r"'c' is new.* lake\.write\(.*additive"), ("a string", "'a'")):
-        with pytest.raises(SchemaError, match=said):
+    for columns, sent in (("a bigint, c string", r"'c' is new.* lake\.write\(.*additive"), ("a string", "'a'")):
+        with pytest.raises(SchemaError, match=sent):
             data_source(sqlite_address).writer(schema_of(columns), False)
     assert list(notes.iterdir()) == []
 
@@ -230,7 +230,7 @@ def partitioned(address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_an_overwrite_of_a_partitioned_table_says_what_it_replaces(sqlite_address: LakeAddress, notes: Path) -> None:
+def test_an_overwrite_of_a_partitioned_table_requires_its_mode(sqlite_address: LakeAddress, notes: Path) -> None:
     """Spark does not pass on its setting of dynamic overwrites, so that neither meaning may be taken for granted."""
     lake = partitioned(sqlite_address)
     with pytest.raises(UsageError, match=r"main\.t is partitioned by a, .* option partitionOverwriteMode to 'static' .* or to 'dynamic'"):

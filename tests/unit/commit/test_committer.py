@@ -49,12 +49,12 @@ class FaultyDatabase(Database):
         self.faults = faults
 
     @contextmanager
-    def commit(self, *turn: Turn) -> Iterator[Statements]:
+    def commit(self, *lease: Turn) -> Iterator[Statements]:
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "down":
             raise CatalogUnavailableError("no route to host", failure="unavailable")
         lost = CatalogUnavailableError("server closed the connection", failure="outcome-unknown")
-        with super().commit(*turn) as statements:
+        with super().commit(*lease) as statements:
             yield statements
             if fault == "before":
                 raise lost
@@ -62,7 +62,7 @@ class FaultyDatabase(Database):
             raise lost
 
 
-def test_create_and_append_are_read_by_the_reference(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_create_and_append_are_read_by_duckdb(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
     committer = Committer(lake.database)
     created = committer.commit(lake.staged(lake.create(), lake.append(1, 2, 3, table_id=-1)))
     assert created.ids == {-1: 1}
@@ -105,7 +105,7 @@ def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake, ora
     assert lake.latest().id == 3
 
 
-def test_expired_history_is_refused(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+def test_expired_history_raises(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
     committer = Committer(lake.database)
     base = committer.commit(lake.staged(lake.create())).snapshot
     with oracle(lake.address) as duck:
@@ -133,7 +133,7 @@ def test_commit_lost_after_it_arrived_is_found_again(lake: HandmadeLake) -> None
 
 
 @pytest.mark.parametrize("ending", ["before", "after"])
-def test_outcome_is_unknown_when_nobody_can_be_asked(lake: HandmadeLake, ending: str) -> None:
+def test_the_outcome_is_unknown_while_the_catalog_is_unreachable(lake: HandmadeLake, ending: str) -> None:
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, [ending, "down", "down", "down"])
     transaction = lake.staged(lake.append(1))
@@ -181,9 +181,9 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     with oracle(lake.address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 1") == (ending == "after")
     committer = Committer(lake.database)
-    for asked in ({}, {"snapshot_id": 2}):
+    for queries in ({}, {"snapshot_id": 2}):
         with pytest.raises(CommitOutcomeUnknownError, match="expired"):
-            committer.look_for(transaction.commit_id, **asked)
+            committer.look_for(transaction.commit_id, **queries)
     assert committer.look_for(transaction.commit_id, 1) is None
     assert committer.look_for(transaction.commit_id, 9) is None
 
@@ -240,8 +240,8 @@ class KilledDatabase(Database):
     killed = False
 
     @contextmanager
-    def commit(self, *turn: Turn) -> Iterator[Statements]:
-        with super().commit(*turn) as statements:
+    def commit(self, *lease: Turn) -> Iterator[Statements]:
+        with super().commit(*lease) as statements:
             yield statements
             if not self.killed:
                 self.killed = True
@@ -272,8 +272,8 @@ def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any
 
     def write(number: int) -> None:
         database = Database(lake.database.address)
-        for turn in range(5):
-            append = lake.append(*range(number * 100 + turn * 10, number * 100 + turn * 10 + 3))
+        for lease in range(5):
+            append = lake.append(*range(number * 100 + lease * 10, number * 100 + lease * 10 + 3))
             done.append(Committer(database).commit(lake.staged(append, base=base)))
         database.close()
 

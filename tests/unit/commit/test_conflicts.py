@@ -208,7 +208,7 @@ def test_a_merge_goes_by_its_files(other: str) -> None:
         assert find_conflict(staged(merge), head(other, files={11: FileState(deleted_at=6)})) is not None
 
 
-def test_a_replaced_delete_file_is_a_conflict_whatever_its_snapshots_say() -> None:
+def test_a_replaced_delete_file_is_always_a_conflict() -> None:
     own = AddDeleteFiles(table_id=7, files=(StagedDeleteFile(
         data_file_id=10, path="d", delete_count=3, new_count=1, file_size_bytes=9, footer_size=3, replaces=2, replaces_path="x",
     ),))  # fmt: skip
@@ -251,17 +251,17 @@ LOOKUPS: dict[Lookup, set[str]] = {
 
 @pytest.mark.parametrize("other", OTHER)
 @pytest.mark.parametrize("lookup", LOOKUPS)
-def test_what_was_looked_at_matters_without_anything_to_do(lookup: Lookup, other: str) -> None:
-    looked = replace(staged(), lookups={7: frozenset({lookup})})
-    found = find_conflict(looked, head(OTHER[other]))
+def test_read_tables_matter_without_changes(lookup: Lookup, other: str) -> None:
+    reads = replace(staged(), lookups={7: frozenset({lookup})})
+    found = find_conflict(reads, head(OTHER[other]))
     assert (found is not None) == (other in LOOKUPS[lookup])
-    assert find_conflict(replace(looked, lookups={8: frozenset({lookup})}), head(OTHER[other])) is None
+    assert find_conflict(replace(reads, lookups={8: frozenset({lookup})}), head(OTHER[other])) is None
 
 
-def test_a_name_that_was_altered_without_effect_is_looked_at() -> None:
-    looked = replace(staged(), lookups={7: frozenset({"definition"})})
-    assert 7 in head_request(looked).tables
-    assert find_conflict(looked, head('created_table:"sales"."renamed"', replaced=frozenset({7}))) is not None
+def test_a_name_altered_without_effect_counts_as_read() -> None:
+    reads = replace(staged(), lookups={7: frozenset({"definition"})})
+    assert 7 in head_request(reads).tables
+    assert find_conflict(reads, head('created_table:"sales"."renamed"', replaced=frozenset({7}))) is not None
 
 
 def test_unknown_changes_are_not_committed_over() -> None:

@@ -47,7 +47,7 @@ SQL_TYPES: dict[DataType, str] = {
 _TIMES = ["1970-01-01 00:00:00", "2024-01-15 10:30:00", "0044-03-15 (BC) 10:00:00", "12345-06-07 23:59:59"]
 _FINE = [*_TIMES, "1969-12-31 23:59:59.5", "2024-01-15 10:30:00.123456"]
 
-TEXTS: dict[DataType, list[str]] = {
+SAMPLES: dict[DataType, list[str]] = {
     BOOLEAN: ["true", "false"],
     INT8: ["-128", "127", "0"],
     INT16: ["-32768", "32767"],
@@ -85,15 +85,15 @@ NO_FILE_BOUNDS = (INT128, UINT128, TIMETZ, INTERVAL)
 """Types that DuckDB keeps no bounds for when they are in files."""
 
 
-def in_files_of_the_reference(data_type: DataType) -> list[str]:
+def in_files_of_duckdb(data_type: DataType) -> list[str]:
     """The samples that DuckDB can write to a file: no negative intervals, no infinite timestamps in seconds."""
     match data_type:
         case t if t == INTERVAL:
-            return [text for text in TEXTS[data_type] if "-" not in text]
+            return [text for text in SAMPLES[data_type] if "-" not in text]
         case t if t == TIMESTAMP_S:
-            return [text for text in TEXTS[data_type] if "infinity" not in text]
+            return [text for text in SAMPLES[data_type] if "infinity" not in text]
         case _:
-            return TEXTS[data_type]
+            return SAMPLES[data_type]
 
 
 def literal(text: str, data_type: DataType) -> str:

@@ -121,13 +121,13 @@ STATEMENTS = (
 )
 
 
-def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_changes_are_read_and_written_as_by_duckdb(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         for statement in STATEMENTS:
             duck.run(*statement.split("; "))
-        texts = [str(row[0]) for row in duck.rows(f"SELECT changes_made FROM {META}.ducklake_snapshot_changes ORDER BY snapshot_id")]
-    parsed = [parse_changes(text) for text in texts]
-    assert [encode_changes(changes) for changes in parsed] == texts
+        entries = [str(row[0]) for row in duck.rows(f"SELECT changes_made FROM {META}.ducklake_snapshot_changes ORDER BY snapshot_id")]
+    parsed = [parse_changes(text) for text in entries]
+    assert [encode_changes(changes) for changes in parsed] == entries
     assert not any(changes.unknown for changes in parsed)
     seen = {kind for changes in parsed for kind in Changes.__slots__ if getattr(changes, kind)}
     assert seen == set(Changes.__slots__) - {"unknown"}
@@ -186,7 +186,7 @@ OPTION_VALUES = {
 }  # fmt: skip
 
 
-def test_options_are_stored_and_read_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_options_are_stored_and_read_as_by_duckdb(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         for name, value in OPTION_VALUES.items():
             sql = value if value in ("true", "false") else f"'{value}'"

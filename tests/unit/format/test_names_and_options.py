@@ -53,7 +53,7 @@ def test_old_spellings_and_nothing_at_all_are_read() -> None:
 @pytest.mark.parametrize(
     "text", ["inserted_into_table", "inserted_into_table:x", 'created_table:"a"', 'created_table:"a"."b', "created_schema:a", "a:1,,b:2"]
 )
-def test_changes_that_are_no_list_of_entries_are_refused(text: str) -> None:
+def test_malformed_changes_raise(text: str) -> None:
     with pytest.raises(CatalogCorruptError):
         parse_changes(text)
 
@@ -131,9 +131,9 @@ def test_directories_that_would_clash_are_left_out() -> None:
     assert partition_directory(PartitionSpec(fields=fields), ("1", "2", "3")) == ""
 
 
-def test_options_from_texts() -> None:
-    texts = {"TARGET_FILE_SIZE": "2", "version": "1.0", "auto_compact": "false"}
-    assert Options.from_mapping(texts) == Options(target_file_size=2, auto_compact=False)
+def test_options_from_strings() -> None:
+    values = {"TARGET_FILE_SIZE": "2", "version": "1.0", "auto_compact": "false"}
+    assert Options.from_mapping(values) == Options(target_file_size=2, auto_compact=False)
     assert Options.from_mapping({}) == Options()
 
 
@@ -156,7 +156,7 @@ def test_options_from_texts() -> None:
         ("rewrite_delete_threshold", "nan"),
     ],
 )
-def test_options_out_of_bounds_are_refused_by_name(name: str, value: str) -> None:
+def test_options_out_of_bounds_raise(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
         normalize_option(name, value)
 

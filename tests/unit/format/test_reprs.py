@@ -59,7 +59,7 @@ def test_a_schema_is_a_line_and_a_tree() -> None:
     ]
 
 
-def test_results_say_what_happened(lake: DuckLake) -> None:
+def test_results_show_what_happened(lake: DuckLake) -> None:
     written = lake.write("t", pa.table({"n": [1, 2, 3]}), inline=False)
     assert re.fullmatch(r"<WriteResult: main.t at snapshot 1: created, 3 rows added, 1 files added \([\d,]+ bytes\)>", repr(written))
     assert str(lake.table("t").delete("n > 5")) == "main.t at snapshot 1: nothing to change"
@@ -75,7 +75,7 @@ def test_results_say_what_happened(lake: DuckLake) -> None:
     assert repr(tx.result).startswith("<TransactionResult: snapshot 2; main.t at snapshot 2: 1 rows added")
 
 
-def test_scans_and_feeds_say_what_was_asked(lake: DuckLake) -> None:
+def test_scans_and_feeds_show_their_query(lake: DuckLake) -> None:
     lake.write("t", pa.table({"n": [1]}))
     table = lake.table("t")
     assert repr(table.scan()) == "<Scan of main.t at snapshot 1>"
@@ -96,7 +96,7 @@ def test_nothing_is_read_for_a_repr(lake: DuckLake, monkeypatch: pytest.MonkeyPa
         assert getattr(one, "_repr_html_", lambda: "-")()
 
 
-def test_what_cannot_be_asked_is_no_error_in_a_notebook(lake: DuckLake) -> None:
+def test_an_unreadable_lake_raises_nothing_in_a_notebook(lake: DuckLake) -> None:
     lake.write("t", pa.table({"n": [1]}))
     table = lake.table("t")
     lake.write("t", pa.table({"n": [2]}))
@@ -125,14 +125,14 @@ def test_no_repr_has_a_secret(lake: DuckLake) -> None:
     with lake.transaction() as tx:
         tx.append("t", pa.table({"n": range(100)}), inline=False)
         shown = [tx, tx.table("t"), tx.table("t").scan(), tx.table("t").scan().explain(), tx.table("t").scan().plan()]
-        texts = [text for one in shown for text in (repr(one), str(one))]
+        shown_strings = [text for one in shown for text in (repr(one), str(one))]
     objects = [
         lake, lake.info, lake.settings(), table, table.scan(), table.scan().plan(), table.scan().plan().plan, table.scan().explain(),
         table.changes(0), table.changes(0).plan(), table.changes(0).plan().plan, table.list_files(), table.info(), table.state,
         tx, tx.result, lake.snapshots(), lake.tables(), lake.merge_adjacent_files(dry_run=True), lake.cleanup_old_files(dry_run=True),
     ]  # fmt: skip
-    texts += [text for one in objects for text in (repr(one), str(one), getattr(one, "_repr_html_", str)())]
-    for text in texts:
+    shown_strings += [text for one in objects for text in (repr(one), str(one), getattr(one, "_repr_html_", str)())]
+    for text in shown_strings:
         assert SECRET not in text
         assert key.base64_text not in text
 

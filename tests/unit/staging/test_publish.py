@@ -73,7 +73,7 @@ def test_a_new_plan_keeps_data_files(files: Files) -> None:
 
 
 @pytest.mark.parametrize(("slept", "set_by"), [(0, 0), (61, 0), (0, 61), (0, -7200)])
-def test_files_are_asked_for_whichever_clock_says_that_it_took_long(
+def test_files_are_verified_when_either_clock_shows_a_long_write(
     files: Files, monkeypatch: pytest.MonkeyPatch, slept: float, set_by: float
 ) -> None:
     files.staged.check_there()

@@ -61,7 +61,7 @@ def test_unsorted_positions_are_not_written(tmp_path: Path, positions: list[int]
         (pa.table({"file_path": ["a"], "pos": ["x"]}), "columns"),
     ],
 )
-def test_what_is_no_delete_file_is_refused(tmp_path: Path, table: pa.Table, message: str) -> None:
+def test_invalid_delete_files_raise(tmp_path: Path, table: pa.Table, message: str) -> None:
     path = tmp_path / "d.parquet"
     pq.write_table(table, path)
     with pytest.raises(CorruptFileError, match=message):
@@ -74,13 +74,13 @@ def test_other_third_column_is_ignored(tmp_path: Path) -> None:
     assert read_delete_file(STORAGE, delete_file(path)).visible_at(0).tolist() == [4]
 
 
-def test_unknown_formats_are_refused_by_name() -> None:
+def test_unknown_formats_raise() -> None:
     with pytest.raises(UnsupportedFeatureError, match="'orc'"):
         read_delete_file(STORAGE, delete_file("x", "orc"))
 
 
 @pytest.mark.parametrize("condition", ["i % 3 = 0", "i >= 1000 and i < 90000", "i in (0, 5, 70000)", "i % 2 = 0 or i > 60000"])
-def test_deletion_vectors_of_the_reference(tmp_path: Path, condition: str) -> None:
+def test_deletion_vectors_of_duckdb(tmp_path: Path, condition: str) -> None:
     address = sqlite_lake(tmp_path)
     with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CALL lake.set_option('write_deletion_vectors', 'true')", "CREATE TABLE t AS SELECT i FROM range(150000) r(i)")

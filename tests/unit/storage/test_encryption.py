@@ -233,7 +233,7 @@ class PlainKeys(pe.KmsClient):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("algorithm", ["AES_GCM_V1", "AES_GCM_CTR_V1"])
-def test_foreign_encryption_is_refused_by_name(tmp_path: Path, algorithm: str) -> None:
+def test_foreign_encryption_raises(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "f.parquet"
     columns = {"key": TABLE.schema.names}
     wanted = pe.EncryptionConfiguration(footer_key="key", column_keys=columns, encryption_algorithm=algorithm)

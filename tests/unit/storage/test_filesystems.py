@@ -110,7 +110,7 @@ def test_one_failure_does_not_stop_the_other_deletes(tmp_path: Path) -> None:
     assert "cannot delete" in reason
 
 
-def test_many_deletes_are_told_in_the_order_of_their_paths(tmp_path: Path) -> None:
+def test_many_deletes_are_reported_in_the_order_of_their_paths(tmp_path: Path) -> None:
     every = [f"{tmp_path}/{number}" for number in range(300)]
     for path in every[::3]:
         Path(path).touch()
@@ -138,12 +138,12 @@ def test_store_errors_carry_no_secret(tmp_path: Path) -> None:
         storage.open_output(f"{blocked}/x.parquet")
 
 
-def test_mistakes_of_ours_are_not_called_storage_errors() -> None:
+def test_programming_errors_are_not_storage_errors() -> None:
     with pytest.raises(KeyError), Storage().reporting("write", "/x"):
         raise KeyError("a bug")
 
 
-def test_unknown_protocols_are_refused_by_name() -> None:
+def test_unknown_protocols_raise() -> None:
     with pytest.raises(UnsupportedFeatureError, match="nosuch"):
         Storage().filesystem("nosuch://bucket/x")
 

@@ -45,7 +45,7 @@ def test_files_of_a_partitioned_table(s3: S3Server, scheme: str) -> None:
         storage.open_input(directory + files[0].path)
 
 
-def test_refused_credentials_are_not_shown(s3: S3Server) -> None:
+def test_rejected_credentials_are_not_shown(s3: S3Server) -> None:
     wrong = s3.storage("a-wrong-secret-key")
     state = WriteState(table="main.t", directory="s3://lake/x/", schema=with_ids(from_arrow_schema(TABLE.schema)), storage=wrong)
     with pytest.raises(DuckLakeError) as caught:
@@ -67,29 +67,29 @@ def test_files_are_listed_page_by_page_over_all_directories(s3: S3Server, monkey
     with storage.open_output("s3://lake/paged-other/0.parquet") as output:
         output.write(b"x")
     filesystem, _ = storage.filesystem("s3://lake/")
-    asked: list[str] = []
+    pages: list[str] = []
     original = type(filesystem).call_s3
 
     def counted(self: Any, method: str, *args: Any, **options: Any) -> Any:
-        asked.append(method)
+        pages.append(method)
         return original(self, method, *args, **options)
 
     monkeypatch.setattr(type(filesystem), "call_s3", counted)
     files = storage.list("s3://lake/paged/")
     first = [next(files) for _ in range(3)]
-    assert asked == ["list_objects_v2"]
+    assert pages == ["list_objects_v2"]
     found = [*first, *files]
     assert {file.path: file.size for file in found} == made
     assert len(found) == len(made)
     assert all(file.modified is not None for file in found)
-    assert asked == ["list_objects_v2"] * 3
+    assert pages == ["list_objects_v2"] * 3
     assert list(storage.list("s3://lake/nothing/")) == []
     with pytest.raises(StorageError, match="bucket or container does not exist"):
         list(storage.list("s3://no-such-bucket/nothing/"))
 
 
 @pytest.mark.parametrize("token", [None, "same"])
-def test_a_store_that_does_not_say_how_to_go_on_is_told_of(s3: S3Server, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
+def test_a_listing_without_continuation_token_raises(s3: S3Server, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
     storage = s3.storage()
     filesystem, _ = storage.filesystem("s3://lake/")
     page = {"Contents": [], "IsTruncated": True, "NextContinuationToken": token}
@@ -107,12 +107,12 @@ def test_a_directory_that_cannot_be_listed_is_not_empty(monkeypatch: pytest.Monk
     assert list(storage.list("memory://nothing/")) == []
     real = type(filesystem).ls
 
-    def refusing(self: Any, path: str, **options: Any) -> Any:
+    def denied(self: Any, path: str, **options: Any) -> Any:
         if path.endswith("c"):
             raise PermissionError(path)
         return real(self, path, **options)
 
-    monkeypatch.setattr(type(filesystem), "ls", refusing)
+    monkeypatch.setattr(type(filesystem), "ls", denied)
     with pytest.raises(StorageError, match="cannot list memory://a/"):
         list(storage.list("memory://a/"))
     for path in ("/a/b/1", "/a/c/2"):

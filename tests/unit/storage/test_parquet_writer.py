@@ -86,28 +86,28 @@ def key(column: str, transform: str = "identity", column_id: int = 1, buckets: i
     return PartitionField(column_id=column_id, column=column, transform=transform, buckets=buckets)  # type: ignore[arg-type]
 
 
-def test_statistics_are_those_of_the_reference(
+def test_statistics_are_those_of_duckdb(
     tmp_path: Path, sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
-    (ours,) = write_table(TABLE, state_of(TABLE, tmp_path / "ours"))
+    (by_library,) = write_table(TABLE, state_of(TABLE, tmp_path / "ours"))
     leaves = {leaf.id: leaf for leaf in state_of(TABLE, tmp_path).schema.leaves()}
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (" + ", ".join(f'"{name}" {kind}' for name, (_, kind) in COLUMNS.items()) + ")")
         duck.connection.register("source", TABLE)
         duck.run("INSERT INTO t SELECT * FROM source")
-        theirs = duck.rows(
+        by_duckdb = duck.rows(
             "SELECT column_id, value_count, null_count, min_value, max_value, contains_nan "
             "FROM __ducklake_metadata_lake.ducklake_file_column_stats ORDER BY column_id"
         )
-    mine = [(s.column_id, s.value_count, s.null_count, s.min_value, s.max_value, s.contains_nan) for s in ours.statistics]
+    mine = [(s.column_id, s.value_count, s.null_count, s.min_value, s.max_value, s.contains_nan) for s in by_library.statistics]
     assert len(mine) == len(leaves)
-    for ours_row, theirs_row in zip(mine, theirs, strict=True):
-        same_nan = theirs_row[5] is None or bool(theirs_row[5]) == ours_row[5]
-        assert ours_row[:5] == theirs_row[:5], leaves[ours_row[0]]
-        assert same_nan, leaves[ours_row[0]]
+    for library_row, duckdb_row in zip(mine, by_duckdb, strict=True):
+        same_nan = duckdb_row[5] is None or bool(duckdb_row[5]) == library_row[5]
+        assert library_row[:5] == duckdb_row[:5], leaves[library_row[0]]
+        assert same_nan, leaves[library_row[0]]
 
 
-def test_the_reference_reads_the_same_values(tmp_path: Path) -> None:
+def test_duckdb_reads_the_same_values(tmp_path: Path) -> None:
     (file,) = write_table(TABLE, state_of(TABLE, tmp_path))
     duck = new_connection()
     duck.register("source", TABLE)
@@ -258,7 +258,7 @@ def test_an_unwritable_directory_is_a_storage_error(tmp_path: Path) -> None:
         write_table(TABLE, state_of(TABLE, tmp_path / "file"))
 
 
-def test_another_version_of_the_library_is_refused(tmp_path: Path) -> None:
+def test_another_version_of_the_library_raises(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFeatureError, match="same ducklake-dagster"):
         write_table(TABLE, state_of(TABLE, tmp_path, version=99))
 

@@ -56,7 +56,7 @@ def fill(buffer: PartitionBuffer, *, disk_is_full: Callable[[int], bool] = lambd
         rows = numbered(step)
         with pytest.MonkeyPatch.context() as patch:
             if disk_is_full(step):
-                patch.setattr(os, "pwrite", no_room)
+                patch.setattr(os, "pwrite", full_disk)
             try:
                 buffer.add(rows, numbers)
             except StorageError:
@@ -66,7 +66,7 @@ def fill(buffer: PartitionBuffer, *, disk_is_full: Callable[[int], bool] = lambd
     return wanted
 
 
-def no_room(*_: object) -> int:
+def full_disk(*_: object) -> int:
     raise OSError(28, "No space left on device")
 
 
@@ -113,7 +113,7 @@ def test_held_batches_are_returned_any_number_of_times(encrypted: bool) -> None:
 
 @pytest.mark.parametrize("take", ["hold", "sort", "split"])
 def test_a_full_disk_is_an_error_that_names_the_directory(take: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "pwrite", no_room)
+    monkeypatch.setattr(os, "pwrite", full_disk)
     limits = SpillLimits(memory_bytes=1)
     held, sort, buffer = HeldBatches(limits), ExternalSort(lambda _: None, limits), PartitionBuffer(limits)
     calls: dict[str, Callable[[], None]] = {

@@ -71,7 +71,7 @@ def test_files_older_than_the_write_are_never_swept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [old]
 
 
-def test_nothing_is_swept_while_the_catalog_cannot_be_asked(tmp_path: Path) -> None:
+def test_nothing_is_swept_while_the_catalog_is_unreachable(tmp_path: Path) -> None:
     write = paths.write_id()
     mine = tmp_path / paths.new_file_name(write)
     mine.touch()
@@ -83,8 +83,8 @@ def test_nothing_is_swept_while_the_catalog_cannot_be_asked(tmp_path: Path) -> N
     assert mine.exists()
 
 
-def run(lake: DuckLake, verb: str, base: int) -> None:
-    match verb:
+def run(lake: DuckLake, operation: str, base: int) -> None:
+    match operation:
         case "write":
             lake.write("t", ROWS)
         case "update":
@@ -97,9 +97,11 @@ def run(lake: DuckLake, verb: str, base: int) -> None:
             lake.merge_adjacent_files("t")
 
 
-@pytest.mark.parametrize("verb", spread(["write", "update", "restore", "merge", "compact"], 2))
+@pytest.mark.parametrize("operation", spread(["write", "update", "restore", "merge", "compact"], 2))
 @pytest.mark.parametrize("count", [1, 2])
-def test_an_interrupted_call_leaves_no_file(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, verb: str, count: int) -> None:
+def test_an_interrupted_call_leaves_no_file(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, operation: str, count: int
+) -> None:
     """Ctrl-C while a file is finished: at first, or when others are there already."""
     lake = made(sqlite_address)
     lake.write("t", ROWS)
@@ -119,7 +121,7 @@ def test_an_interrupted_call_leaves_no_file(sqlite_address: LakeAddress, monkeyp
 
     monkeypatch.setattr(FileWriter, "_finish", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run(lake, verb, base)
+        run(lake, operation, base)
     assert calls == count
     assert files_of(sqlite_address) == before
 
@@ -147,8 +149,8 @@ def test_a_commit_that_is_interrupted_when_it_was_sent_keeps_its_files(lake_addr
     commit = Database.commit
 
     @contextmanager
-    def interrupted(self: Database, turn: Turn) -> Iterator[Any]:
-        with commit(self, turn) as statements:
+    def interrupted(self: Database, lease: Turn) -> Iterator[Any]:
+        with commit(self, lease) as statements:
             yield statements
         raise KeyboardInterrupt
 

@@ -61,24 +61,24 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     return replace(new_address(request, address.backend, second), data_path=address.data_path)
 
 
-def test_new_catalog_equals_the_references(
+def test_a_new_catalog_equals_one_of_duckdb(
     lake_address: LakeAddress, oracle: Callable[..., Any], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    theirs = second_place(lake_address, request, tmp_path)
-    with oracle(theirs):
+    by_duckdb = second_place(lake_address, request, tmp_path)
+    with oracle(by_duckdb):
         pass
-    ours, reference = database_of(lake_address), database_of(theirs)
-    info = create_catalog(ours, lake_address.data_path)
-    assert layout(ours) == layout(reference)
-    assert primary_keys(ours) == primary_keys(reference)
-    assert rows(ours) == rows(reference)
-    assert open_catalog(ours) == info
+    by_library, reference = database_of(lake_address), database_of(by_duckdb)
+    info = create_catalog(by_library, lake_address.data_path)
+    assert layout(by_library) == layout(reference)
+    assert primary_keys(by_library) == primary_keys(reference)
+    assert rows(by_library) == rows(reference)
+    assert open_catalog(by_library) == info
     assert open_catalog(reference).data_path == info.data_path
     assert info.created_by is not None
     assert info.created_by.startswith("ducklake-core")
 
 
-def test_reference_works_on_our_catalog(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_duckdb_works_on_a_catalog_of_the_library(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     create_catalog(database_of(lake_address), lake_address.data_path.rstrip("/"))
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t SELECT range, 'x' FROM range(100)", "ALTER TABLE t ADD COLUMN c DATE")
@@ -88,7 +88,7 @@ def test_reference_works_on_our_catalog(lake_address: LakeAddress, oracle: Calla
         assert duck.rows("SELECT b, count(c) FROM t GROUP BY b ORDER BY b") == [("x", 0), ("y", 1)]
 
 
-def test_a_second_creation_is_refused_and_changes_nothing(lake_address: LakeAddress) -> None:
+def test_a_second_creation_raises_and_changes_nothing(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     before = rows(database)
@@ -97,7 +97,7 @@ def test_a_second_creation_is_refused_and_changes_nothing(lake_address: LakeAddr
     assert rows(database) == before
 
 
-def test_a_lake_without_data_path_is_refused(lake_address: LakeAddress) -> None:
+def test_a_lake_without_data_path_raises(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
     with pytest.raises(UsageError):
         create_catalog(database, " ")
@@ -131,7 +131,7 @@ def test_other_databases_and_files_are_no_lakes(lake_address: LakeAddress, tmp_p
 
 
 @pytest.mark.parametrize("version", ["0.5", "1.1-dev2", "2.0"])
-def test_other_versions_are_refused_with_both_versions(lake_address: LakeAddress, version: str) -> None:
+def test_unknown_versions_raise(lake_address: LakeAddress, version: str) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     metadata = database.tables["metadata"]
@@ -166,7 +166,7 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
         open_catalog(database)
 
 
-def test_a_catalog_that_does_not_tell_its_version_is_taken_for_one_of_1_0(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_catalog_without_version_is_read_as_1_0(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     metadata = database.tables["metadata"]

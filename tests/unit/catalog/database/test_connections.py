@@ -125,7 +125,7 @@ def test_a_taken_snapshot_id_is_to_be_retried(database: Database) -> None:
     assert classify(pickle.loads(pickle.dumps(caught.value))) == "retry"
 
 
-def test_a_commit_that_loses_a_race_says_so_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_that_loses_a_race_logs_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     snapshot = database.tables["snapshot"]
 
     def lose() -> None:
@@ -144,7 +144,7 @@ def test_a_commit_that_loses_a_race_says_so_once(database: Database, caplog: pyt
         assert reader.execute(select(func.max(snapshot.c.snapshot_id))).scalar_one() == 1
 
 
-def test_a_refused_statement_is_fatal(database: Database) -> None:
+def test_a_rejected_statement_is_fatal(database: Database) -> None:
     with pytest.raises(CatalogError) as caught, database.read() as connection:
         connection.execute(text("SELECT nothing FROM nowhere"))
     assert classify(caught.value) == "fatal"
@@ -177,7 +177,7 @@ def test_a_locked_sqlite_file_is_busy_soon_and_free_later(sqlite_address: LakeAd
     assert count(database) == 2
 
 
-def test_a_file_is_not_told_as_a_server(tmp_path: Path) -> None:
+def test_errors_of_a_file_name_no_server(tmp_path: Path) -> None:
     with (
         pytest.raises(CatalogUnavailableError, match="check the path, its permissions, and its disk"),
         Database(parse_catalog_url(f"sqlite:{tmp_path}")).read(),
@@ -223,7 +223,7 @@ def test_a_pooled_connection_that_died_is_replaced(postgres: Any, tmp_path: Path
     assert count(database) == 1
 
 
-def test_idle_connections_are_asked_before_use(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_tested_before_use(postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.lake(tmp_path)
     database = database_of(address)
     create_catalog(database, address.data_path)

@@ -79,7 +79,7 @@ def held(file: Path, mode: str) -> Iterator[int]:
             process.communicate()
 
 
-def test_data_path_is_beside_the_file(database: Database, file: Path) -> None:
+def test_the_data_path_is_next_to_the_file(database: Database, file: Path) -> None:
     assert open_catalog(database).data_path == f"{file}.files/"
 
 

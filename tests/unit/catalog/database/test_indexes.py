@@ -35,7 +35,7 @@ def _indexes(address: LakeAddress) -> set[str | None]:
 
 
 @with_indexes
-def test_a_new_lake_has_the_indexes_and_the_reference_writes_beside_it(lake_address: LakeAddress) -> None:
+def test_a_new_lake_has_the_indexes_and_duckdb_writes_to_it(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     assert _indexes(lake_address) == INDEXES
     lake.write("t", pa.table({"i": range(100)}))
@@ -48,7 +48,7 @@ def test_a_new_lake_has_the_indexes_and_the_reference_writes_beside_it(lake_addr
 
 
 @with_indexes
-def test_another_programs_lake_gets_them_when_asked(lake_address: LakeAddress) -> None:
+def test_indexes_are_added_to_a_lake_of_duckdb(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (i INT)")
     lake = DuckLake.connect(lake_address.url)

@@ -65,13 +65,13 @@ def test_rows_in_the_catalog_are_flushed(lake: DuckLake) -> None:
     ("mode", "verified", "named"),
     [("required", ssl.CERT_NONE, False), ("verify_ca", ssl.CERT_REQUIRED, False), ("verify_identity", ssl.CERT_REQUIRED, True)],
 )
-def test_what_is_asked_of_the_certificate(mode: str, verified: ssl.VerifyMode, named: bool) -> None:
+def test_certificates_are_verified(mode: str, verified: ssl.VerifyMode, named: bool) -> None:
     context = connect_arguments(make_url(f"mysql://me@db/lake?ssl_mode={mode}"))["ssl"]
     assert (context.verify_mode, context.check_hostname) == (verified, named)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "message"),
     [
         ("ssl_ca={}/none.pem", "ssl_ca="),
         ("ssl_ca={}/no.pem", "ssl_ca="),
@@ -81,9 +81,9 @@ def test_what_is_asked_of_the_certificate(mode: str, verified: ssl.VerifyMode, n
         ("ssl_mode=required&ssl_cipher=none", "ssl_cipher=none"),
     ],
 )
-def test_files_and_ciphers_that_tls_cannot_use(parameters: str, told: str, tmp_path: Path) -> None:
+def test_files_and_ciphers_that_tls_cannot_use(parameters: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no certificate")
-    with pytest.raises(UsageError, match=told) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         DuckLake.connect(f"mysql+pymysql://me:hush@127.0.0.1:1/lake?{parameters.replace('{}', str(tmp_path))}")
     assert "hush" not in str(caught.value)
 

@@ -64,7 +64,7 @@ OBJECTS: list[Any] = [
 ]
 
 
-def everything_said(error: BaseException) -> str:
+def all_messages(error: BaseException) -> str:
     details = getattr(error, "details", {})
     # Lines of the program itself are no message.
     lines = traceback.TracebackException.from_exception(error).format_exception_only()
@@ -78,13 +78,13 @@ def test_addresses_show_no_password(password: str, form: Any, user: str, host: s
     try:
         address = parse_catalog_url(text)
     except DuckLakeError as error:
-        assert SECRET not in everything_said(error)
+        assert SECRET not in all_messages(error)
         return
     shown = f"{address} {address!r} {Database(address)!r}"
     if address.url.password is not None or address.secrets:
         assert SECRET not in shown
-        said = " ".join(f"{secret} {quote(secret, safe='')}" for secret in address.secrets)
-        driver = Exception(f"the server does not like {said}: {address.url.render_as_string(hide_password=False)}")
+        message = " ".join(f"{secret} {quote(secret, safe='')}" for secret in address.secrets)
+        driver = Exception(f"the server does not like {message}: {address.url.render_as_string(hide_password=False)}")
         error = wrapped(OperationalError("SELECT 1", {}, driver), str(address), address.secrets)
         assert SECRET not in f"{error} {error!r} {error.details!r}"
 
@@ -96,13 +96,13 @@ def test_addresses_that_are_no_strings_are_not_shown(password: str, form: Any, k
     for call in (DuckLake.connect, DuckLake.create, DuckLake.open):
         with pytest.raises(DuckLakeError) as found:
             call(given_address)
-        assert SECRET not in everything_said(found.value)
+        assert SECRET not in all_messages(found.value)
 
 
 def test_url_objects_are_rejected_without_their_password() -> None:
     with pytest.raises(DuckLakeError, match="catalog must be a string, not a value of type URL") as found:
         DuckLake.connect(make_url(f"postgresql://me:{SECRET}@db/lake"))  # type: ignore[arg-type]
-    assert SECRET not in everything_said(found.value)
+    assert SECRET not in all_messages(found.value)
 
 
 @pytest.mark.parametrize("password", ["", "a", "e", "rea", "."])

@@ -46,22 +46,22 @@ def test_ctrl_c_while_answers_are_waited_for(lake: DuckLake, call: Callable[[Duc
     lake.close()
 
 
-def test_few_things_are_said_to_open_a_table_and_to_append(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+def test_opening_and_appending_take_few_round_trips(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
     original = psycopg.Cursor.execute
 
     def saying(self: Any, query: Any, *arguments: Any, **how: Any) -> Any:
-        said.append(str(query).split(maxsplit=1)[0])
+        sent.append(str(query).split(maxsplit=1)[0])
         return original(self, query, *arguments, **how)
 
     lake.table("t").append([{"a": 2, "b": "y", "c": 2.5}])
     monkeypatch.setattr(psycopg.Cursor, "execute", saying)
     table = lake.table("t")
-    assert said == ["SELECT"]
-    said.clear()
+    assert sent == ["SELECT"]
+    sent.clear()
     table.append([{"a": 3, "b": None, "c": 3.5}])
     # The turn, the history, options and statistics; then the snapshot, and everything else at once.
-    assert said == ["BEGIN", "SELECT", "SELECT", "SELECT", "SELECT", "INSERT", "WITH", "COMMIT"]
+    assert sent == ["BEGIN", "SELECT", "SELECT", "SELECT", "SELECT", "INSERT", "WITH", "COMMIT"]
     monkeypatch.undo()
     assert lake.table("t").scan().to_arrow().sort_by("a").to_pylist()[2] == {"a": 3, "b": None, "c": 3.5}
     summaries = lake.table("t").column_summaries()

@@ -21,7 +21,7 @@ def _was_known(connection: Connection, statement: Executable) -> bool:
     return bool(connection.execute(statement).context.cache_hit is CacheStats.CACHE_HIT)
 
 
-def test_a_lake_that_is_opened_again_asks_with_the_texts_of_before(lake_address: LakeAddress) -> None:
+def test_a_reopened_lake_reuses_statements(lake_address: LakeAddress) -> None:
     first, again = database_of(lake_address), database_of(lake_address)
     create_catalog(first, lake_address.data_path)
     snapshot = first.tables["snapshot"]
@@ -37,11 +37,11 @@ def test_a_lake_that_is_opened_again_asks_with_the_texts_of_before(lake_address:
 def test_tables_of_other_versions_and_schemas_are_not_taken_for_one_another(tmp_path: Path) -> None:
     database = database_of(sqlite_lake(tmp_path))
     create_catalog(database, str(tmp_path / "files"))
-    asked = {version: select(CatalogTables(None, version)["file_column_stats"]) for version in (V1_0, V1_1, V1_0)}
+    compiled = {version: select(CatalogTables(None, version)["file_column_stats"]) for version in (V1_0, V1_1, V1_0)}
     with database.read() as connection:
-        assert "min_is_exact" not in tuple(connection.execute(asked[V1_0]).keys())
+        assert "min_is_exact" not in tuple(connection.execute(compiled[V1_0]).keys())
     with pytest.raises(Exception, match="min_is_exact"), database.read() as connection:
-        connection.execute(asked[V1_1])
+        connection.execute(compiled[V1_1])
     with database.read() as connection:
         assert connection.execute(select(CatalogTables("main")["snapshot"].c.snapshot_id)).scalars().all() == [0]
     with pytest.raises(Exception, match="elsewhere"), database.read() as connection:
@@ -49,7 +49,7 @@ def test_tables_of_other_versions_and_schemas_are_not_taken_for_one_another(tmp_
     database.close()
 
 
-def test_kinds_of_databases_have_texts_of_their_own(lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_statements_differ_by_database(lake_address: LakeAddress, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = database_of(sqlite_lake(tmp_path / "other"))
     create_catalog(other, str(tmp_path / "other" / "files"))

@@ -69,7 +69,7 @@ def test_passwords_are_kept_and_never_shown(text: str) -> None:
     "mysql://root@db/lake?charset=latin1", "ducklake:mysql:db=x compress=1", "ducklake:md:lakes", "ducklake:quack:lake", "ducklake:s3://bucket/lake.ducklake",
     "ducklake:https://host/lake.ducklake", "postgresql+asyncpg://db/lake", "oracle://db/lake",
 ])  # fmt: skip
-def test_other_databases_are_refused_by_name(text: str) -> None:
+def test_unsupported_databases_raise(text: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=r"^(MotherDuck|a DuckDB server \(quack\)|s3|https|oracle) as |asyncpg|MySQL"):
         parse_catalog_url(text)
 
@@ -83,7 +83,7 @@ def test_other_databases_are_refused_by_name(text: str) -> None:
                                   "mysql://db/x?connect_timeout=31536001", "sqlite:///hush%00.sqlite", "duckdb:///hush%00.ducklake",
                                   "postgresql://db/hush%00", "mysql://db/hush%00", "sqlite:///hush%FF.sqlite",
                                   "postgresql://me:hush%FF@db/lake"])  # fmt: skip
-def test_nonsense_is_refused_without_repeating_it(text: str) -> None:
+def test_invalid_addresses_raise_without_repeating_them(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_catalog_url(text)
     assert "hush" not in str(caught.value)
@@ -101,6 +101,6 @@ def test_metadata_schema() -> None:
 
 
 @pytest.mark.parametrize("text", ["duckdb://host/lake.ducklake", "duckdb:///lake.ducklake?read_only=true"])
-def test_options_of_a_duckdb_file_are_refused(text: str) -> None:
+def test_options_of_a_duckdb_file_raise(text: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match="takes no options"):
         parse_catalog_url(text)

@@ -90,7 +90,7 @@ _WRITES: dict[str, Callable[[DuckLake], Any]] = {
 }
 
 
-def test_every_verb_that_writes_refuses_and_names_the_way_out(tmp_path: Path) -> None:
+def test_every_write_raises_and_recommends_migration(tmp_path: Path) -> None:
     old = old_lake("0.2", "sqlite", tmp_path)
     lake = pickle.loads(pickle.dumps(DuckLake.connect(old.address.url)))
     files, catalog = sorted((tmp_path / "files").rglob("*")), (tmp_path / "catalog.sqlite").read_bytes()
@@ -102,7 +102,7 @@ def test_every_verb_that_writes_refuses_and_names_the_way_out(tmp_path: Path) ->
     assert (tmp_path / "catalog.sqlite").read_bytes() == catalog
 
 
-def test_counted_rows_are_told_apart_without_embedded_snapshots(tmp_path: Path, json_rows: JsonRows) -> None:
+def test_row_counts_separate_snapshots_of_a_merged_file(tmp_path: Path, json_rows: JsonRows) -> None:
     old = old_lake("0.2", "sqlite", tmp_path)
     forget_embedded_snapshots(old)
     lake = DuckLake.connect(old.address.url)
@@ -113,7 +113,7 @@ def test_counted_rows_are_told_apart_without_embedded_snapshots(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("text", ["2:20|3", "4:20|3:41", "2:20|3:10", "partial_max:", "x"])
-def test_counts_that_cannot_be_are_refused(tmp_path: Path, text: str) -> None:
+def test_impossible_row_counts_raise(tmp_path: Path, text: str) -> None:
     old = old_lake("0.3", "sqlite", tmp_path)
     old.execute(f"UPDATE ducklake_data_file SET partial_file_info = '{text}' WHERE partial_file_info LIKE '2:%'")
     table = DuckLake.connect(old.address.url).table("numbers", at=3)

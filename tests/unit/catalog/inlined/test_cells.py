@@ -33,7 +33,7 @@ from ducklake_core.format.types.data_types import (
     StructType,
 )
 
-_TEXTS: dict[DataType, str] = {
+_STRINGS: dict[DataType, str] = {
     FLOAT64: "1.5|-0.0|0|+1|1e308|1e309|-1e-320|5e-324|inf|-inf|Infinity|nan|-nan|NaN|1_000| 1|1 |0.1|0.30000000000000004"
     "|123456789012345678901234567890|1E5|1e||.5|5.|0x10|true|false|\u0661",
     DATE: "2024-02-29|2023-02-29|0001-01-01|9999-12-31|10000-01-01|-0001-01-01|infinity|-infinity|2024-1-5|2024-01-05 BC|1969-12-31"
@@ -52,11 +52,11 @@ def _slowly(cell: Any, column: Field) -> object:
     return cells.stored_array([cells._decoded(cell, column, abilities)], column, column)
 
 
-@pytest.mark.parametrize("data_type", _TEXTS, ids=str)
-def test_texts(data_type: DataType) -> None:
+@pytest.mark.parametrize("data_type", _STRINGS, ids=str)
+def test_strings(data_type: DataType) -> None:
     column = Field(id=1, name="a", type=data_type)
     differences = []
-    for text in _TEXTS[data_type].split("|"):
+    for text in _STRINGS[data_type].split("|"):
         quick = cells._plain_array([text, None], column)
         if quick is None:
             continue
@@ -67,7 +67,7 @@ def test_texts(data_type: DataType) -> None:
         if repr(quick.slice(0, 1)).partition("\n")[2] != slow.partition("\n")[2]:
             differences.append((text, repr(quick), slow))
     assert differences == []
-    assert cells._plain_array([_TEXTS[data_type].partition("|")[0]], column) is not None, "Arrow parses some"
+    assert cells._plain_array([_STRINGS[data_type].partition("|")[0]], column) is not None, "Arrow parses some"
 
 
 def test_numbers_as_booleans() -> None:
@@ -102,7 +102,7 @@ def test_cells_of_any_type(data_type: DataType) -> None:
         quick.validate(full=True)
 
 
-def test_nested_text_is_read_by_the_reference_and_by_us() -> None:
+def test_nested_cells_are_read_as_by_duckdb() -> None:
     """Random values of random types: whatever is called readable, DuckDB reads; we read all of it."""
     dice = random.Random(20260101)
     letters = "ab'\\\"[]{}(),:= \nNüCAST::null"

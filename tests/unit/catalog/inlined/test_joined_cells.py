@@ -25,7 +25,7 @@ from tests.unit.catalog.places import reading
 
 OracleFactory = Callable[..., Any]
 
-_TEXTS = st.none() | st.text(max_size=4) | st.text("\0\x1e\x1f,'", max_size=3)
+_STRINGS = st.none() | st.text(max_size=4) | st.text("\0\x1e\x1f,'", max_size=3)
 _INTEGERS = st.none() | st.integers(-(2**63), 2**63 - 1)
 _ODD = st.binary(max_size=2) | st.floats() | st.sampled_from(["1", " 2", "x", "", "\x1e", "\x1f", "1\x1f2"])
 
@@ -44,20 +44,20 @@ def fetched_and_joined(cells: Sequence[tuple[Any, Any]]) -> tuple[list[Any], lis
     return fetched, None if joined is None else list(zip(*(array.to_pylist() for array in joined), strict=True))
 
 
-@given(cells=st.lists(st.tuples(_INTEGERS, _TEXTS), min_size=1, max_size=6))
+@given(cells=st.lists(st.tuples(_INTEGERS, _STRINGS), min_size=1, max_size=6))
 @example(cells=[(None, None)])
 @example(cells=[(1, "\x1e"), (2, None)])
 @example(cells=[(1, "\x1e")])
 @example(cells=[(1, ""), (2, ""), (None, "")])
 def test_joined_cells_are_those_that_are_fetched(cells: list[tuple[int | None, str | None]]) -> None:
     fetched, joined = fetched_and_joined(cells)
-    texts = [text or "" for _, text in cells]
-    ambiguous = any("\x1f" in text for text in texts) or ("\x1e" in texts and None in [text for _, text in cells])
+    strings = [text or "" for _, text in cells]
+    ambiguous = any("\x1f" in text for text in strings) or ("\x1e" in strings and None in [text for _, text in cells])
     assert (joined is None) == ambiguous
     assert joined in (None, fetched)
 
 
-@given(cells=st.lists(st.tuples(_INTEGERS | _ODD, _TEXTS | _ODD), min_size=1, max_size=6))
+@given(cells=st.lists(st.tuples(_INTEGERS | _ODD, _STRINGS | _ODD), min_size=1, max_size=6))
 @example(cells=[(b"12", "x"), (1, "y")])
 @example(cells=[(2.0**63, "x"), (1.5, "y")])
 def test_integers_that_are_none_are_left_to_fetching(cells: list[tuple[Any, Any]]) -> None:
@@ -71,7 +71,7 @@ def test_integers_that_are_none_are_left_to_fetching(cells: list[tuple[Any, Any]
         assert all(a is None or type(a) is int for a, _ in joined)
 
 
-def test_texts_that_are_no_unicode_are_left_to_fetching() -> None:
+def test_invalid_unicode_is_left_to_fetching() -> None:
     fetched, joined = fetched_and_joined([(1, b"\x31\x32")])
     assert (fetched, joined) == ([(1, b"12")], [(1, "12")])
     engine = create_engine("sqlite://")

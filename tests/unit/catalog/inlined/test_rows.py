@@ -71,27 +71,27 @@ LEAVES = {
 def leaves(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
     """One inlined table with a column of each leaf type, values first, then NULL."""
     columns = ", ".join(f"c_{name} {sql}" for name, (sql, _) in LEAVES.items())
-    length = max(len(texts) for _, texts in LEAVES.values())
-    rows = [[texts[i] if i < len(texts) else "NULL" for _, texts in LEAVES.values()] for i in range(length)]
+    length = max(len(literals) for _, literals in LEAVES.values())
+    rows = [[literals[i] if i < len(literals) else "NULL" for _, literals in LEAVES.values()] for i in range(length)]
     with oracle(lake_address) as duck:
         duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES {', '.join('(' + ', '.join(row) + ')' for row in rows)}")
         assert duck.rows("FROM ducklake_list_files('lake', 't')") == []
     return lake_address
 
 
-def test_every_leaf_type_has_the_references_values(leaves: LakeAddress, oracle: OracleFactory) -> None:
+def test_every_leaf_type_has_the_values_of_duckdb(leaves: LakeAddress, oracle: OracleFactory) -> None:
     found = read(leaves)
     assert found is not None
     with oracle(leaves) as duck:
         for name in LEAVES:
-            theirs = duck.arrow(f"SELECT c_{name} AS c FROM t ORDER BY rowid").column("c").to_pylist()
-            ours = values(found, f"c_{name}")
-            assert [str(value) for value in ours] == [str(value) for value in theirs], name
+            by_duckdb = duck.arrow(f"SELECT c_{name} AS c FROM t ORDER BY rowid").column("c").to_pylist()
+            by_library = values(found, f"c_{name}")
+            assert [str(value) for value in by_library] == [str(value) for value in by_duckdb], name
     assert values(found, "rowid") == list(range(found.num_rows))
     assert set(values(found, "snapshot_id")) == {2}
 
 
-def test_values_that_arrow_of_the_reference_cannot_show(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_values_that_arrow_results_of_duckdb_cannot_show(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """Huge integers become DOUBLE in its Arrow results, timestamps in nanoseconds lose digits, intervals change form."""
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (h HUGEINT, u UHUGEINT, n TIMESTAMP_NS, i INTERVAL, z TIMETZ, f DOUBLE, midnight TIME, forever DATE)")
@@ -165,15 +165,15 @@ def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: 
         assert found == [wanted, None], name
 
 
-def test_nested_values_are_the_references_where_it_can_read_them(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_nested_values_are_those_of_duckdb_where_it_reads_them(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     readable = [name for name in NESTED if name not in ("struct", "literals", "names", "intervals")]
     with oracle(lake_address) as duck:
         for name in readable:
             sql, text, _ = NESTED[name]
             duck.run(f"CREATE TABLE {name} (c {sql})", f"INSERT INTO {name} VALUES ({text}), (NULL)")
         for name in readable:
-            theirs = duck.arrow(f"SELECT c FROM {name} ORDER BY rowid").column("c").to_pylist()
-            assert values(read(lake_address, name), "c") == theirs, name
+            by_duckdb = duck.arrow(f"SELECT c FROM {name} ORDER BY rowid").column("c").to_pylist()
+            assert values(read(lake_address, name), "c") == by_duckdb, name
 
 
 @pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
@@ -193,14 +193,14 @@ def test_evolution_of_inlined_rows(lake_address: LakeAddress, oracle: OracleFact
         last = duck.value("SELECT max(snapshot_id) FROM lake.snapshots()")
         assert isinstance(last, int)
         for snapshot in range(1, last + 1):
-            theirs = duck.arrow(f"SELECT * FROM t AT (VERSION => {snapshot}) ORDER BY rowid")
-            ours = read(lake_address, at=snapshot)
-            if theirs.num_rows == 0:
-                assert ours is None
+            by_duckdb = duck.arrow(f"SELECT * FROM t AT (VERSION => {snapshot}) ORDER BY rowid")
+            by_library = read(lake_address, at=snapshot)
+            if by_duckdb.num_rows == 0:
+                assert by_library is None
                 continue
-            assert ours is not None
-            ours = ours.sort_by("rowid")
-            assert ours.select(theirs.column_names).to_pylist() == theirs.to_pylist(), snapshot
+            assert by_library is not None
+            by_library = by_library.sort_by("rowid")
+            assert by_library.select(by_duckdb.column_names).to_pylist() == by_duckdb.to_pylist(), snapshot
         some = read(lake_address, columns=["d", "b"])
     assert values(some, "b") == [1, 3000000000, 3, 4]
     assert values(some, "d") == [date(2024, 1, 1), date(2024, 1, 1), None, None]
@@ -222,9 +222,9 @@ def test_deletes_and_updates_at_every_snapshot(lake_address: LakeAddress, oracle
             "UPDATE t SET b = 'changed' WHERE a = 3", "INSERT INTO t VALUES (4, NULL)", "TRUNCATE t", "INSERT INTO t VALUES (5, 'last')"
         )
         for snapshot in range(2, 8):
-            theirs = duck.rows(f"SELECT a, b, rowid, snapshot_id FROM t AT (VERSION => {snapshot}) ORDER BY rowid")
-            ours = read(lake_address, at=snapshot)
-            assert ([] if ours is None else [tuple(row.values()) for row in ours.to_pylist()]) == theirs, snapshot
+            by_duckdb = duck.rows(f"SELECT a, b, rowid, snapshot_id FROM t AT (VERSION => {snapshot}) ORDER BY rowid")
+            by_library = read(lake_address, at=snapshot)
+            assert ([] if by_library is None else [tuple(row.values()) for row in by_library.to_pylist()]) == by_duckdb, snapshot
 
 
 def test_the_physical_table_of_each_row(lake_address: LakeAddress, oracle: OracleFactory) -> None:
@@ -330,21 +330,21 @@ def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleF
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(INSIDE))
     with oracle(lake_address) as duck:
         duck.run(f"CREATE TABLE t (n INT, {columns})")
-        rows = [(place, text) for place, texts in enumerate(INSIDE.values()) for text in texts]
+        rows = [(place, text) for place, literals in enumerate(INSIDE.values()) for text in literals]
         for number, (place, text) in enumerate(rows):
             duck.run(f"INSERT INTO t (n, c{place}) VALUES ({number}, {text})")
         duck.run("ALTER TABLE t RENAME c0 TO renamed", "DELETE FROM t WHERE n = 2")
         names = ("renamed", *(f"c{number}" for number in range(1, len(INSIDE))))
-        texts = ", ".join(f"CAST(CAST({name} AS JSON) AS VARCHAR)" for name in names)
-        theirs = [
+        literals = ", ".join(f"CAST(CAST({name} AS JSON) AS VARCHAR)" for name in names)
+        by_duckdb = [
             [None if text is None else json.loads(str(text)) or [] for text in row]
-            for row in duck.rows(f"SELECT {texts} FROM t ORDER BY n")
+            for row in duck.rows(f"SELECT {literals} FROM t ORDER BY n")
         ]
     found = read(lake_address)
     assert found is not None
-    ours = zip(*(found.column(name).to_pylist() for name in names), strict=True)
-    assert [[_plain(value) for value in row] for row in ours] == theirs
-    assert len(theirs) == len(rows) - 1
+    by_library = zip(*(found.column(name).to_pylist() for name in names), strict=True)
+    assert [[_plain(value) for value in row] for row in by_library] == by_duckdb
+    assert len(by_duckdb) == len(rows) - 1
 
 
 def _plain(value: Any) -> Any:

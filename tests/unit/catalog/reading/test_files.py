@@ -98,7 +98,7 @@ def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: Orac
             assert found.counts.files_total == 10, condition
 
 
-def test_plain_listing_is_the_references(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_plain_listing_is_that_of_duckdb(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run(
             "CREATE TABLE t (a INT, s VARCHAR)",
@@ -110,15 +110,15 @@ def test_plain_listing_is_the_references(lake_address: LakeAddress, oracle: Orac
             "data_file, data_file_size_bytes, data_file_footer_size, data_file_encryption_key, "
             "delete_file, delete_file_size_bytes, delete_file_footer_size, delete_file_encryption_key"
         )
-        theirs = {
+        by_duckdb = {
             number: duck.rows(f"SELECT {columns} FROM ducklake_list_files('lake', 't', snapshot_version => {number})")
             for (number,) in duck.rows("SELECT snapshot_id FROM lake.snapshots() WHERE snapshot_id > 0")
         }
     with reading(lake_address) as reader:
-        assert [snapshot.id for snapshot in reader.snapshots()[1:]] == sorted(theirs)
-        for number, expected in theirs.items():
-            ours = [summary(file) for file, _ in data_files(reader, reader.table("main", "t", number))]
-            assert sorted(ours) == sorted(expected), number
+        assert [snapshot.id for snapshot in reader.snapshots()[1:]] == sorted(by_duckdb)
+        for number, expected in by_duckdb.items():
+            by_library = [summary(file) for file, _ in data_files(reader, reader.table("main", "t", number))]
+            assert sorted(by_library) == sorted(expected), number
 
 
 def summary(file: DataFile) -> tuple[object, ...]:
@@ -200,7 +200,7 @@ def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: Orac
 
 
 @pytest.mark.parametrize(("low", "high"), [("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")])
-def test_a_bound_that_can_be_read_is_used_beside_one_that_cannot(
+def test_a_readable_bound_is_used_next_to_an_unreadable_one(
     lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
 ) -> None:
     with oracle(lake_address, TO_FILES) as duck:

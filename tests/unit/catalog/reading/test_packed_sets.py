@@ -73,15 +73,15 @@ def without_packing(dialect: Any) -> Abilities:
     return replace(abilities_of(dialect), packs_rows=False)
 
 
-def test_it_says_what_plain_statements_say(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_and_plain_statements_agree(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     conditions = [*CONDITIONS, MANY_GROUPS, MANY_PARTS]
     columns = (frozenset[int](), frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4, 99}))
     with reading(address) as reader:
         packed = [found(reader, condition, wanted) for condition in conditions for wanted in columns]
         monkeypatch.setattr(files, "abilities_of", without_packing)
         plain = [found(reader, condition, wanted) for condition in conditions for wanted in columns]
-        for place, (ours, theirs) in enumerate(zip(packed, plain, strict=True)):
-            assert ours == theirs, conditions[place // len(columns)]
+        for place, (packed_files, plain_files) in enumerate(zip(packed, plain, strict=True)):
+            assert packed_files == plain_files, conditions[place // len(columns)]
     assert {len(kept) for kept, _ in packed} >= {0, 1, 2, 8}
 
 
@@ -98,7 +98,7 @@ def test_statistics_are_read_once(address: LakeAddress) -> None:
     assert after["ducklake_file_column_stats"] - before["ducklake_file_column_stats"] == 1
 
 
-def test_a_file_without_an_id_is_refused(address: LakeAddress) -> None:
+def test_a_file_without_an_id_raises(address: LakeAddress) -> None:
     database = database_of(address)
     with database.write() as connection:
         connection.execute(sa.text("ALTER TABLE ducklake_data_file DROP CONSTRAINT ducklake_data_file_pkey"))
@@ -109,7 +109,7 @@ def test_a_file_without_an_id_is_refused(address: LakeAddress) -> None:
         found(reader, "a = 35")
 
 
-def test_statistics_behind_a_view_have_no_places(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_behind_a_view_have_no_positions(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     database = database_of(address)
     with database.write() as connection:
         connection.execute(sa.text("ALTER TABLE ducklake_file_column_stats RENAME TO kept_elsewhere"))
@@ -122,7 +122,7 @@ def test_statistics_behind_a_view_have_no_places(address: LakeAddress, monkeypat
 
 
 @pytest.mark.parametrize("number", [-1, 1 << 48])
-def test_statistics_of_files_that_no_place_has_room_for_are_passed_over(address: LakeAddress, number: int) -> None:
+def test_statistics_of_files_beyond_the_index_are_ignored(address: LakeAddress, number: int) -> None:
     database = database_of(address)
     stats = database.tables["file_column_stats"]
     with reading(address) as reader:

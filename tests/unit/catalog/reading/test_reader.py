@@ -26,22 +26,22 @@ def plain(schema: Schema) -> list[tuple[int, str, str]]:
     return [(node.id, node.name, str(node.type)) for node in schema.walk()]
 
 
-def test_snapshots_are_the_references(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_snapshots_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "BEGIN", "INSERT INTO t VALUES (1)")
         duck.run("CALL lake.set_commit_message('Ann', 'first rows', extra_info => '{\"k\": 1}')", "COMMIT", "CREATE SCHEMA s")
-        theirs = duck.rows(
+        expected = duck.rows(
             "SELECT snapshot_id, snapshot_time, schema_version, author, commit_message, commit_extra_info FROM lake.snapshots() ORDER BY 1"
         )
     with reading(lake_address) as reader:
-        ours = reader.snapshots()
-        assert [(s.id, s.time, s.schema_version, s.author, s.message, s.extra_info) for s in ours] == theirs
-        assert reader.latest_snapshot() == ours[-1]
-        assert reader.snapshot(version=2) == ours[2]
-        assert reader.snapshots(after=2) == ours[3:]
-    assert ours[0].changes == 'created_schema:"main"'
-    assert ours[2].author == "Ann"
-    assert all(s.time.tzinfo == UTC for s in ours)
+        found = reader.snapshots()
+        assert [(s.id, s.time, s.schema_version, s.author, s.message, s.extra_info) for s in found] == expected
+        assert reader.latest_snapshot() == found[-1]
+        assert reader.snapshot(version=2) == found[2]
+        assert reader.snapshots(after=2) == found[3:]
+    assert found[0].changes == 'created_schema:"main"'
+    assert found[2].author == "Ann"
+    assert all(s.time.tzinfo == UTC for s in found)
 
 
 def test_snapshot_at_a_time_is_the_newest_not_after_it(lake_address: LakeAddress, oracle: OracleFactory) -> None:
@@ -94,7 +94,7 @@ def test_times_out_of_order(lake_address: LakeAddress, oracle: OracleFactory) ->
     assert found_in_time(lake_address) == snapshots_in_time()
 
 
-def test_texts_of_times_as_nobody_writes_them(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_unusual_spellings_of_times(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(sqlite_address) as duck:
         duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(len(TIMES))))
     forms = ("{0:%Y-%m-%dT%H:%M:%S.%f}Z", "{0:%Y-%m-%d %H:%M:%S.%f}", "{1:%Y-%m-%d %H:%M:%S.%f}+05:30", "{2:%Y-%m-%d %H:%M:%S.%f}-02")
@@ -110,7 +110,7 @@ def test_texts_of_times_as_nobody_writes_them(sqlite_address: LakeAddress, oracl
     assert found_in_time(sqlite_address) == snapshots_in_time()
 
 
-def test_snapshot_refusals(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_invalid_snapshots_raise(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)", "CALL ducklake_expire_snapshots('lake', versions => [1])")
     with reading(lake_address) as reader:

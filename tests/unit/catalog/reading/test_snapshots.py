@@ -16,7 +16,7 @@ TEXT = '"50%_/of"'
 
 
 @pytest.fixture
-def said(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
+def log(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
     """Four snapshots, of which one says the text and one something that is like it."""
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)")
@@ -25,8 +25,8 @@ def said(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
     return lake_address
 
 
-def test_what_is_there(said: LakeAddress) -> None:
-    database = database_of(said)
+def test_what_is_there(log: LakeAddress) -> None:
+    database = database_of(log)
     with database.read() as connection:
         assert search_log(connection, database.tables, TEXT) == LogSearch(is_mentioned=True, is_whole=True)
         assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=True)
@@ -37,10 +37,10 @@ def test_what_is_there(said: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("expired", [0, 1, 2])
-def test_what_was_expired(said: LakeAddress, oracle: OracleFactory, expired: int) -> None:
-    with oracle(said) as duck:
+def test_what_was_expired(log: LakeAddress, oracle: OracleFactory, expired: int) -> None:
+    with oracle(log) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
-    database = database_of(said)
+    database = database_of(log)
     with database.read() as connection:
         assert search_log(connection, database.tables, "nobody") == LogSearch(is_mentioned=False, is_whole=False)
         assert search_log(connection, database.tables, TEXT).is_mentioned == (expired != 2)
@@ -50,8 +50,8 @@ def test_what_was_expired(said: LakeAddress, oracle: OracleFactory, expired: int
     database.close()
 
 
-def test_an_entry_that_somebody_deleted_makes_the_log_no_proof(said: LakeAddress) -> None:
-    database = database_of(said)
+def test_a_log_with_a_deleted_entry_proves_nothing(log: LakeAddress) -> None:
+    database = database_of(log)
     changes = database.tables["snapshot_changes"]
     with database.write() as connection:
         connection.execute(changes.delete().where(changes.c.snapshot_id == 1))

@@ -46,6 +46,6 @@ def test_integers(data_type: DataType, most: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_types() -> None:
-    texts = pa.array(["b", None, "a", "c"])
-    _check(texts, pa.array(["c", "b"]), VARCHAR)
+    strings = pa.array(["b", None, "a", "c"])
+    _check(strings, pa.array(["c", "b"]), VARCHAR)
     _check(pa.array([3, None, 1], pa.date32()), pa.array([1, 2], pa.date32()), DATE)

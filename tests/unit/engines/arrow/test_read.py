@@ -110,8 +110,8 @@ def test_missing_system_columns_are_named(tmp_path: Path) -> None:
 def test_columns_are_decoded_in_two_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, batch_rows: int) -> None:
     monkeypatch.setattr(file_reader, "_HELD_BYTES", most)
     monkeypatch.setattr(decoding, "BATCH_ROWS", batch_rows)
-    texts = pa.array([f"{number}" * (number % 5) for number in range(1000)])
-    file = write(tmp_path / "a.parquet", ("a", integers(*range(1000)), 1), ("b", texts, 2), row_group_size=300)
+    strings = pa.array([f"{number}" * (number % 5) for number in range(1000)])
+    file = write(tmp_path / "a.parquet", ("a", integers(*range(1000)), 1), ("b", strings, 2), row_group_size=300)
     task = FileTask(file=replace(file, inlined_deletes=(0, 3, 640, 641, 999)))
     for where, wanted in (
         ("a >= 0", range(1000)),
@@ -120,7 +120,7 @@ def test_columns_are_decoded_in_two_passes(tmp_path: Path, monkeypatch: pytest.M
         ("a < 0", []),
     ):
         found = rows(task, replace(shape(A, B, where=where, virtual=("file_row_number",)), schema=Schema(columns=(B,))))
-        assert found == [(texts[number].as_py(), number) for number in wanted if number not in (0, 3, 640, 641, 999)], where
+        assert found == [(strings[number].as_py(), number) for number in wanted if number not in (0, 3, 640, 641, 999)], where
 
 
 def test_few_rows_wait_for_the_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +160,8 @@ def test_nothing_is_decoded_behind_the_last_wanted_row(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(("columns", "where"), [((A, B), None), ((A, B), "a >= 90 AND a < 260"), ((B,), None)])
 def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Field, ...], where: str | None) -> None:
     path = tmp_path / "a.parquet"
-    texts = pa.array([f"{number}" for number in range(300)])
-    file = replace(write(path, ("a", integers(*range(300)), 1), ("b", texts, 2), row_group_size=100), inlined_deletes=(250,))
+    strings = pa.array([f"{number}" for number in range(300)])
+    file = replace(write(path, ("a", integers(*range(300)), 1), ("b", strings, 2), row_group_size=100), inlined_deletes=(250,))
     content, found = path.read_bytes(), tuple[int, ...]()
     # 100 as it stands for the rows of the first row group, among others, becomes 120.
     for place in [place for place in range(len(content)) if content[place : place + 2] == b"\xc8\x01"]:
@@ -186,7 +186,7 @@ def test_names_that_are_not_text(tmp_path: Path) -> None:
         rows(FileTask(file=file), shape(A))
 
 
-def test_damage_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_damage_raises_an_error_of_the_library(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     file = write(path, ("a", pa.array(range(10_000), pa.int32()), 1))
     content = path.read_bytes()

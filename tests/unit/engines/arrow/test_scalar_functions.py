@@ -157,7 +157,7 @@ EXPRESSIONS = {
 }
 
 
-@pytest.mark.parametrize(("target", "text"), [(target, text) for target, texts in EXPRESSIONS.items() for text in texts])
+@pytest.mark.parametrize(("target", "text"), [(target, text) for target, computed in EXPRESSIONS.items() for text in computed])
 def test_values_are_those_of_duckdb(duck: duckdb.DuckDBPyConnection, target: str, text: str) -> None:
     batch = duck.execute("SELECT * FROM t").to_arrow_table().combine_chunks().to_batches()[0]
     expression = parse_expression(text, SCHEMA)
@@ -219,7 +219,7 @@ def test_values_that_do_not_fit_are_errors(duck: duckdb.DuckDBPyConnection, targ
         assigned(expression.scalar, SCHEMA.column(target), batch)
 
 
-def test_columns_are_looked_for() -> None:
+def test_missing_columns_raise() -> None:
     with pytest.raises(NotFoundError, match="nothing"):
         parse_expression("nothing + 1", SCHEMA)
     with pytest.raises(UsageError, match="aggregate"):

@@ -37,14 +37,14 @@ def test_results_come_in_the_order_of_the_pieces(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_error_comes_in_its_turn(workers: int) -> None:
+def test_an_error_comes_in_the_order_of_the_pieces(workers: int) -> None:
     found: list[int] = []
     with pytest.raises(ValueError, match="piece 5"):
         found.extend(in_order((piece(number, []) for number in range(9)), workers))
     assert list(in_order((piece(number, []) for number in range(5)), workers)) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
-def test_no_more_pieces_are_begun_than_have_room() -> None:
+def test_no_more_pieces_are_begun_than_fit() -> None:
     begun: list[int] = []
     results = in_order((piece(number, begun) for number in range(100) if number != 5), 2)
     assert begun == []
@@ -83,14 +83,14 @@ def lake(tmp_path: Path) -> DuckLake:
     ],
     ids=["no text", "half letters", "offsets that fall"],
 )
-def test_refused(lake: DuckLake, ends: list[int], held: bytes, wide: bool) -> None:
+def test_invalid_strings_raise(lake: DuckLake, ends: list[int], held: bytes, wide: bool) -> None:
     with pytest.raises(SchemaError, match="not text"):
         lake.table("t").append(pa.table({"a": _text(ends, held, wide=wide)}))
     assert lake.table("t").scan().count() == 1
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_taken(lake: DuckLake, wide: bool) -> None:
+def test_valid_strings_are_accepted(lake: DuckLake, wide: bool) -> None:
     """Seven bits and eight, parts of arrays whose other rows are no text, and none at all."""
     wanted = pa.large_string() if wide else pa.string()
     spoiled = _text([0, 2, 5, 6], b"\xff\xfeabcd", wide=wide)

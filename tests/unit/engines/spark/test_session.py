@@ -14,18 +14,18 @@ class Conf:
 
     def __init__(self) -> None:
         self.values = {"a": "1"}
-        self.gone = False
+        self.lost = False
 
     def get(self, name: str, default: str | None) -> str | None:
         return self.values.get(name, default)
 
     def set(self, name: str, value: str) -> None:
-        if self.gone or name == "static":
+        if self.lost or name == "static":
             raise RuntimeError("this setting cannot be changed")
         self.values[name] = value
 
     def unset(self, name: str) -> None:
-        if self.gone:
+        if self.lost:
             raise RuntimeError("the session is gone")
         del self.values[name]
 
@@ -37,7 +37,7 @@ class Session:
         self.conf = Conf()
 
 
-def test_settings_before_one_that_is_refused_are_as_they_were() -> None:
+def test_settings_before_a_rejected_one_are_restored() -> None:
     session: Any = Session()
     with pytest.raises(RuntimeError, match="cannot be changed"), held_settings(session, {"a": "2", "b": "2", "static": "2"}):
         pass
@@ -52,11 +52,11 @@ def test_a_lost_session_does_not_hide_why_it_was_lost() -> None:
     session: Any = Session()
 
     def lose() -> None:
-        session.conf.gone = True
+        session.conf.lost = True
         raise ValueError("the executors are gone")
 
     with pytest.raises(ValueError, match="the executors are gone"), held_settings(session, {"a": "2", "b": "2"}):
         lose()
-    session.conf.gone = False
+    session.conf.lost = False
     session.conf.values = {"a": "5"}
     assert users_setting(session, "a") == "5"

@@ -127,7 +127,7 @@ def test_no_rows_make_no_files(spark: SparkSession, tmp_path: Path) -> None:
     assert files_in(tmp_path) == []
 
 
-def test_rows_without_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_without_columns_raise(spark: SparkSession, tmp_path: Path) -> None:
     state = state_of(spark.range(1), tmp_path)
     with pytest.raises(SchemaError, match=r"main\.t.*rows but no columns"):
         write_frame(spark.range(3).select(), state)

@@ -52,7 +52,7 @@ _FLOATS = [0.0, -0.0, 0.1, 1.5, -2.0, 16777216.0, 1e300, math.nan, math.inf, -ma
 _INSTANTS = [0, -1, 1, _DAY, -_DAY, 1_704_153_601_500_000, -(2**63) + 1, 2**63 - 1, -63_517_788_000_000_000]
 _DAYS = [0, -1, 19_723, 2**31 - 1, -(2**31) + 1, -735_160]
 _IDS = ["00000000-0000-0000-0000-000000000001", "80000000-0000-0000-0000-000000000000", "ffffffff-0000-4000-8000-000000000000"]
-_TEXTS = ["", "a", "ab", "abc", "b", "Z", "é", "𝄞", "\uffff", "a%", "it's", "x\\y"]
+_STRINGS = ["", "a", "ab", "abc", "b", "Z", "é", "𝄞", "\uffff", "a%", "it's", "x\\y"]
 
 
 def value_of(name: str, draw: Random) -> object:
@@ -79,7 +79,7 @@ def value_of(name: str, draw: Random) -> object:
         case "TIMESTAMP_NS":
             return draw.choice([0, -1, 1_704_153_600_123_456_789]) if corner else draw.randint(-(10**18), 10**18)
         case "VARCHAR":
-            return draw.choice(_TEXTS) if corner else "".join(draw.choices("abé\uffff𝄞", k=draw.randint(0, 3)))
+            return draw.choice(_STRINGS) if corner else "".join(draw.choices("abé\uffff𝄞", k=draw.randint(0, 3)))
         case "BLOB":
             return draw.randbytes(draw.randint(0, 2))
         case "UUID":

@@ -52,7 +52,7 @@ def test_ranges_lists_and_nested_columns() -> None:
     assert to_sql(is_null(SCHEMA, ("box", "t")), "duckdb") == '(("Box")."T" IS NULL)'
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_values_raise() -> None:
     with pytest.raises(UsageError, match="None cannot be compared"):
         compare(SCHEMA, "i32", "=", None)
     with pytest.raises(UsageError, match="int32"):
@@ -70,6 +70,6 @@ def test_times_of_pandas_keep_their_nanoseconds() -> None:
             literal_of(value)
 
 
-def test_what_is_no_condition_is_refused() -> None:
+def test_invalid_conditions_raise() -> None:
     with pytest.raises(UsageError, match="5 is not a condition"):
         bind(5, SCHEMA)  # type: ignore[arg-type]

@@ -99,7 +99,7 @@ def test_conditions_are_equal_by_their_parts() -> None:
         lambda: bool(AnyOf(conditions=())),
     ],
 )
-def test_what_python_would_decide_at_once_is_refused(wrong: Callable[[], object]) -> None:
+def test_operators_that_python_evaluates_raise(wrong: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match=r"write & for and, \| for or, ~ for not.*isin.*between"):
         wrong()
 
@@ -113,7 +113,7 @@ def test_missing_parentheses_are_named(wrong: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("missing", [None, pd.NaT, pd.NA, pa.scalar(None), np.datetime64("NaT")], ids=repr)
-def test_null_on_the_right_is_refused_with_advice(missing: Any) -> None:
+def test_null_on_the_right_raises_with_advice(missing: Any) -> None:
     for wrong in (lambda: col("s.a") == missing, lambda: col("s.a") != missing, lambda: col("s.a").isin([1, missing])):
         with pytest.raises(UsageError, match=r"col\('s.a'\).is_null\(\) or col\('s.a'\).is_not_null\(\)"):
             wrong()
@@ -149,7 +149,7 @@ def test_other_mistakes_are_named() -> None:
         _ = col("ts") == np.datetime64("2013-02-01T00:00:00.000000001")
 
 
-def test_long_chains_are_one_level_and_deep_ones_are_refused() -> None:
+def test_long_chains_are_one_level_and_deep_ones_raise() -> None:
     chain: Combinable = col("i32") == 0
     for number in range(1, 2000):
         chain |= col("i32") == number

@@ -134,20 +134,20 @@ def test_outcomes_are_those_of_duckdb(seed: int) -> None:
     with duckdb.connect() as connection:
         connection.register("t", t)
 
-        def asked(text: str) -> list[bool | None]:
+        def queries(text: str) -> list[bool | None]:
             return [row[0] for row in connection.execute(f"SELECT {text} FROM t").fetchall()]
 
-        expected = asked(condition)
+        expected = queries(condition)
         predicate = bind(condition, SCHEMA)
         assert evaluate(predicate, t).to_pylist() == expected, condition
-        assert asked(to_sql(predicate, "duckdb")) == expected, condition
+        assert queries(to_sql(predicate, "duckdb")) == expected, condition
     kept = [bool(outcome) for outcome in evaluate(as_filter(predicate), t).to_pylist()]
     assert kept == [bool(outcome) for outcome in expected], condition
     for part in (t.slice(start, 3) for start in range(0, 60, 3)):
         matching = sum(evaluate(predicate, part).fill_null(False).to_pylist())
-        for asked_for in (predicate, as_filter(predicate)):
-            assert may_match(asked_for, known(part), 3) or not matching, condition
-            assert not must_match(asked_for, known(part), 3) or matching == 3, condition
+        for where in (predicate, as_filter(predicate)):
+            assert may_match(where, known(part), 3) or not matching, condition
+            assert not must_match(where, known(part), 3) or matching == 3, condition
 
 
 def known(part: pa.Table) -> dict[int, ColumnStatistics]:

@@ -102,7 +102,7 @@ def test_conditions_in_both_dialects(condition: str, duckdb: str, spark: str) ->
         ("a.b = 1", NotFoundError, "no field 'b'"),
     ],
 )
-def test_what_is_no_condition_on_a_row_is_refused(condition: str, error: type[DuckLakeError], words: str) -> None:
+def test_invalid_conditions_raise(condition: str, error: type[DuckLakeError], words: str) -> None:
     with pytest.raises(error, match=words):
         bind(condition, SCHEMA)
 
@@ -120,7 +120,7 @@ def test_not_like_is_the_opposite_of_like() -> None:
     assert isinstance(found.operand, StartsWith)
 
 
-def test_a_predicate_of_another_table_is_refused() -> None:
+def test_a_predicate_of_another_table_raises() -> None:
     predicate = bind("a = 1", SCHEMA)
     other = with_ids(Schema(columns=(Field(name="b", type=INT32), Field(name="a", type=INT32))))
     with pytest.raises(NotFoundError, match="build it again"):

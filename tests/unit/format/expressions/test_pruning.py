@@ -160,8 +160,8 @@ def statistics(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[int, ColumnS
         values = [row[name] for row in rows if row[name] is not None]
         sound = [value for value in values if not _is_nan(value)]
         wider = [draw(VALUES[name].filter(lambda value: not _is_nan(value))) for _ in range(draw(st.integers(0, 1)))]
-        texts = sorted((*sound, *wider)) if values else []
-        low, high = (to_text(texts[0], column.type), to_text(texts[-1], column.type)) if texts else (None, None)
+        bounds = sorted((*sound, *wider)) if values else []
+        low, high = (to_text(bounds[0], column.type), to_text(bounds[-1], column.type)) if bounds else (None, None)
         nulls = len(rows) - len(values)
         kind = draw(st.integers(0, 4))
         found[column.id] = ColumnStatistics(

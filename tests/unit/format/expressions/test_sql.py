@@ -36,18 +36,18 @@ def test_spark_finds_the_same_rows(spark: SparkSession) -> None:
     # Spark refuses to cast an infinite date to a timestamp: it fails loudly, and never finds other rows.
     columns["day"] = [None if value is None or abs(int(str(value))) == 2**31 - 1 else value for value in columns["day"]]
     table = table_of(columns)
-    texts: list[str] = []
-    while len(texts) < 150:
+    drawn: list[str] = []
+    while len(drawn) < 150:
         text = condition(draw)
         if not any(name in text for name in (*NOT_IN_SPARK, "ts_ns")) and not needs_sql(bind(text, SCHEMA)):
-            texts.append(text)
-    predicates = [bind(text, SCHEMA) for text in texts]
+            drawn.append(text)
+    predicates = [bind(text, SCHEMA) for text in drawn]
     frame = spark.createDataFrame(_for_spark(table))
     rows = frame.selectExpr(*(f"{to_sql(predicate, 'spark')} AS p{i}" for i, predicate in enumerate(predicates))).collect()
     outcomes = 0
     for i, predicate in enumerate(predicates):
         expected = evaluate(predicate, table).to_pylist()
-        assert [row[i] for row in rows] == expected, (texts[i], to_sql(predicate, "spark"))
+        assert [row[i] for row in rows] == expected, (drawn[i], to_sql(predicate, "spark"))
         outcomes += len(set(expected))
     assert outcomes > len(predicates)
 

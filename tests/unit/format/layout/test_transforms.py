@@ -53,7 +53,7 @@ def array_of(name: str, values: list[object], physical: bool) -> pa.Array:
     return from_values(values, TYPES[name][0], physical=physical)
 
 
-def test_every_key_is_the_text_that_the_reference_writes(tmp_path: Path) -> None:
+def test_every_key_is_the_string_that_duckdb_writes(tmp_path: Path) -> None:
     keys: list[tuple[str, TransformName, int | None]] = []
     for name, (_, sql) in TYPES.items():
         keys += [(name, "identity", None), (name, "bucket", 7)]
@@ -123,9 +123,9 @@ def test_buckets_keep_exactly_the_files_of_the_value() -> None:
 
 @pytest.mark.parametrize("transforms", [("bucket", "year", "month"), ("year", "bucket", "month"), ("bucket", "epoch_month")])
 def test_other_keys_of_a_bucketed_column_prune(transforms: tuple[TransformName, ...]) -> None:
-    texts = {"year": "2013", "month": "2", "epoch_month": str(43 * 12 + 1)}
+    keys_by_name = {"year": "2013", "month": "2", "epoch_month": str(43 * 12 + 1)}
     keys = [spec_of("ts", name, 8 if name == "bucket" else None).fields[0] for name in transforms]
-    spec, values = PartitionSpec(fields=tuple(keys)), [texts.get(name, "3") for name in transforms]
+    spec, values = PartitionSpec(fields=tuple(keys)), [keys_by_name.get(name, "3") for name in transforms]
     assert partition_may_match(spec, values, bind("ts >= '2013-02-28'", SCHEMA), SCHEMA)
     assert not partition_may_match(spec, values, bind("ts >= '2013-03-01'", SCHEMA), SCHEMA)
     assert not partition_may_match(spec, values, bind("ts IS NULL", SCHEMA), SCHEMA)
@@ -136,7 +136,7 @@ def test_other_keys_of_a_bucketed_column_prune(transforms: tuple[TransformName, 
     assert not partition_may_match(spec, infinite, bind("ts IS NULL", SCHEMA), SCHEMA)
 
 
-def test_buckets_of_an_earlier_type_say_nothing() -> None:
+def test_buckets_of_an_earlier_type_prune_nothing() -> None:
     from dataclasses import replace
 
     columns = tuple(replace(column, begin_snapshot=5) for column in SCHEMA)
@@ -165,7 +165,7 @@ def test_an_identity_value_decides_for_all_rows() -> None:
         (PartitionField(column_id=22, column="box", transform="identity"), UnsupportedFeatureError),
     ],
 )
-def test_impossible_keys_are_refused(key: PartitionField, error: type[Exception]) -> None:
+def test_impossible_keys_raise(key: PartitionField, error: type[Exception]) -> None:
     with pytest.raises(error, match=key.column if error is not UnsupportedFeatureError else "Box"):
         check_spec(PartitionSpec(fields=(key,)), SCHEMA)
     assert isinstance(SCHEMA.column("box").type, StructType)

@@ -120,7 +120,7 @@ def test_arrow_types_have_one_meaning(arrow: pa.DataType, expected: DataType) ->
 
 
 @pytest.mark.parametrize("arrow", [pa.decimal256(39, 0), pa.decimal128(5, -2), pa.dense_union([pa.field("a", pa.int8())])], ids=str)
-def test_arrow_types_without_a_ducklake_type_are_refused_by_name(arrow: pa.DataType) -> None:
+def test_arrow_types_without_a_ducklake_type_raise(arrow: pa.DataType) -> None:
     with pytest.raises(UnsupportedFeatureError, match=r"'s\.bad'"):
         from_arrow_schema(pa.schema([("s", pa.struct([("bad", arrow)]))]))
 
@@ -228,12 +228,12 @@ def test_absent_columns_get_their_default_or_null() -> None:
         ({"a": pa.array([(0, 0, 1)], pa.month_day_nano_interval())}, column("a", INTERVAL), "nanoseconds"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(data: dict[str, object], wanted: Field, message: str) -> None:
+def test_values_that_do_not_fit_raise(data: dict[str, object], wanted: Field, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         cast_to(pa.table(data), schema(wanted))
 
 
-def test_an_absent_column_with_an_expression_as_default_is_refused() -> None:
+def test_an_absent_column_with_an_expression_as_default_raises() -> None:
     wanted = schema(column("a", INT32), column("b", TIMESTAMPTZ, default="now()", default_is_expression=True))
     with pytest.raises(UnsupportedFeatureError, match=r"now\(\)"):
         cast_to(pa.table({"a": [1]}), wanted)
@@ -286,7 +286,7 @@ def test_unsigned_64_bit_numbers_stay_whole() -> None:
     [("int128", "12x"), ("int128", str(2**127)), ("uint128", "-1"), ("interval", "soon"), ("time", "24:00:01"), ("timetz", "noon")],
 )
 @pytest.mark.parametrize("physical", [True, False])
-def test_texts_that_are_no_value_of_the_type_are_refused(kind: str, text: str, physical: bool) -> None:
+def test_strings_that_are_no_value_of_the_type_raise(kind: str, text: str, physical: bool) -> None:
     """Also where the type is text in files."""
     column = Field(name="c", type=PrimitiveType(name=kind))
     for array in (pa.array([text, None]), pa.array(["x", text]).slice(1)):

@@ -81,7 +81,7 @@ def test_rows_of_a_schema_build_it_again_in_any_order(columns: list[Field], rand
 
 
 @given(LEAVES)
-def test_type_texts_have_an_inverse(data_type: DataType) -> None:
+def test_type_names_have_an_inverse(data_type: DataType) -> None:
     assert parse_leaf_type(type_text(data_type)) == data_type
 
 
@@ -94,7 +94,7 @@ def test_columns_are_sorted_by_order_then_id() -> None:
 
 
 @pytest.mark.parametrize("text", ["unknown", "enum", "decimal(39,0)", "decimal(2,3)", "list", "integer[3]", ""])
-def test_unknown_types_are_refused_by_name(text: str) -> None:
+def test_unknown_types_raise(text: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match="not supported"):
         parse_leaf_type(text)
 
@@ -111,7 +111,7 @@ def test_unknown_types_are_refused_by_name(text: str) -> None:
         ],
     ],
 )
-def test_rows_that_are_no_tree_are_refused(rows: list[ColumnRow]) -> None:
+def test_rows_that_are_no_tree_raise(rows: list[ColumnRow]) -> None:
     with pytest.raises(CatalogCorruptError):
         build_schema(rows)
 
@@ -176,7 +176,7 @@ def test_decimals_come_back_from_their_text(value: Decimal) -> None:
 
 
 @given(st.binary())
-def test_blobs_come_back_from_both_texts(value: bytes) -> None:
+def test_blobs_come_back_from_both_spellings(value: bytes) -> None:
     assert from_text(to_text(value, BLOB), BLOB) == value
     assert from_cast_text(to_cast_text(value, BLOB), BLOB) == value
 
@@ -193,7 +193,7 @@ def test_blobs_come_back_from_both_texts(value: bytes) -> None:
         ("1.50", DecimalType(precision=9, scale=3), Decimal("1.5")),
     ],
 )
-def test_texts_of_narrower_types_are_read_after_a_promotion(text: str, data_type: DataType, expected: object) -> None:
+def test_strings_of_narrower_types_are_read_after_a_promotion(text: str, data_type: DataType, expected: object) -> None:
     assert from_text(text, data_type) == expected
 
 
@@ -218,7 +218,7 @@ def test_texts_of_narrower_types_are_read_after_a_promotion(text: str, data_type
         ("NaN", DecimalType(precision=3, scale=0)),
     ],
 )
-def test_texts_that_are_no_values_are_refused(text: str, data_type: DataType) -> None:
+def test_strings_that_are_no_values_raise(text: str, data_type: DataType) -> None:
     with pytest.raises(SchemaError):
         from_text(text, data_type)
 
@@ -227,7 +227,7 @@ def test_texts_that_are_no_values_are_refused(text: str, data_type: DataType) ->
     ("value", "data_type"),
     [(True, INT32), ("1", INT32), (1.5, INT32), (None, VARCHAR), (1, VARCHAR), (Decimal("NaN"), DecimalType(precision=3, scale=0))],
 )
-def test_values_of_another_form_are_refused(value: object, data_type: DataType) -> None:
+def test_values_of_another_form_raise(value: object, data_type: DataType) -> None:
     with pytest.raises(SchemaError):
         to_text(value, data_type)
 
@@ -298,6 +298,6 @@ def test_a_right_report_passes() -> None:
         _changed(0, column_id=3),
     ],
 )
-def test_reports_that_contradict_themselves_are_refused(report: WrittenFile) -> None:
+def test_contradictory_reports_raise(report: WrittenFile) -> None:
     with pytest.raises(CorruptFileError, match=r"x\.parquet"):
         verify_written_file(report, SCHEMA)

@@ -29,16 +29,16 @@ from ducklake_core.format.values.leaf_values import (
 )  # fmt: skip
 from tests.support.oracle import LakeAddress, Oracle, new_connection
 from tests.support.parameters import on_all_catalogs
-from tests.unit.format.samples import NO_FILE_BOUNDS, SQL_TYPES, TEXTS, in_files_of_the_reference, literal
+from tests.unit.format.samples import NO_FILE_BOUNDS, SAMPLES, SQL_TYPES, in_files_of_duckdb, literal
 
 Samples = Callable[[DataType], list[str]]
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
-TYPES = pytest.mark.parametrize("data_type", list(TEXTS), ids=str)
+TYPES = pytest.mark.parametrize("data_type", list(SAMPLES), ids=str)
 
 
-TYPE_LIST = list(TEXTS)
+TYPE_LIST = list(SAMPLES)
 SCHEMA = Schema(columns=tuple(Field(id=i, name=f"c{i}", type=data_type) for i, data_type in enumerate(TYPE_LIST, 1)))
-ROWS = 1 + max(len(texts) for texts in TEXTS.values())
+ROWS = 1 + max(len(strings) for strings in SAMPLES.values())
 
 
 def _create(duck: Oracle) -> None:
@@ -49,27 +49,27 @@ def _create(duck: Oracle) -> None:
 
 def _rows_sql(samples: Samples) -> str:
     def cell(data_type: DataType, row: int) -> str:
-        texts = samples(data_type)
-        return literal(texts[row], data_type) if row < len(texts) else f"NULL::{SQL_TYPES[data_type]}"
+        strings = samples(data_type)
+        return literal(strings[row], data_type) if row < len(strings) else f"NULL::{SQL_TYPES[data_type]}"
 
     return ", ".join("(" + ", ".join(cell(data_type, row) for data_type in TYPE_LIST) + ")" for row in range(ROWS))
 
 
-def _logical_column(data_type: DataType, texts: list[str], rows: int) -> pa.Array:
-    values = [from_cast_text(text, data_type) for text in texts]
+def _logical_column(data_type: DataType, strings: list[str], rows: int) -> pa.Array:
+    values = [from_cast_text(text, data_type) for text in strings]
     return from_values([*values, *[None] * (rows - len(values))], data_type)
 
 
-def _write_ours(path: Path, samples: Samples) -> pq.FileMetaData:
+def _write(path: Path, samples: Samples) -> pq.FileMetaData:
     logical = pa.table({column.name: _logical_column(column.type, samples(column.type), ROWS) for column in SCHEMA})
     pq.write_table(cast_to(logical, SCHEMA), path, store_decimal_as_integer=True)
     return pq.read_metadata(path)
 
 
-def test_cast_text_is_what_the_reference_prints() -> None:
+def test_cast_strings_are_those_of_duckdb() -> None:
     connection = new_connection()
-    for data_type, texts in TEXTS.items():
-        for text in texts:
+    for data_type, strings in SAMPLES.items():
+        for text in strings:
             (printed,) = connection.execute(f"SELECT CAST({literal(text, data_type)} AS VARCHAR)").fetchall()[0]
             value = from_cast_text(printed, data_type)
             assert to_cast_text(value, data_type) == printed
@@ -77,48 +77,48 @@ def test_cast_text_is_what_the_reference_prints() -> None:
 
 
 @on_all_catalogs
-def test_bounds_of_our_files_are_those_of_the_reference(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         _create(duck)
-        duck.run(f"INSERT INTO t VALUES {_rows_sql(in_files_of_the_reference)}")
+        duck.run(f"INSERT INTO t VALUES {_rows_sql(in_files_of_duckdb)}")
         found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_file_column_stats")
     expected = {str(column.type): next(row[1:] for row in found if row[0] == column.id) for column in SCHEMA}
-    row_group = _write_ours(tmp_path / "ours.parquet", in_files_of_the_reference).row_group(0)
-    ours = {}
+    row_group = _write(tmp_path / "ours.parquet", in_files_of_duckdb).row_group(0)
+    by_library = {}
     for place, column in enumerate(SCHEMA):
         raw = row_group.column(place).statistics
         bounds = truncate_bounds(stat_text(raw.min_raw, column.type), stat_text(raw.max_raw, column.type), column.type)
-        ours[str(column.type)] = (bounds.min_value, bounds.max_value)
+        by_library[str(column.type)] = (bounds.min_value, bounds.max_value)
         if column.type not in NO_FILE_BOUNDS:
-            values = [from_cast_text(text, column.type) for text in in_files_of_the_reference(column.type)]
+            values = [from_cast_text(text, column.type) for text in in_files_of_duckdb(column.type)]
             extremes = stat_value(raw.min_raw, column.type), stat_value(raw.max_raw, column.type)
             assert extremes == (min(values, key=order_key), max(values, key=order_key))
-    assert ours == expected
-    assert {name for name, bounds in ours.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
+    assert by_library == expected
+    assert {name for name, bounds in by_library.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
 
 
 @on_all_catalogs
-def test_bounds_of_inlined_rows_are_cast_texts(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_bounds_of_inlined_rows_are_cast_strings(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         _create(duck)
-        duck.run(f"INSERT INTO t VALUES {_rows_sql(TEXTS.__getitem__)}")
+        duck.run(f"INSERT INTO t VALUES {_rows_sql(SAMPLES.__getitem__)}")
         found = duck.rows("SELECT column_id, min_value, max_value FROM __ducklake_metadata_lake.ducklake_table_column_stats")
     assert len(found) == len(TYPE_LIST)
     for column_id, *bounds in found:
         data_type = TYPE_LIST[int(str(column_id)) - 1]
-        texts = {to_cast_text(from_cast_text(text, data_type), data_type) for text in TEXTS[data_type]}
-        assert set(bounds) <= texts, data_type
+        strings = {to_cast_text(from_cast_text(text, data_type), data_type) for text in SAMPLES[data_type]}
+        assert set(bounds) <= strings, data_type
 
 
-def test_the_reference_reads_our_physical_forms_exactly(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_duckdb_reads_physical_forms_exactly(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     columns = ", ".join(f"CAST(c{i} AS VARCHAR), typeof(c{i})" for i in range(1, len(TYPE_LIST) + 1))
     names = ", ".join(f"c{i}" for i in range(1, len(TYPE_LIST) + 1))
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        expected = duck.rows(f"SELECT {columns} FROM (VALUES {_rows_sql(TEXTS.__getitem__)}) v({names})")
+        expected = duck.rows(f"SELECT {columns} FROM (VALUES {_rows_sql(SAMPLES.__getitem__)}) v({names})")
         _create(duck)
         duck.run(f"INSERT INTO t (c1) SELECT NULL FROM range({ROWS})")
         (file,) = Path(sqlite_address.data_path).glob("main/t/*.parquet")
-    _write_ours(file, TEXTS.__getitem__)
+    _write(file, SAMPLES.__getitem__)
     footer = int.from_bytes(file.read_bytes()[-8:-4], "little")
     with closing(sqlite3.connect(Path(sqlite_address.data_path).parent / "catalog.sqlite")) as catalog:
         catalog.execute("DELETE FROM ducklake_table_column_stats")
@@ -133,12 +133,12 @@ def test_the_reference_reads_our_physical_forms_exactly(oracle: OracleFactory, s
 @TYPES
 def test_physical_and_logical_forms_hold_the_same_values(data_type: DataType) -> None:
     schema = Schema(columns=(Field(id=1, name="a", type=data_type),))
-    logical = pa.table({"a": _logical_column(data_type, TEXTS[data_type], len(TEXTS[data_type]) + 1)})
+    logical = pa.table({"a": _logical_column(data_type, SAMPLES[data_type], len(SAMPLES[data_type]) + 1)})
     assert logical.schema.field("a").type == to_arrow_schema(schema).field("a").type
     physical = cast_to(logical, schema)
     assert physical.schema.equals(to_arrow_schema(schema, physical=True), check_metadata=True)
     back = cast_to(physical, schema, physical=False)
-    expected = [*(from_cast_text(text, data_type) for text in TEXTS[data_type]), None]
+    expected = [*(from_cast_text(text, data_type) for text in SAMPLES[data_type]), None]
     for table in (logical, physical, back):
         values = python_values(table["a"], data_type)
         if table is physical and data_type in NO_FILE_BOUNDS and pa.types.is_string(table["a"].type):
@@ -147,7 +147,7 @@ def test_physical_and_logical_forms_hold_the_same_values(data_type: DataType) ->
 
 
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT64], ids=str)
-def test_floats_print_like_the_reference(data_type: DataType) -> None:
+def test_floats_print_as_in_duckdb(data_type: DataType) -> None:
     generator = np.random.default_rng(7)
     kind = np.float32 if data_type == FLOAT32 else np.float64
     exponents = (-35, 37) if data_type == FLOAT32 else (-300, 300)
@@ -155,15 +155,15 @@ def test_floats_print_like_the_reference(data_type: DataType) -> None:
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e15, 1e16, 0.0001, 0.00001, 0.1, 16777216.0], kind)
     numbers_and_special = pa.table({"a": np.concatenate([numbers, special])})
     printed = [text for (text,) in new_connection().execute("SELECT CAST(a AS VARCHAR) FROM numbers_and_special").fetchall()]
-    ours = [to_text(value, data_type) for value in numbers_and_special["a"].to_pylist()]
-    differing = [(a, b) for a, b in zip(ours, printed, strict=True) if a != b]
+    by_library = [to_text(value, data_type) for value in numbers_and_special["a"].to_pylist()]
+    differing = [(a, b) for a, b in zip(by_library, printed, strict=True) if a != b]
     # DuckDB does not always find the shortest digits of a float32; both texts are the same number then.
-    assert len(differing) < len(ours) / 50
+    assert len(differing) < len(by_library) / 50
     assert all(kind(a) == kind(b) and len(a) <= len(b) for a, b in differing)
-    assert ours[-11:] == printed[-11:]
+    assert by_library[-11:] == printed[-11:]
 
 
-def test_one_power_of_two_is_printed_wrongly_by_the_reference() -> None:
+def test_one_power_of_two_is_printed_wrongly_by_duckdb() -> None:
     (printed,) = new_connection().execute("SELECT CAST(2::DOUBLE ** 81 AS VARCHAR)").fetchall()[0]
     assert float(printed) == 2.0**82
     assert float(to_text(2.0**81, FLOAT64)) == 2.0**81
@@ -185,16 +185,16 @@ def _cutting_samples() -> list[str]:
 
 
 @pytest.mark.parametrize("data_type", [VARCHAR, BLOB], ids=str)
-def test_bounds_are_cut_like_the_reference_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    texts = _cutting_samples()
-    blobs = [text.encode() for text in texts] + [
+def test_bounds_are_cut_as_duckdb_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+    strings = _cutting_samples()
+    blobs = [text.encode() for text in strings] + [
         b"\xff" * 300,
         b"\x80" * 300,
         b"a" * 255 + b"\xff\xff",
         b"a" * 255 + b"\x7f\xff",
         b"\0" * 300,
     ]
-    samples: list[str] | list[bytes] = texts if data_type == VARCHAR else blobs
+    samples: list[str] | list[bytes] = strings if data_type == VARCHAR else blobs
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t (a {SQL_TYPES[data_type]})")
         for sample in samples:
