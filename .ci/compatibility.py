@@ -197,7 +197,7 @@ CATALOGS: list[Row] = [
     Row(
         "ducklake:md:",
         "not offered: only DuckDB reaches MotherDuck",
-        "unit/catalog/database/test_url.py::test_other_databases_are_refused_by_name",
+        "unit/catalog/database/test_url.py::test_unsupported_databases_raise",
     ),
 ]
 
