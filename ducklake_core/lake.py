@@ -528,7 +528,7 @@ class DuckLake:
             CommitOutcomeUnknownError: No snapshot carries the id, but the one that did may have been expired.
         """
         only = arguments.optional(arguments.whole_number, "snapshot_id", snapshot_id)
-        return Committer(self._database).look_for(checked_commit_id(commit_id), only)
+        return Committer(self._database).find_commit_or_raise(checked_commit_id(commit_id), only)
 
     def snapshots(self) -> list[Snapshot]:
         """Return all snapshots that were not expired, by id ascending; ``snapshot.change_set`` contains what each of them changed."""

@@ -94,7 +94,7 @@ class Scan(Readable):
         schema = ScanProjection(
             table=self.table.qualified_name, snapshot_id=self.table.snapshot_id, schema=columns, read_schema=columns, virtual=virtual
         ).arrow_schema()
-        names = schema.names if self.columns is None else self._in_order(schema.names)
+        names = schema.names if self.columns is None else self._ordered_names(schema.names)
         schema = pa.schema([schema.field(name) for name in names])
         return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
 
@@ -201,9 +201,9 @@ class Scan(Readable):
         """Return output names in the order of the request, virtual columns where they were named."""
         if self.columns is None:
             return [*plan.schema.names, *plan.virtual]
-        return self._in_order([*plan.schema.names, *plan.virtual])
+        return self._ordered_names([*plan.schema.names, *plan.virtual])
 
-    def _in_order(self, names: Sequence[str]) -> list[str]:
+    def _ordered_names(self, names: Sequence[str]) -> list[str]:
         found = {folded(name): name for name in names}
         return [found[folded(name)] for name in self.columns or ()]
 
@@ -354,12 +354,12 @@ class PlannedFeed:
     def __str__(self) -> str:
         plan, shape = self.plan, self.plan.shape
         added = [task for task in plan.tasks if isinstance(task, InsertedRows)]
-        gone = [task for task in plan.tasks if isinstance(task, DeletedRows)]
+        deletions = [task for task in plan.tasks if isinstance(task, DeletedRows)]
         lines = [
             f"{plan.kind} of {visible(shape.read.table)} from snapshot {shape.start} to {shape.end}",
             f"  columns:  {visible(', '.join(plan.schema.names))}",
             f"  added:    {len(added)} files ({sum(task.file.file_size_bytes for task in added):,} bytes)",
-            f"  deleted:  in {len(gone)} files, of which {sum(task.ended is not None for task in gone)} ended as a whole",
+            f"  deleted:  in {len(deletions)} files, of which {sum(task.ended is not None for task in deletions)} ended as a whole",
         ]
         lines += [f"  inlined:  {one.rows.num_rows:,} rows {'deleted' if one.deleted else 'added'}" for one in plan.inlined]
         if plan.pruned:

@@ -163,7 +163,7 @@ class Transaction:
         # After the base is known: the commit itself reads later snapshots, so that no earlier run is overlooked.
         if self._coordinator.given:
             self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
-        if Options.from_mapping(self._staged.options.in_force()).require_commit_message and not self._coordinator.message:
+        if Options.from_mapping(self._staged.options.effective()).require_commit_message and not self._coordinator.message:
             raise UsageError("this lake requires a commit message, by its option require_commit_message", parameter="message")
         return self
 
@@ -479,7 +479,7 @@ class Transaction:
             # Rows that other writers add meanwhile may have values in a column that is replaced.
             staged.guarded = staged.guarded or bool(replaced)
             change = partial(evolved, frame=columns, mode=mode, missing_columns=missing, replaced=replaced)
-            self._stage(staged, staged.alteration(change, asked=False))
+            self._stage(staged, staged.alteration(change, requested=False))
             staged.differences += differences
         return False, frame
 
@@ -793,7 +793,7 @@ class Transaction:
         if catalog.definitions or catalog.views or any(staged.steps or staged.create for staged in catalog.tables):
             raise UsageError("restore a lake before anything else is done in the transaction: it goes back behind all of it")
         # Every commit in between changes what is to be undone, so a conflict is raised and DuckLake.restore compares again.
-        self._coordinator.takes_all = True
+        self._coordinator.overwrites_all = True
         with self._whole_or_nothing():
             with self._lake.reader() as reader:
                 restore = LakeRestore.plan(reader, resolve_at(reader, at), catalog.base)

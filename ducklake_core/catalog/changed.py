@@ -459,8 +459,8 @@ def _differs(edges: Edges, *, everything: bool) -> Any:
         now = and_(begin <= edges.until, or_(end.is_(None), end > edges.until))
         if everything:
             return or_(before, now)
-        gone = and_(begin <= edges.after, end.between(edges.after + 1, edges.until))
-        return or_(gone, and_(now, begin > edges.after))
+        ended = and_(begin <= edges.after, end.between(edges.after + 1, edges.until))
+        return or_(ended, and_(now, begin > edges.after))
 
     return condition
 
@@ -496,10 +496,10 @@ class _Cells:
         table = self._reader.catalog.inlined_data(source.name, [name for _, name in stored if name is not None])
         own = iter(list(table.c)[INLINED_SYSTEM_COLUMNS:])
         # All parts of the UNION need the same number of columns, so missing ones are NULL.
-        texts = [_as_text(next(own), field, self._abilities) if field is not None else cast(null(), String) for field, _ in stored]
-        texts += [cast(null(), String)] * (width - len(texts))
-        grouped = (table.c.begin_snapshot, table.c.end_snapshot, *(text for text in texts))
-        labelled = [text.label(f"value_{place}") for place, text in enumerate(texts)]
+        strings = [_as_text(next(own), field, self._abilities) if field is not None else cast(null(), String) for field, _ in stored]
+        strings += [cast(null(), String)] * (width - len(strings))
+        grouped = (table.c.begin_snapshot, table.c.end_snapshot, *(text for text in strings))
+        labelled = [text.label(f"value_{place}") for place, text in enumerate(strings)]
         return (
             select(
                 literal(source.name).label("source"),

@@ -31,7 +31,7 @@ from ducklake_core.catalog.database.failures import (
     waited_in_vain,
 )
 from ducklake_core.catalog.database.statements import PlainStatements, Statements
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 from ducklake_core.catalog.reading.snapshots import expired_among, search_log, snapshots_mentioning
 from ducklake_core.catalog.writing.head import Head, HeadRequest, read_head
 from ducklake_core.catalog.writing.writer import apply_changes, longest_value, sweep_mark, wait_for_rows
@@ -123,7 +123,7 @@ class Committer:
             candidates = snapshots_mentioning(connection, self._database.tables, search_text(commit_id))
         return _carrying(commit_id, candidates)
 
-    def look_for(self, commit_id: str, snapshot_id: int | None = None) -> Snapshot | None:
+    def find_commit_or_raise(self, commit_id: str, snapshot_id: int | None = None) -> Snapshot | None:
         """Return the snapshot that carries the commit id, None only when no snapshot ever did; see :meth:`DuckLake.find_commit`.
 
         Args:
@@ -211,8 +211,8 @@ class _Run:
         self._request = head_request(transaction)
         self._trying: Resolution | None = None
         self._unanswered: Resolution | None = None
-        self._turn = Turn()
-        self._had_turn = self._met_locks = False
+        self._lease = LeaseRequest()
+        self._had_lease = self._met_locks = False
 
         self._at_commit = False
 
@@ -226,16 +226,16 @@ class _Run:
 
     def attempt(self, number: int) -> Committed:
         self._wait_for_rows()
-        transaction, self._had_turn = self._transaction, False
+        transaction, self._had_lease = self._transaction, False
         self._at_commit = False
         if self._guard is not None:
             self._guard.before_attempt(transaction.actions)
-        with self._database.commit(self._turn) as statements:
+        with self._database.commit(self._lease) as statements:
             head = read_head(statements, self._database, self._request)
-            self._had_turn = True
+            self._had_lease = True
             # A snapshot without a commit id comes from DuckDB or another client, which does not take part in the writer queue.
             if any(commit_id_of(snapshot.extra_info) is None for snapshot in head.later):
-                self._database.writer_queue.expect_others()
+                self._database.writer_queue.expect_other_writers()
             # Before the conflict check: the own commit, found again, would conflict with itself.
             found = self._find_own(head, number)
             if found is not None:
@@ -253,8 +253,8 @@ class _Run:
 
     def note(self, error: DuckLakeError) -> None:
         """Remember why an attempt failed: the next one queues, or waits for locked rows, accordingly."""
-        self._met_locks = self._had_turn and waited_in_vain(error)
-        self._turn = self._turn.after(error, had_turn=self._had_turn)
+        self._met_locks = self._had_lease and waited_in_vain(error)
+        self._lease = self._lease.after(error, had_lease=self._had_lease)
 
     def _wait_for_rows(self) -> None:
         """Wait for rows that another client had locked in the last attempt. No lock is held meanwhile, so other writers may commit."""
@@ -370,7 +370,7 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
     # A table that the caller named must still have that name. Compaction moves files whatever the table is called.
     moves = (MergeFiles, FlushInlined, RewriteFiles)
     tables = {getattr(action, "table_id", -1) for action in transaction.actions if not isinstance(action, moves)}
-    tables |= {table_id for table_id, looked in transaction.lookups.items() if "definition" in looked}
+    tables |= {table_id for table_id, kinds in transaction.lookups.items() if "definition" in kinds}
     views = frozenset(view_id for action in transaction.actions if (view_id := getattr(action, "view_id", -1)) > 0)
     files: set[int] = set()
     deletes_from: set[int] = set()
@@ -529,7 +529,7 @@ class SweepGuard:
         """
         if not self._is_open or not _paths(actions):
             return
-        found = statements.ask("sweep mark", lambda: sweep_mark(self._database.tables))()
+        found = statements.fetch("sweep mark", lambda: sweep_mark(self._database.tables))()
         if (found[0].value if found else None) != self._mark:
             self._is_stale = True
             raise CatalogUnavailableError("another operation deleted files while files were being added", failure="retry")

@@ -76,7 +76,7 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "look_for_matches": "search rows of table",
     "look_at_rows": "search rows of table",
 }
-_LOOKED: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches": "look_for_matches", "rows": "look_at_rows"}
+_READS: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches": "look_for_matches", "rows": "look_at_rows"}
 
 OwnKind: TypeAlias = Literal[
     "create_schema", "drop_schema", "tag_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
@@ -90,7 +90,7 @@ Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entr
 RENAMED = "renamed_table"
 """Not an entry of changes_made: a rename is logged as the creation of the new name and detected by the table's row."""
 _NO_SCHEMA = "the new entry would live in no schema"
-_GONE = "the table the rows belong to no longer exists"
+_TABLE_DROPPED = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
 _DELETED = "the other transaction decided what to delete without seeing these rows"
 _UNSEEN = "this transaction did not read the new rows when it decided what to delete"
@@ -139,7 +139,7 @@ def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "
 def _file_rules(own: OwnKind, *rows: tuple[str, str, str, bool]) -> tuple[Rule, ...]:
     """Return the rules of a change that moves rows of data files; the table must still exist."""
     return (
-        *_table_rules(own, ("dropped_table", "dropped it", _GONE)),
+        *_table_rules(own, ("dropped_table", "dropped it", _TABLE_DROPPED)),
         *(
             Rule(name=f"{own}-{other}", own=own, other=other, scope="data file", outcome=outcome, why=why, stricter=stricter)
             for other, outcome, why, stricter in rows
@@ -223,7 +223,7 @@ RULES: tuple[Rule, ...] = (
     # Rows.
     *_table_rules(
         "insert",
-        ("dropped_table", "dropped it", _GONE),
+        ("dropped_table", "dropped it", _TABLE_DROPPED),
         ("altered_table", "altered it", _OTHER_COLUMNS),
         ("deleted_from_table", "deleted from it", _DELETED),
         ("inlined_delete", "deleted inlined rows from it", _DELETED),
@@ -232,7 +232,7 @@ RULES: tuple[Rule, ...] = (
     *(_stricter(own, RENAMED, "renamed it", _OTHER_NAME) for own in _BY_NAME),
     *_table_rules(
         "delete",
-        ("dropped_table", "dropped it", _GONE),
+        ("dropped_table", "dropped it", _TABLE_DROPPED),
         ("altered_table", "altered it", "the condition may mean other columns now"),
         ("merge_adjacent", "compacted it", _MOVED),
         ("rewrite_delete", "compacted it", _MOVED),
@@ -246,7 +246,7 @@ RULES: tuple[Rule, ...] = (
               "data file"),
     *_table_rules(
         "inlined_delete",
-        ("dropped_table", "dropped it", _GONE),
+        ("dropped_table", "dropped it", _TABLE_DROPPED),
         ("altered_table", "altered it", "the condition may mean other columns now"),
         ("inlined_delete", "deleted inlined rows from it", "both may have deleted the same row"),
         ("inline_flush", "flushed its inlined data", "the rows live in a file now"),
@@ -255,7 +255,7 @@ RULES: tuple[Rule, ...] = (
     ),
     *_table_rules(
         "inlined_file_delete",
-        ("dropped_table", "dropped it", _GONE),
+        ("dropped_table", "dropped it", _TABLE_DROPPED),
         ("altered_table", "altered it", "the condition may mean other columns now"),
         ("inserted_into_table", "inserted into it", _UNSEEN),
         ("inlined_insert", "inserted into it", _UNSEEN),
@@ -280,7 +280,7 @@ RULES: tuple[Rule, ...] = (
     # A flush conflicts with everything that moves or deletes rows; inserts are safe, it leaves newer rows in the catalog.
     *_table_rules(
         "flush",
-        ("dropped_table", "dropped it", _GONE),
+        ("dropped_table", "dropped it", _TABLE_DROPPED),
         ("inlined_delete", "deleted inlined rows from it", "the deleted rows would come back"),
         ("inline_flush", "flushed its inlined data", "the rows live in a file already"),
     ),
@@ -353,7 +353,7 @@ def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
     obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head) or _find_expired_file(head)
     if obstacle is not None:
         return obstacle
-    if transaction.takes_all and head.later:
+    if transaction.overwrites_all and head.later:
         return Conflict(
             rule="restore-anything",
             message=f"Transaction conflict - attempting to restore the lake - but another transaction has committed snapshot "
@@ -362,7 +362,7 @@ def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
         )
     # Equal changes once: a transaction may append to one table a thousand times.
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
-    own += [_on_table(_LOOKED[one], table_id, transaction) for table_id, looked in transaction.lookups.items() for one in sorted(looked)]
+    own += [_on_table(_READS[one], table_id, transaction) for table_id, kinds in transaction.lookups.items() for one in sorted(kinds)]
     for snapshot in head.later:
         for other in _entries(parse_changes(snapshot.changes)):
             if other.kind == "unknown":

@@ -31,7 +31,7 @@ REGISTER_AFTER = 60.0
 """Seconds after which a write is registered. Most writes end earlier and never touch the catalog."""
 RENEW_AFTER = 300.0
 """Seconds between two renewals of the row, far below the hour that a row is valid."""
-LOOK_EVERY = 20.0
+CHECK_SECONDS = 20.0
 """Seconds between two checks for writes that are due."""
 _END_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -81,12 +81,12 @@ class WriteRegistration:
         finally:
             self._lock.release()
 
-    def tell(self) -> None:
+    def renew(self) -> None:
         """Insert or renew the rows when they are due. Never fails, and never waits for a concurrent :meth:`end`."""
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if not self._has_ended and self._is_due() and _may_write_beside(self._database):
+            if not self._has_ended and self._is_due() and _may_write_now(self._database):
                 self._store(tuple(self._write_ids))
         except Exception as error:  # noqa: BLE001 - the thread tells of the other writes too
             # One warning only: every check tries again, for as long as the write takes.
@@ -107,7 +107,7 @@ class WriteRegistration:
         self._stored, self._due = len(write_ids), time.monotonic() + RENEW_AFTER
 
 
-def _may_write_beside(database: Database) -> bool:
+def _may_write_now(database: Database) -> bool:
     """Return whether a background thread may write to the catalog at any moment.
 
     DuckDB contains a SQLite of its own. Two SQLite libraries in one process do not see each other's POSIX locks, so a write of one during
@@ -161,18 +161,18 @@ class _RunningWrites:
             self._writes.discard(write)
 
     def _run(self) -> None:
-        while self._look():
+        while self._check_due():
             pass
 
-    def _look(self) -> bool:
+    def _check_due(self) -> bool:
         """Wait, renew each write, and return whether there are any. Holds no reference to a write while it waits."""
-        time.sleep(LOOK_EVERY)
+        time.sleep(CHECK_SECONDS)
         with self._lock:
             writes = list(self._writes)
             # Decided under the lock: a write added after this point starts a new thread.
             self._has_thread = bool(writes)
         for write in writes:
-            write.tell()
+            write.renew()
         return bool(writes)
 
 

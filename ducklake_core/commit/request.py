@@ -56,7 +56,7 @@ class CommitRequest:
         commit_id: Identifies this commit permanently; stored in ``commit_extra_info``.
         names: ``schema.table`` of the existing tables that the actions name by id, for messages.
         lookups: Parts of existing tables that were read, whether or not they led to an action, by the table's id.
-        takes_all: Whether it depends on everything in the lake, so that any other commit since the base is a conflict.
+        overwrites_all: Whether it depends on everything in the lake, so that any other commit since the base is a conflict.
         writer: Identifies this run of the commit when the caller chose the commit id, because several runs may carry the same id; None
             otherwise.
         assumed_options: The lake's options when the base was read, if that was before the call; definitions and options must be unchanged
@@ -69,7 +69,7 @@ class CommitRequest:
     commit_id: str
     names: Mapping[int, str] = field(default_factory=dict)
     lookups: Mapping[int, frozenset[Lookup]] = field(default_factory=dict)
-    takes_all: bool = False
+    overwrites_all: bool = False
     writer: str | None = None
     assumed_options: StoredOptions | None = None
     author: str | None = None

@@ -132,10 +132,10 @@ class SnapshotBuilder:
         totals = [change for table_totals in self.totals.values() for change in table_totals.changes()]
         inserts = [InsertRows(table=name, rows=tuple(rows)) for name, rows in self.inserts.items() if rows]
         # One statement per metadata table for all files: without an index each statement scans the whole table.
-        gone = {"data_file_id": tuple(self.forgotten_files)}
+        forgotten = {"data_file_id": tuple(self.forgotten_files)}
         changes = (
             _snapshot_row(snapshot),
-            *(DeleteRows(table=name, where=gone) for name in _FORGOTTEN_WITH_FILE if self.forgotten_files),
+            *(DeleteRows(table=name, where=forgotten) for name in _FORGOTTEN_WITH_FILE if self.forgotten_files),
             *self.endings,
             *inserts,
             *self.creations,

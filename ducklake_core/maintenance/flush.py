@@ -43,7 +43,7 @@ from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.spill import HELD_ROWS, HeldBatches
 from ducklake_core.storage.unfinished import sweep, sweep_after_error
 
-_VERB = "flush_inlined_data"
+_OPERATION = "flush_inlined_data"
 EXECUTOR_ROWS = 100_000
 """Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
 _TASKS_AT_ONCE = 32
@@ -112,7 +112,7 @@ class FlushResult(MaintenanceResult):
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each table."""
-        return (*(_step(table, dry_run=self.dry_run) for table in self.tables), *unmatched_steps(_VERB, self.unmatched))
+        return (*(_step(table, dry_run=self.dry_run) for table in self.tables), *unmatched_steps(_OPERATION, self.unmatched))
 
 
 def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
@@ -125,7 +125,9 @@ def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
     elif table.skipped is not None:
         outcome, reason = "skipped", table.skipped
     action = "move inlined rows and deletes to files"
-    return MaintenanceStep(verb=_VERB, target=table.table, action=action, reason=reason, outcome=outcome, rows=table.rows + table.deletes)
+    return MaintenanceStep(
+        verb=_OPERATION, target=table.table, action=action, reason=reason, outcome=outcome, rows=table.rows + table.deletes
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +175,8 @@ def flush_inlined_data(
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
     due = [plan for plan in plans if isinstance(plan, _FlushPlan) and plan.described().skipped is None]
     if due and not request.dry_run:
-        weight = sum(plan.rows + plan.deletes for plan in due)
-        request.progress.begin(_VERB, "flush rows", "tables", len(due), weight=weight)
+        work = sum(plan.rows + plan.deletes for plan in due)
+        request.progress.begin(_OPERATION, "flush rows", "tables", len(due), work=work)
     done = [
         TableFlush(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -253,7 +255,7 @@ class _Flusher:
         progress, rows = self.request.progress, plan.rows + plan.deletes
         progress.at(name_of(plan.table))
         done = self._replanned(plan)
-        progress.advance(rows=rows, size=done.bytes_written, weight=rows)
+        progress.advance(rows=rows, size=done.bytes_written, work=rows)
         return done
 
     def _replanned(self, plan: _FlushPlan) -> TableFlush:
@@ -289,7 +291,7 @@ class _Flusher:
             table=stored.table,
             base=stored.base,
             action=stored.action(files, gathered),
-            message=f"{_VERB}: {stored.num_rows} rows and {stored.deletes} deletes of {planned.table}",
+            message=f"{_OPERATION}: {stored.num_rows} rows and {stored.deletes} deletes of {planned.table}",
             commit=self.request.commit,
             files=tuple((state.directory + path, size) for path, size in made),
         )
@@ -328,8 +330,8 @@ class _Flusher:
                 )
                 stack.callback(held.close)
                 # Rows that were not read would be deleted with those that were.
-                every_row = self.database.tables.inlined_data(source.inlined.name)
-                check_complete(connection, every_row, held.num_rows, f"inlined rows of {name_of(table)}")
+                all_rows = self.database.tables.inlined_data(source.inlined.name)
+                check_complete(connection, all_rows, held.num_rows, f"inlined rows of {name_of(table)}")
                 if held.num_rows:
                     rows.append((source, held))
             deletes = inlined_deletes_of(reader, table)

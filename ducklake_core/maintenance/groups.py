@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_ASKED_AT_ONCE = 16
+_PARALLEL_REQUESTS = 16
 REPLANS = RetryPolicy(max_attempts=3)
 """Plans of one table, which is planned again at once after another writer has committed in between."""
 
@@ -403,7 +403,7 @@ def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
             return f"{printable(path)} was written, and is not there"
         return None if found == size else f"{printable(path)} was written with {size} bytes, and has {found}"
 
-    with ThreadPoolExecutor(max_workers=max(1, min(len(files), _ASKED_AT_ONCE)), thread_name_prefix="made") as pool:
+    with ThreadPoolExecutor(max_workers=max(1, min(len(files), _PARALLEL_REQUESTS)), thread_name_prefix="made") as pool:
         problems = [one for one in pool.map(problem, files) if one is not None]
     if problems:
         raise StorageError(f"{problems[0]}: the store lost what it had taken; the files that it was made of are left as they are")

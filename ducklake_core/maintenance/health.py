@@ -200,8 +200,8 @@ class LakeHealth:
             raise UsageError(f"labels must be texts by name, such as {{'lake': 'sales'}}, not {shown(labels)}", parameter="labels")
         for name in given:
             if not _LABEL.fullmatch(name):
-                says = "letters, digits and underscores, no digit and no two underscores first"
-                raise UsageError(f"{name!r} cannot be a label: {says}", parameter="labels")
+                rule = "letters, digits and underscores, no digit and no two underscores first"
+                raise UsageError(f"{name!r} cannot be a label: {rule}", parameter="labels")
             if name in _OWN_LABELS:
                 raise UsageError(f"{name!r} cannot be a label, as samples have one of that name already", parameter="labels")
         return "".join(f"{line}\n" for line in (*self._lake_metrics(given), *self._table_metrics(given), "# EOF"))

@@ -62,7 +62,7 @@ from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_writer import ROW_GROUP_ROWS
 from ducklake_core.storage.unfinished import sweep
 
-_VERB = "merge_adjacent_files"
+_OPERATION = "merge_adjacent_files"
 TOGETHER_BYTES = 64 << 20
 """Bytes of files of several tables that are merged in one commit."""
 _TOGETHER_TABLES = 256
@@ -159,7 +159,7 @@ class MergeResult(MaintenanceResult):
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each file to make, and one for what is left alone."""
-        return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_VERB, self.unmatched))
+        return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_OPERATION, self.unmatched))
 
 
 def _lines_of(table: TableMerge, would: str, most: int | None) -> list[str]:
@@ -190,7 +190,7 @@ def merge_adjacent_files(
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
     if groups and not request.dry_run:
-        request.progress.begin(_VERB, "merge files", "groups", len(groups), weight=sum(group.bytes for group in groups))
+        request.progress.begin(_OPERATION, "merge files", "groups", len(groups), work=sum(group.bytes for group in groups))
     due = [] if request.dry_run else [plan for plan in plans if isinstance(plan, TableMergePlan) and plan.groups]
     shared = _shared(database, info, [group for plan in due for group in plan.groups])
     merger = _Merger(database, info, storage, request, execution or Execution(), shared)
@@ -228,7 +228,7 @@ def _unplanned(failed: FailedTable) -> TableMerge:
 
 def _step(table: str, reason: str, outcome: StepOutcome, group: MergeGroup | None = None, files: int = 0) -> MaintenanceStep:
     return MaintenanceStep(
-        verb=_VERB,
+        verb=_OPERATION,
         target=table,
         action="merge small files into one",
         reason=reason,
@@ -305,7 +305,7 @@ class _Merger:
         def ended(number: int) -> None:
             place, group = groups[number]
             table = name_of(plans[place].table)
-            self.request.progress.advance(rows=group.record_count, size=group.bytes, weight=group.bytes, table=table)
+            self.request.progress.advance(rows=group.record_count, size=group.bytes, work=group.bytes, table=table)
 
         def clean(kept: Sequence[WrittenFile]) -> None:
             for plan in plans:
@@ -364,7 +364,7 @@ class _Merger:
             for place, of_table in groupby(done, key=lambda one: one[0])
         ]
         sources = sum(len(group.files) for _, group, _ in done)
-        message = f"{_VERB}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
+        message = f"{_OPERATION}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
         return commit_together(self.database, self.info, self.storage, changes, message=message)
 
     def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], shared: frozenset[int]) -> Change:
@@ -375,7 +375,7 @@ class _Merger:
             table=table,
             base=plan.base,
             action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
-            message=f"{_VERB}: {sources} files of {name_of(table)} into {len(done)}",
+            message=f"{_OPERATION}: {sources} files of {name_of(table)} into {len(done)}",
             commit=self.request.commit,
             files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
         )
@@ -694,12 +694,12 @@ class Neighbours:
 
     def __init__(self, files: Sequence[DataFile], joinable: Collection[int], versions: SchemaVersions) -> None:
         self._rows: dict[_Kind, list[DataFile]] = {}
-        self._places: dict[int, tuple[_Kind, int]] = {}
+        self._positions: dict[int, tuple[_Kind, int]] = {}
         self._joinable = set(joinable)
         for file in sorted(files, key=row_order):
             kind = file_kind(file, versions)
             row = self._rows.setdefault(kind, [])
-            self._places[file.id] = (kind, len(row))
+            self._positions[file.id] = (kind, len(row))
             row.append(file)
 
     def join(self, files: Sequence[DataFile], room: float) -> list[DataFile]:
@@ -712,7 +712,7 @@ class Neighbours:
         found: list[DataFile] = []
         known = {file.id for file in files}
         for file in files:
-            kind, place = self._places[file.id]
+            kind, place = self._positions[file.id]
             for step in (1, -1):
                 at = place + step
                 while 0 <= at < len(self._rows[kind]):

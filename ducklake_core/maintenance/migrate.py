@@ -84,7 +84,7 @@ def migrate(
             f"the lake {database.address} has version {former}: there is no way back to {target}", found=former.name, wanted=target.name
         )
     result = MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
-    telling: dict[int, bool] = {}
+    storing: dict[int, bool] = {}
     plans = _PLANS.attempts()
     while True:
         with database.read() as connection:
@@ -94,12 +94,12 @@ def migrate(
         if not info.encrypted:
             # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
             # of such a file rejects it when it finds no snapshots.
-            telling |= _tell_snapshots([file for file in files if file.id not in telling], storage)
-        silent = [file for file in files if not telling.get(file.id, True)]
+            storing |= _find_stored_snapshots([file for file in files if file.id not in storing], storage)
+        silent = [file for file in files if not storing.get(file.id, True)]
         lost = tuple(printable(file.path) for file in silent if file.has_visible_history)
         if lost and not allow_history_loss:
             raise _history_would_be_lost(database, target, lost)
-        result = replace(result, checked=len(telling), forgotten=lost)
+        result = replace(result, checked=len(storing), forgotten=lost)
         forgotten = tuple(file.id for file in silent)
         if dry_run:
             with database.read() as connection:
@@ -121,10 +121,10 @@ def _words(steps: Iterable[Step]) -> tuple[str, ...]:
     return tuple(str(step) for step in steps)
 
 
-def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
+def _find_stored_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
     """Return whether each file stores the snapshot with each row, by id; a file that cannot be read does not."""
 
-    def tells(file: CountedFile) -> bool:
+    def stores_snapshots(file: CountedFile) -> bool:
         try:
             schema = read_footer(storage, file.path).metadata.schema.to_arrow_schema()
         except (NotFoundError, StorageError):
@@ -132,7 +132,7 @@ def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int,
         return any(field_id(field) == SNAPSHOT_ID_FIELD_ID for field in schema)
 
     with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
-        return dict(zip((file.id for file in files), pool.map(tells, files), strict=True))
+        return dict(zip((file.id for file in files), pool.map(stores_snapshots, files), strict=True))
 
 
 def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequence[str]) -> UnsupportedFeatureError:

@@ -43,7 +43,7 @@ from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unf
 from ducklake_core.storage.uploads import StoredFile
 
 _BATCH = 250
-_VERB = "delete_orphaned_files"
+_OPERATION = "delete_orphaned_files"
 _log = logging.getLogger(__name__)
 
 
@@ -131,7 +131,7 @@ class OrphansResult(MaintenanceResult):
 
 def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1, size: int = 0) -> MaintenanceStep:
     return MaintenanceStep(
-        verb=_VERB,
+        verb=_OPERATION,
         target=target,
         action="delete what the catalog does not name",
         reason=reason,
@@ -202,7 +202,7 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, prog
     """List the storage, then query the catalog; nothing is deleted."""
     # Most files are live: those that are known by now need not be held until everything is listed.
     names.refresh()
-    listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
+    listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _OPERATION, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet) and not names.has(file.path)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     # Again: files that were committed while the store was listed are not orphans.
@@ -242,7 +242,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
     named: list[LeftFile] = []
     late = 0
     if plan.files:
-        progress.begin(_VERB, "delete files", "files", len(plan.files))
+        progress.begin(_OPERATION, "delete files", "files", len(plan.files))
     for start in range(0, len(plan.files), _BATCH):
         batch = plan.files[start : start + _BATCH]
         # The first batch goes even if listing took all the time: every call gets further.

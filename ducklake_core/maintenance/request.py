@@ -369,40 +369,40 @@ class ProgressMeter:
         self._phase_started = self._started
         self._whole, self._ended = 0, 0
 
-    def begin(self, verb: str, phase: str, unit: ProgressUnit, total: int | None, *, weight: int = 0) -> None:
+    def begin(self, verb: str, phase: str, unit: ProgressUnit, total: int | None, *, work: int = 0) -> None:
         """Begin a phase.
 
         Args:
-            weight: Total size of the work, such as bytes, from which the remaining time is estimated.
+            work: Total size of the work, such as bytes, from which the remaining time is estimated.
         """
         self._phase_started = time.monotonic()
-        self._whole, self._ended = weight, 0
-        self._tell(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
+        self._whole, self._ended = work, 0
+        self._report(Progress(verb=verb, phase=phase, unit=unit, done=0, total=total))
 
-    def extend(self, count: int, *, weight: int = 0) -> None:
+    def extend(self, count: int, *, work: int = 0) -> None:
         """Add work to the phase, as a new plan may need."""
         now = self._now
-        self._whole += weight
-        self._tell(replace(now, total=None if now.total is None else now.total + count))
+        self._whole += work
+        self._report(replace(now, total=None if now.total is None else now.total + count))
 
     def at(self, table: str) -> None:
         """Begin with a table."""
-        self._tell(replace(self._now, table=table))
+        self._report(replace(self._now, table=table))
 
-    def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, weight: int = 0, table: str | None = None) -> None:
+    def advance(self, count: int = 1, *, rows: int = 0, size: int = 0, work: int = 0, table: str | None = None) -> None:
         """Count work that has ended.
 
         Args:
             count: How much of it.
             rows: Its rows, and ``size`` its bytes.
-            weight: Its share of the total.
+            work: Its share of the total.
             table: Table of the work, if it was not given before.
         """
         now = self._now
-        self._ended += weight
-        self._tell(replace(now, done=now.done + count, rows=now.rows + rows, bytes=now.bytes + size, table=table or now.table))
+        self._ended += work
+        self._report(replace(now, done=now.done + count, rows=now.rows + rows, bytes=now.bytes + size, table=table or now.table))
 
-    def _tell(self, now: Progress) -> None:
+    def _report(self, now: Progress) -> None:
         self._now = now
         if self._callback is None:
             return

@@ -60,7 +60,7 @@ from ducklake_core.planning.planner import column_lifetimes
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import sweep
 
-_VERB = "rewrite_data_files"
+_OPERATION = "rewrite_data_files"
 
 CLUSTERED_FILES = 16
 """Files of the target size, about, that are clustered together; more rows of a partition make further groups."""
@@ -149,13 +149,13 @@ class RewriteResult(MaintenanceResult):
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each group of files, and one for what is left alone."""
         steps = (step for table in self.tables for step in _steps(table, dry_run=self.dry_run))
-        return (*steps, *unmatched_steps(_VERB, self.unmatched))
+        return (*steps, *unmatched_steps(_OPERATION, self.unmatched))
 
 
 def _steps(table: TableRewrite, *, dry_run: bool) -> list[MaintenanceStep]:
     def step(outcome: StepOutcome, reason: str, group: RewrittenGroup | None = None, files: int = 0) -> MaintenanceStep:
         return MaintenanceStep(
-            verb=_VERB,
+            verb=_OPERATION,
             target=table.table,
             action="write the live rows of files anew",
             reason=reason,
@@ -203,7 +203,7 @@ def rewrite_data_files(
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     groups = [group for plan in plans if isinstance(plan, TableRewritePlan) for group in plan.groups]
     if groups and not request.dry_run:
-        request.progress.begin(_VERB, "rewrite files", "groups", len(groups), weight=sum(group.bytes for group in groups))
+        request.progress.begin(_OPERATION, "rewrite files", "groups", len(groups), work=sum(group.bytes for group in groups))
     done = [
         TableRewrite(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -296,7 +296,7 @@ class _Rewriter:
                     raise
                 groups += [_group(plan.groups[number], str(error)) for number in sorted(carried.failed)]
                 return replace(done, groups=tuple(groups), failure=None if done.snapshots else str(error))
-            self.request.progress.extend(len(plan.groups), weight=sum(group.bytes for group in plan.groups))
+            self.request.progress.extend(len(plan.groups), work=sum(group.bytes for group in plan.groups))
             if not plan.groups:
                 return replace(done, groups=tuple(groups), left=plan.left)
 
@@ -324,7 +324,7 @@ class _Rewriter:
 
         def ended(number: int) -> None:
             group = plan.groups[number]
-            self.request.progress.advance(rows=group.live_rows, size=group.bytes, weight=group.bytes)
+            self.request.progress.advance(rows=group.live_rows, size=group.bytes, work=group.bytes)
 
         def clean(kept: Sequence[RewrittenFiles]) -> None:
             keep = [path for files in kept for path, _ in _made(files)]
@@ -360,7 +360,7 @@ class _Rewriter:
             table=table,
             base=plan.base,
             action=RewriteFiles(table_id=table.id, sources=sources, outputs=outputs),
-            message=f"{_VERB}: {len(sources)} files of {name} into {len(outputs)}",
+            message=f"{_OPERATION}: {len(sources)} files of {name} into {len(outputs)}",
             commit=self.request.commit,
             facts=self._mark(table, [group for group, _ in done]),
             files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),

@@ -159,7 +159,7 @@ def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: i
         pruned: Files that were not planned.
     """
     present, needed = ({task.file.id for task in one.tasks} for one in (whole, limited))
-    gone = [_left_out(t.file, "transaction", "the transaction deletes all of its rows") for t in plan.tasks if t.file.id not in present]
+    deleted = [_left_out(t.file, "transaction", "the transaction deletes all of its rows") for t in plan.tasks if t.file.id not in present]
     spare = [_left_out(t.file, "limit", "limit: the files before it have enough rows") for t in whole.tasks if t.file.id not in needed]
     return Explanation(
         table=plan.table,
@@ -167,7 +167,7 @@ def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: i
         columns=(*plan.schema.names, *plan.virtual),
         condition=None if plan.predicate is None else _text(plan.predicate),
         row_limit=row_limit,
-        files=(*pruned, *gone, *spare, *(_read(task, filtered=plan.predicate is not None) for task in limited.tasks)),
+        files=(*pruned, *deleted, *spare, *(_read(task, filtered=plan.predicate is not None) for task in limited.tasks)),
         inlined_row_count=0 if limited.inlined is None else limited.inlined.num_rows,
         many_small_files=prefers_arrow([task.file.file_size_bytes for task in limited.tasks if task.native]),
     )
@@ -253,12 +253,12 @@ def condition_text(where: RowCondition) -> str:
 
 def scan_text(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
     """Return a scan in one line."""
-    asked = [*([] if columns is None else [f"columns {visible(', '.join(columns))}"]), *_rows_asked(where, row_limit)]
+    requested = [*([] if columns is None else [f"columns {visible(', '.join(columns))}"]), *_requested_rows(where, row_limit)]
     what = f"Scan of {visible(join_name(table.schema_name, table.name))} at snapshot {table.snapshot_id}"
-    return f"<{what}: {'; '.join(asked)}>" if asked else f"<{what}>"
+    return f"<{what}: {'; '.join(requested)}>" if requested else f"<{what}>"
 
 
-def _rows_asked(where: RowCondition | None, row_limit: int | None) -> list[str]:
+def _requested_rows(where: RowCondition | None, row_limit: int | None) -> list[str]:
     condition = [] if where is None else [f"where {condition_text(where)}"]
     return [*condition, *([] if row_limit is None else [f"at most {row_limit:,} rows"])]
 
@@ -266,9 +266,9 @@ def _rows_asked(where: RowCondition | None, row_limit: int | None) -> list[str]:
 def scan_html(table: TableState, columns: Sequence[str] | None, where: RowCondition | None, row_limit: int | None) -> str:
     """Return a scan as HTML for a notebook: the request and the resulting columns; neither catalog nor files are read."""
     title = f"<b>Scan of {escape(join_name(table.schema_name, table.name))}</b> at snapshot {table.snapshot_id}"
-    asked = "".join(f"<br>{escape(one)}" for one in _rows_asked(where, row_limit))
+    requested = "".join(f"<br>{escape(one)}" for one in _requested_rows(where, row_limit))
     hint = "<br><i>head() shows rows, explain() which files are read</i>"
-    return f"<div>{title}{asked}{hint}{schema_html(_returned(table, columns), table.column_comments)}</div>"
+    return f"<div>{title}{requested}{hint}{schema_html(_returned(table, columns), table.column_comments)}</div>"
 
 
 def _returned(table: TableState, columns: Sequence[str] | None) -> list[Field]:

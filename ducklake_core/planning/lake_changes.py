@@ -152,16 +152,16 @@ def _names(named: Sequence[NamedTable], log: ChangeLog, wanted: Wanted | None) -
     before, now = ({key: one for key, one in keyed if one.live_at(at)} for at in (log.base.id, log.until))
     if wanted is None:
         keys = {key: join_name(one.schema_name, one.name) for key, one in {**before, **now}.items()}
-        asked: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {key: (name, ()) for key, name in sorted(keys.items())}
+        requested: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {key: (name, ()) for key, name in sorted(keys.items())}
         missing = False
     else:
-        asked = {}
+        requested = {}
         for name, columns in wanted.items():
             key, shown = _parsed(name)
-            asked[key] = (shown, tuple(columns))
+            requested[key] = (shown, tuple(columns))
         # A table that is nowhere may have been dropped by an expired commit.
         missing = log.names_lost()
-    found = (_Name(name=name, before=before.get(key), now=now.get(key), columns=columns) for key, (name, columns) in asked.items())
+    found = (_Name(name=name, before=before.get(key), now=now.get(key), columns=columns) for key, (name, columns) in requested.items())
     return [one for one in found if one.before or one.now or missing]
 
 
@@ -526,9 +526,9 @@ class FileChanges:
             return begin, max(last, min(_newest(deletes), edges.until))
         if log.unclear(first, last) or log.deleted(deletes.table_id, edges.after + 1, first - 1):
             return edges.after + 1, last
-        if log.says(deletes.table_id, "inlined_delete", last):
+        if log.has_entry(deletes.table_id, "inlined_delete", last):
             return last, last
-        if log.says(deletes.table_id, "inline_flush", last) or self._were_inlined(deletes):
+        if log.has_entry(deletes.table_id, "inline_flush", last) or self._were_inlined(deletes):
             return None
         return last, last
 
@@ -646,7 +646,7 @@ class ChangeLog:
         flushes = set(self.logged(table_id, ("inline_flush",), first, last))
         return bool(self.logged(table_id, ("inlined_delete",), first, last)) or not flushes.issuperset(by_files)
 
-    def says(self, table_id: int, kind: str, snapshot_id: int) -> bool:
+    def has_entry(self, table_id: int, kind: str, snapshot_id: int) -> bool:
         """Return whether the snapshot names the table under a kind."""
         ids = self._kinds.get(kind, {}).get(table_id, ())
         place = bisect_left(ids, snapshot_id)
@@ -662,7 +662,7 @@ class ChangeLog:
 
         DuckDB rejects transactions that compact and change rows at once.
         """
-        if snapshot_id is None or not self.says(table_id, "rewrite_delete", snapshot_id) or self.unclear(self.after + 1, snapshot_id):
+        if snapshot_id is None or not self.has_entry(table_id, "rewrite_delete", snapshot_id) or self.unclear(self.after + 1, snapshot_id):
             return False
         return not self.logged(table_id, (*_ADDING, *_DELETING), snapshot_id, snapshot_id)
 
@@ -672,7 +672,7 @@ class ChangeLog:
         Expired commits may have done so too; the caller checks for them separately.
         """
         flushes = self.logged(table_id, ("inline_flush",), self.after + 1, self.until)
-        return any(self.says(table_id, "inlined_delete", number) for number in flushes)
+        return any(self.has_entry(table_id, "inlined_delete", number) for number in flushes)
 
     def may_hold_inlined_changes(self, table_id: int) -> bool:
         """Return whether the catalog may hold rows of the table that were added or deleted in the range."""
@@ -762,10 +762,10 @@ class FileRanges:
         self._with_floats = with_floats
         self._known = known
         self._columns = columns
-        in_question = [row for row in files if any(columns.get(row.table_id, ()))]
-        self._values = changed.partition_values(reader, [row for row in in_question if row.partition_id is not None])
-        wanted = {field.id for row in in_question for field in columns[row.table_id] if field is not None}
-        self._bounds = changed.file_bounds(reader, in_question, wanted)
+        candidates = [row for row in files if any(columns.get(row.table_id, ()))]
+        self._values = changed.partition_values(reader, [row for row in candidates if row.partition_id is not None])
+        wanted = {field.id for row in candidates for field in columns[row.table_id] if field is not None}
+        self._bounds = changed.file_bounds(reader, candidates, wanted)
         self._files = {row.data_file_id: row for row in files}
 
     def has_columns(self, table_id: int) -> bool:
@@ -811,11 +811,11 @@ class FileRanges:
         values = self._values.get(row.data_file_id, {})
         if spec is None or sorted(values) != list(range(len(spec.fields))):
             return {}
-        texts = [values[index] for index in range(len(spec.fields))]
-        if not all(text is None or isinstance(text, str) for text in texts):
+        values_of_file = [values[index] for index in range(len(spec.fields))]
+        if not all(text is None or isinstance(text, str) for text in values_of_file):
             return {}
         schema = Schema(columns=tuple(field for field in fields if field is not None))
-        return partition_statistics(spec, texts, schema, row.record_count)
+        return partition_statistics(spec, values_of_file, schema, row.record_count)
 
 
 def _number(value: object) -> int | None:

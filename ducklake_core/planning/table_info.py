@@ -348,8 +348,8 @@ def read_statistics(reader: CatalogReader, tables: Mapping[str, Sequence[str]]) 
     """See :meth:`ducklake_core.lake.DuckLake.statistics`."""
     now = reader.latest_snapshot().id
     names = _live_names(reader, now)
-    asked = {name: tuple(map(folded, split_name(name))) for name in tables}
-    ids = {name: names[key] for name, key in asked.items() if key in names}
+    requested = {name: tuple(map(folded, split_name(name))) for name in tables}
+    ids = {name: names[key] for name, key in requested.items() if key in names}
     known = changed.definitions(reader, set(ids.values()))
     wanted = _wanted_columns(ids, tables, known, now)
     stored = _StoredRows(reader, now, known, {number: tuple(columns.values()) for number, columns in wanted.items()})

@@ -154,7 +154,7 @@ def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> Ta
             if not create:
                 raise
         owner = reader.schema(schema_name, snapshot_id=base)
-        options = stored_options(reader.connection, lake.database.tables).in_force(owner.id)
+        options = stored_options(reader.connection, lake.database.tables).effective(owner.id)
     _, state = new_table(
         owner,
         name,

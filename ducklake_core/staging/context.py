@@ -125,8 +125,8 @@ class History:
         # table that did not exist yet.
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
-        in_force = {name: value for name, value in options.in_force(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
-        return replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=in_force)
+        effective = {name: value for name, value in options.effective(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
+        return replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=effective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,9 +54,9 @@ class LakeSpec:
         return f"LakeSpec({self.name!r}: {', '.join(given)} from {', '.join(self.sources)})"
 
 
-_TEXTS = ("catalog", "data_path", "metadata_schema")
+_STRINGS = ("catalog", "data_path", "metadata_schema")
 _FLAGS = ("override_data_path", "read_only")
-_SETTINGS = (*_TEXTS, *_FLAGS, "allowed_paths", "storage_options")
+_SETTINGS = (*_STRINGS, *_FLAGS, "allowed_paths", "storage_options")
 
 
 def find_lake(name: str, *, directory: Path | None = None, environment: Mapping[str, str] | None = None) -> LakeSpec:
@@ -131,7 +131,7 @@ def _of_file(given: object, name: str, path: Path) -> dict[str, object]:
 
 
 def _checked(key: str, value: object, what: str) -> object:
-    if key in _TEXTS and isinstance(value, str) and value:
+    if key in _STRINGS and isinstance(value, str) and value:
         return value
     if key in _FLAGS and isinstance(value, bool):
         return value
@@ -142,7 +142,9 @@ def _checked(key: str, value: object, what: str) -> object:
     if key not in _SETTINGS:
         near = similar(key, _SETTINGS)
         raise UsageError(f"{what} has a setting {shown(key)} that does not exist; {near or 'there are: ' + ', '.join(_SETTINGS)}")
-    wanted = "a text" if key in _TEXTS else "true or false" if key in _FLAGS else "a list of texts" if key == "allowed_paths" else "tables"
+    wanted = (
+        "a string" if key in _STRINGS else "true or false" if key in _FLAGS else "a list of strings" if key == "allowed_paths" else "tables"
+    )
     raise UsageError(f"{key} in {what} must be {wanted}")
 
 

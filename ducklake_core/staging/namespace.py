@@ -222,8 +222,8 @@ class StagedCatalog(StagedSchemas):
         # The base snapshot still has the old name of a table that the transaction renamed.
         if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
             raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
-        asked = (schema_name, table_name)
-        self._tables[key] = StagedTable(state=state, start=state, committed=state, asked=asked, remembered=remembered)
+        requested = (schema_name, table_name)
+        self._tables[key] = StagedTable(state=state, start=state, committed=state, requested=requested, remembered=remembered)
         return self._tables[key]
 
     def create_table(
@@ -253,7 +253,7 @@ class StagedCatalog(StagedSchemas):
             local_id=self._local_id(),
             partition_by=partition_by,
             comment=comment,
-            options=self.options.in_force(owner.id if owner.id >= 0 else None),
+            options=self.options.effective(owner.id if owner.id >= 0 else None),
             snapshot_id=self.base.id,
             or_existing=or_existing,
             uuid=uuid,

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 LONG_SECONDS = 60.0
 """Seconds after which a transaction checks that the store has its files before it commits. The check costs little next to such a write."""
-_ASKED_AT_ONCE = 16
+_PARALLEL_REQUESTS = 16
 
 _OF_TABLES = ("dropped_table", "altered_table", "inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 """Kinds of changes that name a table, without those that only move its rows to other files."""
@@ -117,7 +117,7 @@ class CommitCoordinator:
         self.given = commit_id is not None
         self.commit_id = new_commit_id() if commit_id is None else checked_commit_id(commit_id)
         self.operations: list[str] = []
-        self.takes_all = False
+        self.overwrites_all = False
         self.retries = CallRetries() if retries is None else retries
         self._files = StagedFiles(lake.storage)
         self.guard = SweepGuard(lake.database, self._files.check_added)
@@ -145,10 +145,10 @@ class CommitCoordinator:
         """
         other = other_operation(snapshot.extra_info, self.operations)
         if other is not None:
-            asked = without_details(other)
-            other_way = "" if asked == other else " with these arguments"
+            requested = without_details(other)
+            other_way = "" if requested == other else " with these arguments"
             raise UsageError(
-                f"the commit id {self.commit_id!r} belongs to other work: snapshot {snapshot.id} carries it and did not do {asked!r}"
+                f"the commit id {self.commit_id!r} belongs to other work: snapshot {snapshot.id} carries it and did not do {requested!r}"
                 f"{other_way}, so nothing was written. A commit id stands for one operation: give each table, and each kind of work, an id "
                 "of its own",
                 commit_id=self.commit_id,
@@ -294,7 +294,7 @@ class CommitCoordinator:
                 return base
             except CommitConflictError as conflict:
                 # ``write`` repeats a call on an assumed base from its start, and ``DuckLake.restore`` compares the whole lake again.
-                if self.is_recent or self.takes_all:
+                if self.is_recent or self.overwrites_all:
                     raise
                 # The commit surely failed: whatever goes wrong before the next one, its files are not needed.
                 with self._files.discarding_all_on_error():
@@ -425,9 +425,9 @@ class CommitCoordinator:
             actions=tuple(sorted((*definitions, *actions), key=lambda action: isinstance(action, CreateMacro))),
             commit_id=self.commit_id,
             names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
-            lookups={staged.state.id: looked for staged in tables if (looked := staged.lookups)},
+            lookups={staged.state.id: kinds for staged in tables if (kinds := staged.lookups)},
             writer=self._writer,
-            takes_all=self.takes_all,
+            overwrites_all=self.overwrites_all,
             assumed_options=self._assumed_options,
             author=self._author,
             message=self.message,
@@ -728,8 +728,8 @@ def _same_name(one: TableState, two: TableState) -> bool:
 
 def _fits(ours: TableState, theirs: TableState) -> bool:
     """Return whether files written for one state of a table fit another."""
-    ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
-    return columns_of(ours) == columns_of(theirs) and ours_keys == theirs_keys and ours.path == theirs.path
+    own_keys, other_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
+    return columns_of(ours) == columns_of(theirs) and own_keys == other_keys and ours.path == theirs.path
 
 
 def columns_of(state: TableState) -> list[tuple[object, ...]]:
@@ -743,12 +743,12 @@ def current_state(reader: CatalogReader, staged: StagedTable, base: Snapshot, co
     Raises:
         CommitConflictError: The given one: the name means another table now, or the id does.
     """
-    if staged.committed is None or staged.asked is None:
+    if staged.committed is None or staged.requested is None:
         return _found(lambda: reader.table(staged.state.schema_name, staged.state.name, base.id))
     # The call gave a name. The same table under this name is best, and under a new name is as good. Another table under the name
     # is a conflict, and so is another uuid under the id, which a restored backup of the catalog can cause.
-    asked, table_id, uuid = staged.asked, staged.committed.id, staged.committed.uuid
-    named = _found(lambda: reader.table(*asked, base.id))
+    requested, table_id, uuid = staged.requested, staged.committed.id, staged.committed.uuid
+    named = _found(lambda: reader.table(*requested, base.id))
     if named is not None and (named.id, named.uuid) == (table_id, uuid):
         return named
     same = _found(lambda: reader.table_by_id(table_id, base.id))
@@ -757,9 +757,9 @@ def current_state(reader: CatalogReader, staged: StagedTable, base: Snapshot, co
     return same
 
 
-def _found(look: Callable[[], TableState]) -> TableState | None:
+def _found(read: Callable[[], TableState]) -> TableState | None:
     try:
-        return look()
+        return read()
     except NotFoundError:
         return None
 
@@ -816,7 +816,7 @@ class StagedFiles:
             )
 
     def _missing(self, paths: Sequence[str]) -> list[str]:
-        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
+        with ThreadPoolExecutor(_PARALLEL_REQUESTS, thread_name_prefix="there") as pool:
             return [path for path, is_there in zip(paths, pool.map(self._is_there, paths), strict=True) if not is_there]
 
     def _is_there(self, path: str) -> bool:

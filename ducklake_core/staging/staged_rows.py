@@ -416,8 +416,8 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
         UsageError: A row does not satisfy the row_constraint.
     """
     limit = state.options.data_inlining_row_limit
-    asked = inline if inline is not None else frame.inlines_unasked
-    if not limit or not asked or not may_inline(state.schema, state.format_version):
+    requested = inline if inline is not None else frame.inlines_by_default
+    if not limit or not requested or not may_inline(state.schema, state.format_version):
         return None, frame
     # Reads only one row more than the limit; ``frame`` still gives all rows, these included.
     few, frame = frame.few_rows(limit, MAX_BYTES)

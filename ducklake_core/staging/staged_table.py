@@ -145,14 +145,14 @@ class Altered:
     Attributes:
         alteration: How.
         after: The table that came of it.
-        asked: Whether it was requested, and not made to fit a frame.
+        requested: Whether it was requested, and not made to fit a frame.
         proves: The column that has no NULL from then on, which the rows have to prove; ``session`` is a Spark session that looks.
         discards: Whether rows that were staged before are given up.
     """
 
     alteration: Alteration
     after: TableState
-    asked: bool = True
+    requested: bool = True
     proves: tuple[str, ...] | None = None
     session: Any = field(default=None, repr=False)
     discards: bool = False
@@ -169,7 +169,7 @@ class StagedTable:
         state: The table as later calls of the transaction see it; a negative id while it is not committed.
         start: The table before the first step.
         committed: The table at the transaction's base snapshot, None when the transaction creates it.
-        asked: Schema and name by which the user requested it, None when the transaction creates it.
+        requested: Schema and name by which the user requested it, None when the transaction creates it.
         create: Its creation, if that is part of the transaction.
         differences: What fitting its columns to a frame has changed, readable.
         steps: What calls have done to its definition and rows, in order; ``state`` and ``rows`` are what comes of it at the base snapshot.
@@ -183,7 +183,7 @@ class StagedTable:
     state: TableState
     start: TableState
     committed: TableState | None
-    asked: tuple[str, str] | None = None
+    requested: tuple[str, str] | None = None
     create: CreateTable | None = None
     differences: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -202,7 +202,7 @@ class StagedTable:
     @property
     def is_altered(self) -> bool:
         """Return whether its definition was changed on request."""
-        return any(isinstance(step, Altered) and step.asked for step in self.steps)
+        return any(isinstance(step, Altered) and step.requested for step in self.steps)
 
     @property
     def lookups(self) -> frozenset[Lookup]:
@@ -218,14 +218,14 @@ class StagedTable:
         self,
         alteration: Alteration,
         *,
-        asked: bool = True,
+        requested: bool = True,
         proves: tuple[str, ...] | None = None,
         session: Any = None,
         discards: bool = False,
     ) -> Altered:
         """Return the step that changes the definition; see :class:`Altered`."""
         after = normalized(self.committed, alteration(self.state))
-        return Altered(alteration=alteration, after=after, asked=asked, proves=proves, session=session, discards=discards)
+        return Altered(alteration=alteration, after=after, requested=requested, proves=proves, session=session, discards=discards)
 
     def _creation(self, create: CreateTable) -> CreateTable:
         """Return the creation in its final form, whatever was altered since."""
@@ -341,8 +341,8 @@ class StagedTable:
 
 def _lookup(step: Step) -> Lookup | None:
     match step:
-        case Altered(asked=asked):
-            return "definition" if asked else None
+        case Altered(requested=requested):
+            return "definition" if requested else None
         case ChangeRows(request=request):
             # Rows of a source that match none are added: a row that was deleted matters as much as a new one.
             return "rows" if any(clause.when == "not matched" for clause in request.clauses) else "matches"

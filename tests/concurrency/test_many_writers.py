@@ -150,7 +150,7 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.2)
     staged = handmade.staged(handmade.append(1))
     with handmade.database.write() as stopped:
-        stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.turn_key(handmade.database.tables.schema)))))
+        stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.lease_key(handmade.database.tables.schema)))))
         with oracle(handmade.address) as duck:
             duck.run("INSERT INTO t VALUES (2)")
         committed = Committer(handmade.database, attempts=replace(COMMIT_RETRIES, max_attempts=2).attempts()).commit(staged)

@@ -211,7 +211,7 @@ def running_write(lake: DuckLake, name: str, start: int) -> Any:
     transaction.__enter__().append(name, rows(start, start + 20), inline=False)
     registration = transaction._coordinator._registration
     registration._due = 0.0
-    registration.tell()
+    registration.renew()
     make_old(set(folder.rglob("*.parquet")) - before)
     return transaction
 

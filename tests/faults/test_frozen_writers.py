@@ -32,7 +32,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database import writer_queue as turns
 from ducklake_core.commit import committer
 url, place = sys.argv[1:]
-turns.LEASE_SECONDS, turns.LONGEST_TURN_SECONDS = 1.0, 2.0
+turns.LEASE_SECONDS, turns.MAX_LEASE_SECONDS = 1.0, 2.0
 original, stopped = getattr(committer, place), []
 
 def stops(*arguments):
@@ -84,7 +84,7 @@ def seconds_of_append(lake: DuckLake, name: str, number: int) -> float:
 
 @pytest.mark.parametrize("place", spread(["resolve", "apply_changes"], 1))
 def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "TURN_SECONDS", NEVER)
+    monkeypatch.setattr(leases, "LEASE_WAIT_SECONDS", NEVER)
     with frozen(address, place):
         assert seconds_of_append(lake, "t", 2) < SOON
         with attached(address) as duck:
@@ -96,8 +96,8 @@ def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, 
 
 def test_a_lease_that_no_server_ends(lake: DuckLake, address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older servers know no limit of a whole transaction: who waits in vain goes without a turn."""
-    monkeypatch.setattr(leases, "TURN_SECONDS", 0.5)
-    key = leases.turn_key("public")
+    monkeypatch.setattr(leases, "LEASE_WAIT_SECONDS", 0.5)
+    key = leases.lease_key("public")
     with psycopg.connect(lake.database.address.engine_url.set(drivername="postgresql").render_as_string()) as held:
         held.execute("SELECT pg_advisory_xact_lock(%s)", [key])
         assert [lake.table("t").append(pa.table({"i": [number]})).attempts for number in range(2)] == [2, 2]

@@ -127,13 +127,13 @@ def dying_at(last: int) -> Iterator[list[str]]:
             yield connection
         step("after a COMMIT")
 
-    real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.ask, Database.commit
+    real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.fetch, Database.commit
 
     def run(self: PipelinedStatements, *given: Any, **more: Any) -> None:
         step(str(given[0]))
         real_run(self, *given, **more)
 
-    def ask(self: PipelinedStatements, *given: Any, **more: Any) -> Any:
+    def fetch(self: PipelinedStatements, *given: Any, **more: Any) -> Any:
         step(str(given[0]))
         return real_ask(self, *given, **more)
 
@@ -159,7 +159,7 @@ def dying_at(last: int) -> Iterator[list[str]]:
     # Files of a disk are deleted past it, unless that fails.
     Storage._delete_one, Storage._unlinked = delete, lambda self, path: False  # type: ignore[method-assign]
     # On PostgreSQL a commit goes past SQLAlchemy.
-    PipelinedStatements.run, PipelinedStatements.ask, Database.commit = run, ask, commit  # type: ignore[method-assign]
+    PipelinedStatements.run, PipelinedStatements.fetch, Database.commit = run, fetch, commit  # type: ignore[method-assign]
     event.listen(Engine, "before_cursor_execute", execute)
     event.listen(Engine, "commit", sqlalchemy_commit)
     Storage.open_output, Database.write = open_output, write  # type: ignore[method-assign]

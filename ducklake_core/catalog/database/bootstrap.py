@@ -411,8 +411,8 @@ def _of_postgresql(schema: str | None, wanted: BindParameter[str]) -> Select[Any
 
 def _of_duckdb(schema: str | None, wanted: BindParameter[str]) -> Select[Any]:
     listed = func.duckdb_tables().table_valued("database_name", "schema_name", "table_name")
-    is_ours = and_(listed.c.database_name == ALIAS, listed.c.schema_name == schema)
-    return select(listed.c.table_name.label("name")).where(is_ours, listed.c.table_name == wanted)
+    is_in_catalog = and_(listed.c.database_name == ALIAS, listed.c.schema_name == schema)
+    return select(listed.c.table_name.label("name")).where(is_in_catalog, listed.c.table_name == wanted)
 
 
 def _of_mysql(_schema: str | None, wanted: BindParameter[str]) -> Select[Any]:

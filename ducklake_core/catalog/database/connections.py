@@ -27,14 +27,14 @@ from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.failures import Failure, classify, closed_after_interrupted_commit, interruption, wrapped
 from ducklake_core.catalog.database.mysql_catalog import MySQLAccess
 from ducklake_core.catalog.database.postgres_catalog import PostgresAccess, is_behind_a_pooler, set_in_transaction
-from ducklake_core.catalog.database.server_connections import Access, ask_alone, in_pipeline, raw_connection
+from ducklake_core.catalog.database.server_connections import Access, fetch_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.sqlite_catalog import DuckDBAccess, SqliteAccess
 from ducklake_core.catalog.database.statements import (
     MAX_KNOWN,
     Definitions,
+    NamedQuery,
     PipelinedStatements,
     PlainStatements,
-    Question,
     Statements,
     attach,
     known_statement,
@@ -42,7 +42,7 @@ from ducklake_core.catalog.database.statements import (
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress, file_exists
 from ducklake_core.catalog.database.versions import Layout, check_same_version, earlier_tables, stored_version
-from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
+from ducklake_core.catalog.database.writer_queue import LeaseRequest, WriterQueue
 from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
 from ducklake_core.format.cache import BoundedCache
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
@@ -71,7 +71,7 @@ class Database:
         self.read_only = read_only
         self._access = _ACCESS[address.url.get_backend_name()]
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
-        self.definitions = Definitions(self.abilities, self.beside)
+        self.definitions = Definitions(self.abilities, self.side_session)
         self.layout: Layout | None = None
         self.version: FormatVersion
         self.tables: CatalogTables
@@ -168,11 +168,11 @@ class Database:
             return
         self.check_version(found)
 
-    def answers(self, *questions: Question) -> list[Sequence[Any]]:
+    def answers(self, *queries: NamedQuery) -> list[Sequence[Any]]:
         """Return the rows of several queries in one read-only transaction; on PostgreSQL they are sent together, in one round trip.
 
         Args:
-            questions: Name, statement and parameters of each, as for :meth:`Statements.ask`.
+            queries: Name, statement and parameters of each, as for :meth:`Statements.ask`.
 
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
@@ -182,17 +182,17 @@ class Database:
         if not self._access.is_pipelined:
             with self.read() as connection:
                 plain = PlainStatements(connection, self._known_statements)
-                return [plain.ask(*question)() for question in questions]
+                return [plain.fetch(*query)() for query in queries]
         with self._reporting_driver(), raw_connection(self._current_engine()) as connection:
-            if len(questions) == 1 and not is_behind_a_pooler(connection):
-                name, build, parameters = questions[0]
+            if len(queries) == 1 and not is_behind_a_pooler(connection):
+                name, build, parameters = queries[0]
                 statement = known_statement(self._known_statements, name, build, self._current_engine().dialect)
-                return [ask_alone(connection, statement, parameters)]
+                return [fetch_alone(connection, statement, parameters)]
             with in_pipeline(connection) as (raw, pipeline):
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 set_in_transaction(raw, pipeline)
-                found = [statements.ask(*question) for question in questions]
+                found = [statements.fetch(*query) for query in queries]
                 if is_behind_a_pooler(raw):
                     # The driver parses values by session settings such as DateStyle. A pooler's session keeps them only until COMMIT, so
                     # the answers are read before it.
@@ -286,7 +286,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def commit(self, turn: Turn = Turn()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
+    def commit(self, lease: LeaseRequest = LeaseRequest()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
         """Open a write transaction for one commit, of few and quick statements; see :meth:`write`.
 
         On PostgreSQL the statements go through a pipeline with two round trips: one for the head, one for all changes and COMMIT::
@@ -297,7 +297,7 @@ class Database:
         other clients do not check, and the lock of one row on MySQL.
 
         Args:
-            turn: The way in which this attempt gets the lease; see :class:`~ducklake_core.catalog.database.writer_queue.Turn`.
+            lease: The way in which this attempt gets the lease; see :class:`~ducklake_core.catalog.database.writer_queue.Turn`.
 
         Raises:
             CatalogVersionError: The catalog has an earlier version.
@@ -307,7 +307,7 @@ class Database:
         if not self._access.is_pipelined:
             with self.write() as connection:
                 plain = self.definitions.statements(connection, self._known_statements)
-                self._access.take_turn(plain, self.tables, turn)
+                self._access.take_lease(plain, self.tables, lease)
                 yield plain
             return
         self.check_writable()
@@ -319,7 +319,7 @@ class Database:
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
                 set_in_transaction(raw, pipeline)
-                self.writer_queue.take(statements, self.tables.schema, turn)
+                self.writer_queue.take(statements, self.tables.schema, lease)
                 yield statements
                 statements.send()
                 at_commit = True
@@ -367,7 +367,7 @@ class Database:
             raise interruption(error)  # noqa: B904 - its own traceback says where
 
     @contextmanager
-    def beside(self) -> Iterator[Connection]:
+    def side_session(self) -> Iterator[Connection]:
         """Open another session next to a transaction, for DDL that would commit the transaction (``abilities.commits_at_ddl``).
 
         Raises:
@@ -432,12 +432,12 @@ os.register_at_fork(after_in_child=_unlock_copies)
 
 
 def _dispose(engine: Engine, process: int) -> None:
-    is_ours = process == os.getpid()
-    if not is_ours:
+    is_own_process = process == os.getpid()
+    if not is_own_process:
         # In a forked child these connections belong to the parent. Closing them would end its sessions, and garbage collection would close
         # them too, so the pool is kept alive.
         _of_parents.append(engine.pool)
-    engine.dispose(close=is_ours)
+    engine.dispose(close=is_own_process)
 
 
 def in_utc(found: datetime) -> datetime:

@@ -79,14 +79,14 @@ class _Process:
         spare: At most one instance of DuckDB without a file. Creating an instance takes three times as long as attaching a file.
     """
 
-    turn: threading.Condition = field(default_factory=threading.Condition)
+    released: threading.Condition = field(default_factory=threading.Condition)
     files: dict[str, _OpenFile] = field(default_factory=dict)
     spare: list[DuckDBPyConnection] = field(default_factory=list)
 
     def wait(self, seconds: float) -> None:
         """Wait until a transaction of this process ends, but no longer than a number of seconds."""
-        with self.turn:
-            self.turn.wait(seconds)
+        with self.released:
+            self.released.wait(seconds)
 
 
 _process = _Process()
@@ -132,14 +132,14 @@ class Lease:
     def end(self) -> None:
         """Release the file. The last user detaches it, which also checkpoints the write-ahead log into the file."""
         file = self._file
-        with self._process.turn:
+        with self._process.released:
             self.connection.close()
             file.users -= 1
             file.has_writer = file.has_writer and not self._write
             if file.users == 0:
                 del self._process.files[self._path]
                 _close(file.instance)
-            self._process.turn.notify_all()
+            self._process.released.notify_all()
 
     def _wait(self, shown: str, patience: float) -> _OpenFile:
         attempts = _FILE_RETRIES.attempts(max_seconds=patience, sleep=self._process.wait)
@@ -152,7 +152,7 @@ class Lease:
 
     def _begin(self, shown: str) -> _OpenFile:
         """Use the file, unless another process or another transaction of this process excludes that."""
-        with self._process.turn:
+        with self._process.released:
             file = self._process.files.get(self._path) or self._open(shown)
             # A file that readers attached READ_ONLY cannot become writable before the last of them ends.
             if self._write and (file.has_writer or not file.is_writable):

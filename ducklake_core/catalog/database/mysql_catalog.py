@@ -25,7 +25,7 @@ from ducklake_core.catalog.database.server_connections import server_engine
 from ducklake_core.catalog.database.statements import PlainStatements, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress, driver_module
-from ducklake_core.catalog.database.writer_queue import LEASE_SECONDS, LOCK_SECONDS, TURN_SECONDS, Turn
+from ducklake_core.catalog.database.writer_queue import LEASE_SECONDS, LEASE_WAIT_SECONDS, LOCK_SECONDS, LeaseRequest
 from ducklake_core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ _NOT_SETTABLE = frozenset({1193, 1227, 1238, 1290})
 
 _READ = {"isolation": "REPEATABLE-READ", "innodb_lock_wait_timeout": "1", "wait_timeout": "DEFAULT"}
 _WRITE = _READ | {"isolation": "READ-COMMITTED"}
-_SAID = "ducklake_settings"
+_SETTINGS = "ducklake_settings"
 """Key of ``Connection.info`` under which the current settings of the session are stored."""
 _SMALL_PACKET = 1 << 20
 """Smallest limit, in bytes, that servers have for a statement."""
@@ -259,8 +259,8 @@ class MySQLAccess:
     """Transactions on MySQL and MariaDB; see :class:`~ducklake_core.catalog.database.server_connections.Access`."""
 
     is_pipelined = False
-    read_options: Mapping[str, Any] = {_SAID: _READ}
-    write_options: Mapping[str, Any] = {_SAID: _WRITE}
+    read_options: Mapping[str, Any] = {_SETTINGS: _READ}
+    write_options: Mapping[str, Any] = {_SETTINGS: _WRITE}
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
         """Create an engine whose sessions do not depend on the settings of the server and are checked before they are reused."""
@@ -268,7 +268,7 @@ class MySQLAccess:
             address.engine_url,
             pool_size=pool_size,
             defaults={"connect_timeout": connect_timeout},
-            may_pass=_has_no_room,
+            may_pass=_is_pool_full,
             file_number=_file_number,
             ping=lambda connection: connection.ping(reconnect=False),
             # No upper limit: a commit that creates a table needs a second session, and waiting for one could deadlock.
@@ -282,23 +282,23 @@ class MySQLAccess:
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
         """See :class:`~ducklake_core.catalog.database.server_connections.Access`; the server accepts whole seconds only."""
-        _say(connection, _WRITE | {"innodb_lock_wait_timeout": f"{max(seconds, 1):.0f}"})
+        _apply_settings(connection, _WRITE | {"innodb_lock_wait_timeout": f"{max(seconds, 1):.0f}"})
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
         """Take the writer lease, without which no writer of this library commits."""
         connection.execute(_version_row(tables)).all()
 
-    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+    def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Wait for the writer lease: the lock of the row with the version, which one writer holds to the end of its transaction.
 
         From then on every wait is short, and the server ends the session of a silent writer. A timeout fails the attempt, unlike on
         PostgreSQL: a migration holds the same lock, and no writer may pass it.
         """
         assert isinstance(statements, PlainStatements)
-        lease = {"wait_timeout": f"{LEASE_SECONDS * turn.leases:.0f}"}
-        _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{TURN_SECONDS:.0f}"})
-        statements.ask("turn", lambda: _version_row(tables))
-        _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
+        timeout = {"wait_timeout": f"{LEASE_SECONDS * lease.leases:.0f}"}
+        _apply_settings(statements.connection, _WRITE | timeout | {"innodb_lock_wait_timeout": f"{LEASE_WAIT_SECONDS:.0f}"})
+        statements.fetch("lease", lambda: _version_row(tables))
+        _apply_settings(statements.connection, _WRITE | timeout | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
 
     def clock(self) -> ColumnElement[Any]:
         """Return the clock of the server in UTC, independent of the time zone of the session."""
@@ -311,12 +311,12 @@ def _version_row(tables: CatalogTables) -> Executable:
 
 
 def _announce(connection: Connection) -> None:
-    _say(connection, connection.get_execution_options().get(_SAID, _WRITE))
+    _apply_settings(connection, connection.get_execution_options().get(_SETTINGS, _WRITE))
 
 
-def _say(connection: Connection, settings: Mapping[str, str]) -> None:
+def _apply_settings(connection: Connection, settings: Mapping[str, str]) -> None:
     """Set the variables that differ from the current settings of the session, which are remembered to save round trips."""
-    known: dict[str, str] = connection.info.setdefault(_SAID, {})
+    known: dict[str, str] = connection.info.setdefault(_SETTINGS, {})
     changed = {name: value for name, value in settings.items() if known.get(name) != value}
     if changed:
         is_mariadb = getattr(connection.dialect, "is_mariadb", False)
@@ -364,7 +364,7 @@ def _sent_bytes(row: Iterable[object]) -> int:
     return sum(len(cell) + sum(map(cell.count, _ESCAPED)) for cell in cells if isinstance(cell, bytes | bytearray))
 
 
-def _has_no_room(error: Exception) -> bool:
+def _is_pool_full(error: Exception) -> bool:
     return code_of_mysql(error) in BUSY_CODES
 
 

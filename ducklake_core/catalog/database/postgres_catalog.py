@@ -20,7 +20,7 @@ from ducklake_core.catalog.database.server_connections import has_pipelines, may
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 
 _APPLICATION = "ducklake-core"
 _LONGEST_LOCK_SECONDS = 300
@@ -107,7 +107,7 @@ class PostgresAccess:
         for name in ("snapshot", "data_file", "delete_file", "files_scheduled_for_deletion", "metadata"):
             connection.exec_driver_sql(f"LOCK TABLE {quote(tables[name])} IN SHARE ROW EXCLUSIVE MODE")
 
-    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+    def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Do nothing: without pipelines a writer would hold the lease for many round trips."""
 
     def clock(self) -> ColumnElement[Any]:

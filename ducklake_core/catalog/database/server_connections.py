@@ -18,7 +18,7 @@ from ducklake_core.catalog.database.failures import RetryPolicy, may_pass_by_its
 from ducklake_core.catalog.database.statements import CompiledStatement, Statements, shared_statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 
 UNKNOWN_SECONDS = 5.0
 """Seconds for which opening the first session is retried. Short, because the address or the password may be wrong."""
@@ -248,7 +248,7 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
             raw.autocommit = False
 
 
-def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, object]) -> list[Any]:
+def fetch_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, object]) -> list[Any]:
     """Return the rows of one query without a pipeline, BEGIN and COMMIT: a single statement is a transaction of its own.
 
     Args:
@@ -310,7 +310,7 @@ class Access(Protocol):
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
         """Wait for running commits, and block new ones until the transaction ends."""
 
-    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+    def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Wait for the writer lease, for a commit without a pipeline."""
 
     def clock(self) -> ColumnElement[Any]:

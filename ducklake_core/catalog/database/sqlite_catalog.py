@@ -26,7 +26,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 from ducklake_core.catalog.database.statements import Statements, shared_statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 
 _BROKEN = frozenset(
     {
@@ -230,7 +230,7 @@ class SqliteAccess:
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
         """Do nothing: a file has one writer at a time."""
 
-    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+    def take_lease(self, statements: Statements, tables: CatalogTables, lease: LeaseRequest) -> None:
         """Do nothing: the write lock of the file is the lease."""
 
     def clock(self) -> ColumnElement[Any]:

@@ -35,15 +35,15 @@ from ducklake_core.format.cache import BoundedCache
 Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
 Answer = Callable[[], Sequence[Any]]
 """The pending rows of a query; calling it waits for them."""
-Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
+NamedQuery: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
 """A query: the name of its shape, the function that builds it, and its parameters."""
 _MAX_TOGETHER = 16
-_PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
+_PARAMETER = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
 MAX_KNOWN = 2000
 """Maximum number of compiled or built statements that are cached for one catalog."""
 _MAX = 1000
 
-Beside = Callable[[], AbstractContextManager[Connection]]
+OpenSession = Callable[[], AbstractContextManager[Connection]]
 """Opens a session whose statements are committed one by one."""
 _SCOPE = "ducklake_definitions"
 
@@ -64,7 +64,7 @@ class Statements(Protocol):
             parameters: Parameters of one execution, or a list for several; None for none.
         """
 
-    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+    def fetch(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """Execute a query and return a function that waits for its rows.
 
         Args:
@@ -104,7 +104,7 @@ class PlainStatements:
             parameters = parameters[0]
         self.connection.execute(_known(self._known, name, build), parameters)
 
-    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+    def fetch(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """See :class:`Statements`."""
         rows = self.connection.execute(_known(self._known, name, build), parameters).all()
         return lambda: rows
@@ -145,7 +145,7 @@ class PipelinedStatements:
         """See :class:`Statements`."""
         statement = self._compiled(name, build)
         rows = (parameters or {},) if isinstance(parameters, Mapping) or parameters is None else parameters
-        if name is not None and statement.changes and self._has_changed and self._changes.has_room(len(rows)):
+        if name is not None and statement.changes and self._has_changed and self._changes.fits(len(rows)):
             if not self._changes.can_take(statement.changes):
                 self.send()
             self._changes.add(name, statement, rows)
@@ -165,7 +165,7 @@ class PipelinedStatements:
             self._unanswered = True
             self._cursor.execute(text, values)
 
-    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+    def fetch(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """See :class:`Statements`."""
         statement = self._compiled(name, build)
         self.send()
@@ -184,7 +184,7 @@ class PipelinedStatements:
         listed = TableClause("tables", column("table_schema"), column("table_name"))
         listed.schema = "information_schema"
         query = select(listed.c.table_name).where(listed.c.table_schema == schema, listed.c.table_name == name)
-        return bool(self.ask(None, lambda: query)())
+        return bool(self.fetch(None, lambda: query)())
 
     def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:  # noqa: ARG002
         """See :class:`Statements`."""
@@ -270,7 +270,7 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def has_room(self, count: int) -> bool:
+    def fits(self, count: int) -> bool:
         """Return whether ``count`` executions are few enough to combine: each combination is a statement of its own in the cache."""
         return 0 < count <= _MAX_TOGETHER
 
@@ -304,8 +304,8 @@ class Changes:
         return text, values
 
 
-def _joined(texts: Sequence[str]) -> str:
-    *first, last = (_numbered(number, text) for number, text in enumerate(texts))
+def _joined(statements: Sequence[str]) -> str:
+    *first, last = (_numbered(number, text) for number, text in enumerate(statements))
     before = ", ".join(f"s{number} AS ({text})" for number, text in enumerate(first))
     return f"WITH {before} {last}" if before else last
 
@@ -316,7 +316,7 @@ def _numbered(number: int, text: str) -> str:
     >>> _numbered(1, 'UPDATE "a%%(x)s" SET b = %(value_b)s::BIGINT')
     'UPDATE "a%%(x)s" SET b = %(s1_value_b)s::BIGINT'
     """
-    return _PLACE.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
+    return _PARAMETER.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
 
 
 def _known(known: BoundedCache[Hashable, Any] | None, name: Hashable, build: Callable[[], Any]) -> Any:
@@ -390,12 +390,12 @@ class Definitions:
 
     Args:
         abilities: Abilities of the database.
-        beside: Opens a session next to a transaction.
+        side_session: Opens a session next to a transaction.
     """
 
-    def __init__(self, abilities: Abilities, beside: Beside) -> None:
+    def __init__(self, abilities: Abilities, side_session: OpenSession) -> None:
         self._are_apart = abilities.commits_at_ddl
-        self._beside = beside
+        self._open_session = side_session
 
     @contextmanager
     def around(self) -> Iterator[Scope]:
@@ -420,7 +420,7 @@ class Definitions:
             connection: A connection in the transaction.
             known: Cache of built statements by name.
         """
-        return BesideStatements(connection, known, self) if self._are_apart else PlainStatements(connection, known)
+        return SideSessionStatements(connection, known, self) if self._are_apart else PlainStatements(connection, known)
 
     def make(self, statement: ExecutableDDLElement) -> None:
         """Execute DDL in a session of its own.
@@ -438,7 +438,7 @@ class Definitions:
             CatalogUnavailableError: The database cannot be reached, or another client has locked what a statement needs.
             CatalogError: The database rejected a statement.
         """
-        with self._beside() as connection:
+        with self._open_session() as connection:
             make(connection)
 
     def drop(self, connection: Connection, statement: ExecutableDDLElement) -> None:
@@ -475,7 +475,7 @@ def scope_of(connection: Connection) -> Scope:
     return found
 
 
-class BesideStatements(PlainStatements):
+class SideSessionStatements(PlainStatements):
     """Statements of a transaction that creates tables in a session next to it."""
 
     def __init__(self, connection: Connection, known: BoundedCache[Hashable, Any], definitions: Definitions) -> None:

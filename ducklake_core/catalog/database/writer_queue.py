@@ -40,11 +40,11 @@ from ducklake_core.catalog.database.failures import classify, waited_in_vain
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.errors import DuckLakeError
 
-TURN_SECONDS = 10.0
+LEASE_WAIT_SECONDS = 10.0
 """Seconds for which a writer waits for the lease; then it commits without, as DuckDB does."""
 LEASE_SECONDS = 5.0
 """Initial seconds after which the server ends the session of a silent holder, such as a stopped process or a lost client."""
-LONGEST_TURN_SECONDS = 300.0
+MAX_LEASE_SECONDS = 300.0
 """Initial limit, in seconds, of the whole transaction of a holder; needs PostgreSQL 17."""
 LOCK_SECONDS = 1.0
 """Seconds for which the holder waits for rows that other clients have locked."""
@@ -65,7 +65,7 @@ _ACTIVITY = table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class LeaseRequest:
     """The way in which one commit attempt gets the writer lease.
 
     Attributes:
@@ -76,16 +76,18 @@ class Turn:
     queued: bool = True
     leases: int = 1
 
-    def after(self, error: DuckLakeError, *, had_turn: bool) -> Turn:
+    def after(self, error: DuckLakeError, *, had_lease: bool) -> LeaseRequest:
         """Return the turn of the next attempt after a failure.
 
         Args:
             error: The failure.
-            had_turn: Whether the failed attempt had the lease.
+            had_lease: Whether the failed attempt had the lease.
         """
         # The connection may have been lost because the lease expired. A slow writer needs a longer one; a dead writer does not ask again.
-        lost = had_turn and classify(error) in ("unavailable", "outcome-unknown")
-        return Turn(queued=had_turn or not waited_in_vain(error), leases=min(self.leases * 2, _MAX_LEASES) if lost else self.leases)
+        lost = had_lease and classify(error) in ("unavailable", "outcome-unknown")
+        return LeaseRequest(
+            queued=had_lease or not waited_in_vain(error), leases=min(self.leases * 2, _MAX_LEASES) if lost else self.leases
+        )
 
 
 _MAX_LEASES = 32
@@ -95,17 +97,17 @@ class WriterQueue:
     """The writer lease of one catalog for this process, with the memory of writers that do not take the lease."""
 
     def __init__(self) -> None:
-        self._others_until = float("-inf")
+        self._other_writers_until = float("-inf")
 
-    def expect_others(self) -> None:
+    def expect_other_writers(self) -> None:
         """Make room for writers that do not take the lease, for the next minute.
 
         DuckDB tries a commit ten times at increasing intervals, and each time fails if another commit ends between its first query and its
         last statement. Without a pause, a queue of writers would rarely leave it such a gap.
         """
-        self._others_until = time.monotonic() + _REMEMBER_SECONDS
+        self._other_writers_until = time.monotonic() + _REMEMBER_SECONDS
 
-    def take(self, statements: Statements, schema: str | None, turn: Turn) -> None:
+    def take(self, statements: Statements, schema: str | None, lease: LeaseRequest) -> None:
         """Wait for the lease, which lasts to the end of the transaction, and then for other programs, if any commit here.
 
         Afterwards waits for locks are short, and the server ends the session of a silent holder.
@@ -113,25 +115,25 @@ class WriterQueue:
         Args:
             statements: Statements of the transaction.
             schema: Database schema of the catalog.
-            turn: The way to get the lease.
+            lease: The way to get the lease.
         """
         limits = {
             "locks": _milliseconds(LOCK_SECONDS),
-            "lease": _milliseconds(LEASE_SECONDS * turn.leases),
-            "whole": _milliseconds(LONGEST_TURN_SECONDS * turn.leases),
+            "lease": _milliseconds(LEASE_SECONDS * lease.leases),
+            "whole": _milliseconds(MAX_LEASE_SECONDS * lease.leases),
         }
-        if turn.queued:
-            statements.run("turn", _take, {"patience": _milliseconds(TURN_SECONDS), "key": turn_key(schema), **limits})
+        if lease.queued:
+            statements.run("take lease", _take, {"patience": _milliseconds(LEASE_WAIT_SECONDS), "key": lease_key(schema), **limits})
         else:
             statements.run("lease", _limit, limits)
-        if time.monotonic() < self._others_until:
+        if time.monotonic() < self._other_writers_until:
             # From here to COMMIT no other program can begin a commit that succeeds, so it gets some time before.
             statements.run("pause", _pause, {"pause": PAUSE_SECONDS})
             for _ in range(GIVE_WAY_TIMES):
                 statements.run("give way", _give_way, {"pause": GIVE_WAY_SECONDS, "young": _YOUNG_SECONDS})
 
 
-def turn_key(schema: str | None) -> int:
+def lease_key(schema: str | None) -> int:
     """Return the key of the advisory lock of a catalog. Locks belong to the database, so the key identifies the schema."""
     name = f"ducklake-core commit {schema}"
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)

@@ -77,7 +77,7 @@ _NULL = "\x1e"
 # Literals, because SQLite copies a bound parameter for every row, which doubles the time.
 _SEPARATOR_IN_SQL: ColumnElement[str] = literal_column(f"'{_SEPARATOR}'")
 _NULL_IN_SQL: ColumnElement[str] = literal_column(f"'{_NULL}'")
-_PLACES = ("_rowid_", "oid", "rowid")
+_DECIMALS = ("_rowid_", "oid", "rowid")
 
 Value = TypeVar("Value")
 MARK = " "
@@ -266,9 +266,9 @@ def declared_types(connection: Connection, table_name: str) -> Mapping[str, str]
     return {folded(name): declared for name, declared in rows}
 
 
-def row_place(declared: Mapping[str, str]) -> ColumnElement[int] | None:
+def row_index(declared: Mapping[str, str]) -> ColumnElement[int] | None:
     """Return SQLite's row number, which is the key of the table; None if columns use all of its three names."""
-    return next((literal_column(name) for name in _PLACES if name not in declared), None)
+    return next((literal_column(name) for name in _DECIMALS if name not in declared), None)
 
 
 def integer_columns(declared: Mapping[str, str], columns: Sequence[Column[Any]]) -> tuple[bool, ...] | None:
@@ -308,9 +308,11 @@ def joined_cells(
     # SQLite orders integers before strings and blobs, so the maximum shows whether any cell is no integer. For strings, the count of
     # non-NULL cells shows whether a cell looks like the NULL mark.
     known = [func.max(column) if is_integer else func.count(column) for column, is_integer in zip(columns, integers, strict=True)]
-    texts = [func.group_concat(func.ifnull(column, _NULL_IN_SQL), _SEPARATOR_IN_SQL) for column in columns]
+    joined_columns = [func.group_concat(func.ifnull(column, _NULL_IN_SQL), _SEPARATOR_IN_SQL) for column in columns]
     try:
-        count, *found = connection.execute(select(func.count(), *known, *texts).select_from(columns[0].table).where(condition)).one()
+        count, *found = connection.execute(
+            select(func.count(), *known, *joined_columns).select_from(columns[0].table).where(condition)
+        ).one()
     except DBAPIError:
         # The joined string is too long or not UTF-8. Any other error occurs again when the cells are fetched.
         return None
@@ -319,7 +321,7 @@ def joined_cells(
     arrays = []
     for place, is_integer in enumerate(integers):
         joined = found[len(columns) + place]
-        array = _integers(joined, count, found[place]) if is_integer else _texts(joined, count, found[place])
+        array = _integers(joined, count, found[place]) if is_integer else _strings(joined, count, found[place])
         if array is None:
             return None
         arrays.append(array)
@@ -336,7 +338,7 @@ def _integers(joined: str, count: int, greatest: object) -> ArrowArray | None:
         return None
 
 
-def _texts(joined: str, count: int, present: int) -> ArrowArray | None:
+def _strings(joined: str, count: int, present: int) -> ArrowArray | None:
     cells, nulls = _split(joined)
     if len(cells) != count:
         return None

@@ -33,7 +33,7 @@ from ducklake_core.catalog.inlined.cells import (
     is_plain,
     joined_cells,
     plain_cell,
-    row_place,
+    row_index,
 )
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
@@ -179,15 +179,15 @@ def _read(
 ) -> pa.Table | None:
     """Return the rows of one physical table, None when there are none."""
     form = StoredForm.of(reader, table, source, stored, wanted)
-    joined = JoinedForm.of(reader, form, _highest_place(reader, source)) if chosen.snapshot == "begin_snapshot" else None
+    joined = JoinedForm.of(reader, form, _highest_position(reader, source)) if chosen.snapshot == "begin_snapshot" else None
     if joined is not None:
         parts = list(joined.batches(reader, chosen.condition(form.physical)))
-        return _in_order(pa.concat_tables(parts)) if parts else None
+        return _sorted_by_id(pa.concat_tables(parts)) if parts else None
     rows = form.fetch(reader, chosen).all()
     return form.table_of(rows) if rows else None
 
 
-def _highest_place(reader: CatalogReader, source: InlinedTable) -> int:
+def _highest_position(reader: CatalogReader, source: InlinedTable) -> int:
     """Return SQLite's highest row number, an estimate of the row count that needs no scan; 0 for other databases."""
     if not abilities_of(reader.connection.dialect).has_untyped_cells:
         return 0
@@ -199,7 +199,7 @@ def _highest_place(reader: CatalogReader, source: InlinedTable) -> int:
     return highest if isinstance(highest, int) else 0
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
+def _sorted_by_id(rows: pa.Table) -> pa.Table:
     """Return the rows sorted by row id and snapshot. They nearly always are already."""
     row_ids = rows[ROW_ID].to_numpy()
     return rows if bool((np.diff(row_ids) > 0).all()) else rows.sort_by([(ROW_ID, "ascending"), (SNAPSHOT_ID, "ascending")])
@@ -336,7 +336,7 @@ class JoinedForm:
         ends = [source.c.end_snapshot] if form.with_end else []
         columns = (source.c.row_id, source.c.begin_snapshot, *ends, *form.own)
         declared = declared_types(reader.connection, source.name)
-        place, integers = row_place(declared), integer_columns(declared, columns)
+        place, integers = row_index(declared), integer_columns(declared, columns)
         return None if place is None or integers is None else cls(form=form, columns=columns, integers=integers, place=place)
 
     def batches(self, reader: CatalogReader, condition: ColumnElement[bool]) -> Generator[pa.Table, None, None]:

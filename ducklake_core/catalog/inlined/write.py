@@ -217,7 +217,7 @@ def _stored_names(statements: Statements, database: Database, change: InsertInli
         .where(columns.c.table_schema == database.tables.schema, columns.c.table_name == change.table_name)
         .order_by(columns.c.ordinal_position)
     )
-    stored = [row.column_name for row in statements.ask(None, lambda: query)()][INLINED_SYSTEM_COLUMNS:]
+    stored = [row.column_name for row in statements.fetch(None, lambda: query)()][INLINED_SYSTEM_COLUMNS:]
     if len(stored) != len(names):
         raise CatalogCorruptError(
             f"{change.table_name} has {len(stored)} columns where {len(names)} are expected", inlined_table=change.table_name
@@ -257,4 +257,4 @@ def newest_deletes(statements: Statements, database: Database, table_id: int, fi
         .where(deletes.c.begin_snapshot > after, deletes.c.file_id.in_(file_ids))
         .group_by(deletes.c.file_id)
     )
-    return {row.file_id: row.newest for row in statements.ask(None, lambda: query)()}
+    return {row.file_id: row.newest for row in statements.fetch(None, lambda: query)()}

@@ -69,7 +69,7 @@ def migrate_catalog(
     schema, former = database.tables.schema, database.version
     with database.write(migrating=True) as connection:
         if database.abilities.concurrent_writers:
-            _wait_for_others(connection, database.tables)
+            _wait_for_other_sessions(connection, database.tables)
         version = stored_version(connection, database)
         if version == target.name:
             return "done before"
@@ -93,7 +93,7 @@ def migrate_catalog(
     return steps
 
 
-def _wait_for_others(connection: Connection, tables: CatalogTables) -> None:
+def _wait_for_other_sessions(connection: Connection, tables: CatalogTables) -> None:
     """Lock out commits and other migrations: every commit reads the snapshot table first and keeps that lock to its end.
 
     After the lock this transaction reads the final state of earlier commits, and later commits read the new version.
@@ -124,7 +124,7 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
         )
     schema = database.tables.schema
     metadata = metadata_tables(schema, target)["metadata"]
-    with database.beside() as connection, _alone(connection, database):
+    with database.side_session() as connection, _alone(connection, database):
         begun = interrupted_name(before, target)
         version = _locked_version(connection, metadata)
         if version == target.name:

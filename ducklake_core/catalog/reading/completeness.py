@@ -28,7 +28,7 @@ def complete_rows(connection: Connection, query: Select[Any], what: str, *, at_o
     Raises:
         CatalogError: The database returned fewer rows than it counts.
     """
-    show_every_row(connection)
+    disable_row_security(connection)
     counted = _count(connection, query)
     given = 0
     with connection.execute(query, execution_options={"yield_per": at_once}) as rows:
@@ -51,11 +51,11 @@ def check_complete(connection: Connection, table: Table, given: int, what: str) 
         CatalogError: The table has more rows.
     """
     query = select(literal(1)).select_from(table)
-    show_every_row(connection)
+    disable_row_security(connection)
     _check_count(connection, query, given, _count(connection, query), what)
 
 
-def show_every_row(connection: Connection) -> None:
+def disable_row_security(connection: Connection) -> None:
     """Make PostgreSQL raise an error if a row security policy would hide rows, until the transaction ends."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SELECT pg_catalog.set_config('row_security', 'off', true)")

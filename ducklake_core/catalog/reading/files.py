@@ -40,7 +40,7 @@ from ducklake_core.catalog.reading.pruning import (
     Exclusion,
     OutOfBounds,
     PackedSets,
-    Places,
+    Positions,
     any_of,
     condition_of,
     excluded,
@@ -93,13 +93,13 @@ class Chosen:
         total: Number of live files.
         by_partition: Number of files excluded by partition values.
         ids: Ids of the remaining files, ascending.
-        places: Physical positions (ctid) of their statistics rows, if known; else None.
+        positions: Physical positions (ctid) of their statistics rows, if known; else None.
     """
 
     total: int
     by_partition: int
     ids: array[int]
-    places: list[str] | None = None
+    positions: list[str] | None = None
 
 
 class DataFiles:
@@ -158,8 +158,8 @@ class DataFiles:
         if packed is None:
             total = queries.total() if self._packs_rows else total
             return Chosen(total=total, by_partition=pruned.excluded_by_partition(), ids=pruned.kept())
-        places = packed.places() if packed.has_places and len(packed.kept) <= MAX_IDS else None
-        return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, places=places)
+        positions = packed.positions() if packed.has_positions and len(packed.kept) <= MAX_IDS else None
+        return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, positions=positions)
 
     def _read(self, queries: FileQueries, chosen: Chosen | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
         """Yield the live files, or the chosen ones, with the statistics of the requested columns.
@@ -178,14 +178,14 @@ class DataFiles:
             if chosen is not None and not few:
                 rows = _among(rows, chosen.ids)
             first = list(islice(rows, MAX_IDS + 1))
-            belonging = self._belonging(queries, [row.data_file_id for row in first], None if chosen is None else chosen.places)
+            belonging = self._belonging(queries, [row.data_file_id for row in first], None if chosen is None else chosen.positions)
             streams = Streams({name: run(*query) for name, query in belonging})
             for row in chain(first, rows):
                 file = data_file_of(row, self._table, streams, self._reader.info.encrypted, plain=plain)
                 found = streams.take("statistics", file.id) if self._wanted else ()
                 yield file, {one.column_id: statistics_of(one, file, one_row_group) for one in found} if found else {}
 
-    def _belonging(self, queries: FileQueries, files: list[int], places: list[str] | None) -> Iterator[tuple[str, Query]]:
+    def _belonging(self, queries: FileQueries, files: list[int], positions: list[str] | None) -> Iterator[tuple[str, Query]]:
         """Yield one statement for each kind of rows that may exist for these files; for many files also for the files that follow."""
         if not files:
             return
@@ -194,7 +194,7 @@ class DataFiles:
         if table.partition_specs:
             yield "partition_values", queries.partition_values(files)
         if self._wanted:
-            yield "statistics", queries.statistics(files, self._wanted, places)
+            yield "statistics", queries.statistics(files, self._wanted, positions)
         if table.has_inlined_deletes:
             yield "inlined_deletes", queries.inlined_deletes(files)
 
@@ -212,13 +212,13 @@ class DataFiles:
 
 def _among(rows: Iterator[Row[Any]], chosen: array[int]) -> Iterator[Row[Any]]:
     """Yield the rows whose ids are in ``chosen``; both are sorted by id."""
-    place, count = 0, len(chosen)
+    position, count = 0, len(chosen)
     for row in rows:
-        while place < count and chosen[place] < row.data_file_id:
-            place += 1
-        if place == count:
+        while position < count and chosen[position] < row.data_file_id:
+            position += 1
+        if position == count:
             return
-        if chosen[place] == row.data_file_id:
+        if chosen[position] == row.data_file_id:
             yield row
 
 
@@ -403,17 +403,17 @@ class FileQueries:
         value = self._tables["file_partition_value"]
         return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
 
-    def statistics(self, files: list[int], columns: frozenset[int], places: Sequence[str] | None = None) -> Query:
+    def statistics(self, files: list[int], columns: frozenset[int], positions: Sequence[str] | None = None) -> Query:
         """Return the query for the statistics of some columns in some data files.
 
         Args:
             files: Ids of the data files, ascending.
             columns: Ids of the columns.
-            places: Physical positions of the rows, if known, so that no index or scan is needed; None, the default, otherwise.
+            positions: Physical positions of the rows, if known, so that no index or scan is needed; None, the default, otherwise.
         """
         stats = self._tables["file_column_stats"]
         query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
-        return self._of(query if places is None else query.where(is_at(places)), stats, files)
+        return self._of(query if positions is None else query.where(is_at(positions)), stats, files)
 
     def sets(self, wanted: frozenset[int]) -> PackedSets | None:
         """Return the live files and the files that statistics exclude, in one statement; None if nothing can be excluded.
@@ -423,24 +423,24 @@ class FileQueries:
         """
         if not isinstance(self.exclusion, Exclusion):
             return None
-        columns, has_places = packed_columns(self.exclusion, wanted)
+        columns, has_positions = packed_columns(self.exclusion, wanted)
         exclusion = limited(self.exclusion, columns)
         groups = groups_of(exclusion)
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
         # A view with the name of the table has no physical positions.
-        has_places = has_places and bool(groups) and self._reader.has_table(self._tables["file_column_stats"].name)
+        has_positions = has_positions and bool(groups) and self._reader.has_table(self._tables["file_column_stats"].name)
         if self._by_partition is not None:
             self._reader.connection.execute(select(func.set_config("work_mem", WORK_MEMORY, True)))
         outside = [self._outside(stats, bounds) for bounds in groups]
-        places: Places = "none" if not has_places else "all" if exclusion.others else "of rows that exclude nothing"
-        rows = packed_rows(stats, self._table.id, columns, outside, places)
+        positions: Positions = "none" if not has_positions else "all" if exclusion.others else "of rows that exclude nothing"
+        rows = packed_rows(stats, self._table.id, columns, outside, positions)
         files = packed_files(file, self._by_partition).where(self._live).subquery("files")
         both = select(files.join(rows.subquery("statistics"), true()))
         row = self._reader.connection.execute(both, self._at).one()
         if row.total != row.numbered:
             name = self._table.qualified_name
             raise CatalogCorruptError(f"a data file of table {name} has no id", table=name)
-        return PackedSets(row, exclusion, has_places=has_places)
+        return PackedSets(row, exclusion, has_positions=has_positions)
 
     def inlined_deletes(self, files: list[int]) -> Query:
         """Return the query for the inlined deletes of some data files."""

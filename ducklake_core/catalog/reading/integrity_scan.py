@@ -28,7 +28,7 @@ class BadCell:
         table: Metadata table without its prefix.
         column: Its column; None when the rows cannot be read at all.
         row: First cells of the row, for reports.
-        says: Reason.
+        problem: Reason.
         is_missing: Whether it is NULL although a value is required.
         table_id: Table of the row, if any.
         key: Id of the row.
@@ -38,7 +38,7 @@ class BadCell:
     table: str
     column: str | None
     row: str
-    says: str
+    problem: str
     is_missing: bool = False
     table_id: int | None = None
     key: int | None = None
@@ -62,7 +62,7 @@ class EveryRow:
 
     Attributes:
         required: Columns that must not be NULL, by metadata table.
-        looks_at_columns: Whether to check the columns of tables of inlined rows and deletes first, and to leave out tables that lack some.
+        checks_columns: Whether to check the columns of tables of inlined rows and deletes first, and to leave out tables that lack some.
             This takes a statement for each table on most databases; without it, one damaged table makes all of them unreadable.
         bad: Invalid cells found so far.
     """
@@ -70,7 +70,7 @@ class EveryRow:
     connection: Connection
     tables: CatalogTables
     required: Mapping[str, Sequence[str]]
-    looks_at_columns: bool = False
+    checks_columns: bool = False
     bad: list[BadCell] = field(default_factory=list)
     _known: dict[str, list[Row[Any]]] = field(default_factory=dict)
 
@@ -106,13 +106,13 @@ class EveryRow:
                         self.bad.append(found)
         except DuckLakeError as error:
             # The driver fails to convert a cell, so no further row of the table can be read.
-            self.bad.append(BadCell(table=name, column=None, row="", says=error.message))
+            self.bad.append(BadCell(table=name, column=None, row="", problem=error.message))
 
     def inlined_tables(self) -> InlinedTables:
         """Return the tables of inlined rows and deletes."""
         known = {row.table_id for row in self.rows("table")}
         found = inlined_tables(self.connection, self.tables, known)
-        return self._readable(found) if self.looks_at_columns else found
+        return self._readable(found) if self.checks_columns else found
 
     def _readable(self, found: InlinedTables) -> InlinedTables:
         """Return the tables that have all system columns; add the others to ``bad``."""
@@ -125,8 +125,8 @@ class EveryRow:
             missing = {column.name for column in wanted.c} - {column["name"] for column in there}
             if missing:
                 odd.add(name)
-                says = f"it has no column {', '.join(sorted(missing))}"
-                self.bad.append(BadCell(table=name, column=min(missing), row="", says=says, table_id=table_id))
+                problem = f"it has no column {', '.join(sorted(missing))}"
+                self.bad.append(BadCell(table=name, column=min(missing), row="", problem=problem, table_id=table_id))
         return replace(
             found,
             data=tuple(one for one in found.data if one[1] not in odd),
@@ -169,8 +169,8 @@ class EveryRow:
             with tables_that_may_go(), self.connection.execute(statement) as rows:
                 yield from rows
 
-    def _bad_inlined(self, row: Row[Any], says: str) -> None:
-        self.bad.append(BadCell(table=row.name, column="row_id", row=_shown(row), says=says, table_id=row.table_id))
+    def _bad_inlined(self, row: Row[Any], problem: str) -> None:
+        self.bad.append(BadCell(table=row.name, column="row_id", row=_shown(row), problem=problem, table_id=row.table_id))
 
     def has_table(self, name: str) -> bool:
         """Return whether the database has a table with that name, including its prefix."""
@@ -196,14 +196,14 @@ def _bad_cell(name: str, row: Row[Any], kinds: Mapping[str, type], required: set
     return None
 
 
-def _cell_problem(name: str, row: Row[Any], column: str, says: str, *, is_missing: bool = False) -> BadCell:
+def _cell_problem(name: str, row: Row[Any], column: str, problem: str, *, is_missing: bool = False) -> BadCell:
     cells = row._mapping  # noqa: SLF001
     table_id, path = cells.get("table_id"), cells.get("path")
     return BadCell(
         table=name,
         column=column,
         row=_shown(row),
-        says=says,
+        problem=problem,
         is_missing=is_missing,
         table_id=table_id if isinstance(table_id, int) else None,
         key=row[0] if isinstance(row[0], int) else None,

@@ -70,11 +70,11 @@ class StoredOptions:
         """Return whether both contain the same options, in any order, because a database may return rows in another order each time."""
         return self.rows == other.rows or frozenset(self.rows) == frozenset(other.rows)
 
-    def in_force(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
+    def effective(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
         """Return the effective options of the lake, a schema or a table. The table overrides the schema, which overrides the lake.
 
         >>> stored = StoredOptions((("a", "1", None, None), ("a", "2", "table", 7), ("b", "3", "schema", 0)))
-        >>> stored.in_force(0, 7), stored.in_force()
+        >>> stored.effective(0, 7), stored.effective()
         ({'a': '2', 'b': '3'}, {'a': '1'})
         """
         found = {key: value for key, value, scope, _ in self.rows if scope is None}
@@ -133,7 +133,7 @@ def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
     Raises:
         CatalogError: The data path or the encryption changed since the lake was opened.
     """
-    stored = options.in_force()
+    stored = options.effective()
     path, encrypted = stored.get("data_path"), stored.get("encrypted") == "true"
     if info.stored_data_path not in (None, path) or info.encrypted != encrypted:
         raise CatalogError(

@@ -114,13 +114,13 @@ WORK_MEMORY = "256MB"
 # Bits 48 to 62 of a word.
 _MAX_GROUPS = 15
 # Limits of columns with positions, and of columns that exclude files: each takes 8 or 16 MB for a million files.
-_MAX_PLACED = 4
+_MAX_WITH_POSITIONS = 4
 _MAX_PACKED_COLUMNS = 12
 _IDS = 1 << 48
 # The two highest bytes of a word with a position; tidsend adds four bytes for the page and two for the line.
-_IS_PLACE = b"\x80\x00"
-_place: ColumnClause[Any] = literal_column("ctid")
-Places: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
+_IS_POSITION = b"\x80\x00"
+_position: ColumnClause[Any] = literal_column("ctid")
+Positions: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class OutOfBounds:
     Attributes:
         column: The column.
         condition: Returns the condition on the bounds.
-        in_order: Returns the condition that the lower bound is not above the upper one, which would make both useless; None for
+        are_ordered: Returns the condition that the lower bound is not above the upper one, which would make both useless; None for
             conditions on counts.
         are_valid: Returns the condition that both bounds are valid for the type; None if the database cannot check it.
         comparisons: Number of comparisons with bounds in ``condition``.
@@ -153,7 +153,7 @@ class OutOfBounds:
 
     column: ColumnReference
     condition: Callable[[Bounds], ColumnElement[bool]]
-    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None
+    are_ordered: Callable[[Bounds], ColumnElement[bool]] | None = None
     are_valid: Callable[[Bounds], ColumnElement[bool]] | None = None
     comparisons: int = 1
 
@@ -178,8 +178,8 @@ class Exclusion:
 
 def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
     """Return the condition that any of some conditions on one column holds for its bounds."""
-    counts = [one.condition(bounds) for one in conditions if one.in_order is None]
-    values = [one for one in conditions if one.in_order is not None]
+    counts = [one.condition(bounds) for one in conditions if one.are_ordered is None]
+    values = [one for one in conditions if one.are_ordered is not None]
     if not values:
         return or_(*counts)
     found = _any_by_value(values, bounds)
@@ -191,9 +191,9 @@ def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[b
 
 def _any_by_value(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
     # The order of bounds depends only on the type of the column, so one test is enough for all conditions.
-    in_order = conditions[0].in_order
-    assert in_order is not None
-    return and_(or_(*(one.condition(bounds) for one in conditions)), in_order(bounds))
+    are_ordered = conditions[0].are_ordered
+    assert are_ordered is not None
+    return and_(or_(*(one.condition(bounds) for one in conditions)), are_ordered(bounds))
 
 
 FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
@@ -260,7 +260,7 @@ def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | 
             return _outside(column, spans_of_ranges(predicate), abilities)
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
             return _one(
-                column, lambda bounds: _outside_prefix(bounds, prefix, abilities), lambda bounds: _in_order(bounds, VARCHAR, abilities)
+                column, lambda bounds: _outside_prefix(bounds, prefix, abilities), lambda bounds: _are_ordered(bounds, VARCHAR, abilities)
             )
         # DuckDB counts NULLs of variants as values.
         case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
@@ -278,10 +278,10 @@ def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | 
 def _one(
     column: ColumnReference,
     condition: Callable[[Bounds], ColumnElement[bool]],
-    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None,
+    are_ordered: Callable[[Bounds], ColumnElement[bool]] | None = None,
     are_valid: Callable[[Bounds], ColumnElement[bool]] | None = None,
 ) -> Exclusion:
-    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, in_order=in_order, are_valid=are_valid),))
+    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, are_ordered=are_ordered, are_valid=are_valid),))
 
 
 def _any(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
@@ -305,7 +305,7 @@ def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
     if len(columns) == 1 and not any(part.others for part in found):
         # All conditions are on one column: one statistics row decides, so no intersection of files is needed.
         alternatives = [[leaf.condition for leaf in part.bounds] for part in found]
-        leaf = next((leaf for part in found for leaf in part.bounds if leaf.in_order is not None), found[0].bounds[0])
+        leaf = next((leaf for part in found for leaf in part.bounds if leaf.are_ordered is not None), found[0].bounds[0])
 
         def excluding(bounds: Bounds) -> ColumnElement[bool]:
             return and_(*(or_(*(one(bounds) for one in any_)) for any_ in alternatives))
@@ -354,7 +354,7 @@ def _compared(column: ColumnReference, operator: Operator, value: LiteralValue, 
                 return below < wanted
 
     are_valid = _are_integers if column.type in INTEGERS and abilities.validates_input else None
-    return _one(column, outside, lambda bounds: _in_order(bounds, column.type, abilities), are_valid)
+    return _one(column, outside, lambda bounds: _are_ordered(bounds, column.type, abilities), are_valid)
 
 
 def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]:
@@ -362,7 +362,7 @@ def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]
     return case((func.typeof(bound) == "text", bound)) if abilities.has_untyped_cells else bound
 
 
-def _in_order(bounds: Bounds, data_type: DataType, abilities: Abilities) -> ColumnElement[bool]:
+def _are_ordered(bounds: Bounds, data_type: DataType, abilities: Abilities) -> ColumnElement[bool]:
     low, high = _keys(bounds, data_type, abilities)
     return func.coalesce(low <= high, true())
 
@@ -398,11 +398,11 @@ def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[An
         return case((_is_integer(text), cast(text, BigInteger)))
     digits = func.substr(text, 2)
     if abilities.has_regular_expressions:
-        looks_right = text.regexp_match("^-?[0-9]+$")
+        is_well_formed = text.regexp_match("^-?[0-9]+$")
     else:
         unsigned = and_(text != "", text.op("NOT GLOB")("*[^0-9]*"))
-        looks_right = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
-    return case((and_(looks_right, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+        is_well_formed = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
+    return case((and_(is_well_formed, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
 
 
 def _is_integer(text: ColumnElement[str]) -> ColumnElement[bool]:
@@ -419,10 +419,10 @@ def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities)
     start = func.substr(text, 1, length)
     if abilities.has_regular_expressions:
         day, clock = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-        looks_right = start.regexp_match(f"^{day}$" if data_type == DATE else f"^{day} {clock}$")
+        is_well_formed = start.regexp_match(f"^{day}$" if data_type == DATE else f"^{day} {clock}$")
     else:
         # SQLite has no regular expressions, but its functions return the canonical text of a time, and NULL for an invalid one.
-        looks_right = (func.date(start) if data_type == DATE else func.datetime(start)) == start
+        is_well_formed = (func.date(start) if data_type == DATE else func.datetime(start)) == start
     if data_type == DATE:
         ends_right = func.length(text) == length
     elif data_type == TIMESTAMPTZ:
@@ -432,7 +432,7 @@ def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities)
     if data_type in _LONGEST:
         # A file may store finer times than the column has. They are rounded when they are read, so their bounds do not apply.
         ends_right = and_(ends_right, func.length(text) <= _LONGEST[data_type])
-    return case((and_(looks_right, ends_right), collate(start, abilities.binary_collation)))
+    return case((and_(is_well_formed, ends_right), collate(start, abilities.binary_collation)))
 
 
 def _day_text(days: int) -> str | None:
@@ -462,7 +462,7 @@ def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> Column
     return or_(high < literal(prefix), past)
 
 
-class _Places(UserDefinedType[Any]):
+class _PositionArray(UserDefinedType[Any]):
     """An array of physical positions of rows (``tid[]``)."""
 
     cache_ok = True
@@ -484,7 +484,7 @@ def packed_columns(exclusion: Exclusion, wanted: frozenset[int]) -> tuple[frozen
         exclusion: The exclusion.
         wanted: Ids of the columns whose statistics the caller reads afterwards.
     """
-    if len(wanted) <= _MAX_PLACED:
+    if len(wanted) <= _MAX_WITH_POSITIONS:
         return wanted, True
     excluding = dict.fromkeys(one.column.column_id for group in groups_of(exclusion) for one in group)
     return frozenset(islice(excluding, _MAX_PACKED_COLUMNS)), False
@@ -500,13 +500,13 @@ def limited(exclusion: Exclusion, columns: frozenset[int]) -> Exclusion:
         columns: Ids of the columns.
     """
     bounds = tuple(one for one in exclusion.bounds if one.column.column_id in columns)
-    room, others = _MAX_GROUPS - 1, []
+    remaining, others = _MAX_GROUPS - 1, []
     for other in exclusion.others:
         parts = tuple(limited(part, columns) for part in other.parts)
         counts = [len(groups_of(part)) for part in parts]
-        if all(counts) and sum(counts) <= room:
+        if all(counts) and sum(counts) <= remaining:
             others.append(AllOf(parts=parts))
-            room -= sum(counts)
+            remaining -= sum(counts)
     return Exclusion(bounds=bounds, others=tuple(others))
 
 
@@ -525,7 +525,7 @@ def packed_files(file: FromClause, excluded: ColumnElement[bool] | None) -> Sele
 
 
 def packed_rows(
-    stats: FromClause, table_id: int, columns: Iterable[int], outside: Sequence[ColumnElement[bool]], places: Places
+    stats: FromClause, table_id: int, columns: Iterable[int], outside: Sequence[ColumnElement[bool]], positions: Positions
 ) -> Select[Any]:
     """Select one row with all relevant statistics rows packed as ``statistics``; see the module for the layout.
 
@@ -534,21 +534,21 @@ def packed_rows(
         table_id: The table.
         columns: Ids of the columns. This condition comes before the one on the table, because it excludes more rows.
         outside: Conditions of the groups of the exclusion.
-        places: The rows whose positions to include.
+        positions: The rows whose positions to include.
     """
     if not outside:
         return select(null().label("statistics"))
     number = stats.c.data_file_id
     bits: list[ColumnElement[Any]] = [case((one, literal(_IDS << bit, BigInteger)), else_=0) for bit, one in enumerate(outside)]
-    if len(outside) == 1 and places != "all":
+    if len(outside) == 1 and positions != "all":
         bits = [literal(_IDS, BigInteger)]
     held = func.int8send(number + reduce(operator.add, bits))
-    place = literal(_IS_PLACE, LargeBinary).op("||")(func.tidsend(_place))
+    position = literal(_IS_POSITION, LargeBinary).op("||")(func.tidsend(_position))
     packed: ColumnElement[Any]
-    if places == "all":
-        packed = held.op("||")(place)
+    if positions == "all":
+        packed = held.op("||")(position)
     else:
-        packed = case((or_(*outside), held), else_=null() if places == "none" else func.int8send(number).op("||")(place))
+        packed = case((or_(*outside), held), else_=null() if positions == "none" else func.int8send(number).op("||")(position))
     # As a CASE: in WHERE, the database could evaluate it first, on the rows of all columns.
     packed = case((and_(number >= 0, number < _IDS), packed))
     wanted = stats.c.column_id.in_(sorted(columns)), stats.c.table_id == table_id
@@ -559,9 +559,9 @@ def _joined(binary: ColumnElement[Any]) -> ColumnElement[bytes]:
     return func.string_agg(binary, literal(b"", LargeBinary))
 
 
-def is_at(places: Sequence[str]) -> ColumnElement[bool]:
+def is_at(positions: Sequence[str]) -> ColumnElement[bool]:
     """Return the condition that a row is at one of some physical positions."""
-    return _place == any_(cast(literal("{" + ",".join(f'"{place}"' for place in places) + "}", Text), _Places()))
+    return _position == any_(cast(literal("{" + ",".join(f'"{position}"' for position in positions) + "}", Text), _PositionArray()))
 
 
 class PackedSets:
@@ -570,7 +570,7 @@ class PackedSets:
     Args:
         row: The row of both queries.
         exclusion: The exclusion whose groups are the bits.
-        has_places: Whether the positions of all requested statistics rows are included.
+        has_positions: Whether the positions of all requested statistics rows are included.
 
     Attributes:
         total: Number of live files.
@@ -578,20 +578,20 @@ class PackedSets:
         kept: Ids of the remaining files, ascending.
     """
 
-    def __init__(self, row: Row[Any], exclusion: Exclusion, *, has_places: bool) -> None:
-        self.has_places = has_places
+    def __init__(self, row: Row[Any], exclusion: Exclusion, *, has_positions: bool) -> None:
+        self.has_positions = has_positions
         live, self._words = _words(row.files), _words(row.statistics)
         self.total: int = row.total
         self.by_partition = self.total - len(live)
         groups = (_ids(self._words[(self._words & (_IDS << bit)) != 0]) for bit in range(len(groups_of(exclusion))))
         self.kept = array("q", np.sort(live[np.isin(live, _excluded_ids(exclusion, groups), invert=True)]).astype(np.int64).tobytes())
 
-    def places(self) -> list[str]:
+    def positions(self) -> list[str]:
         """Return the physical positions of the statistics rows of the remaining files."""
         # A position is a negative number (bit 63 is set), and the word before it has the id of its file.
         after = np.flatnonzero(self._words < 0)
         found = _ids(self._words[after[np.isin(_ids(self._words[after - 1]), self.kept)]])
-        return [f"({place >> 16},{place & 0xFFFF})" for place in found.tolist()]
+        return [f"({position >> 16},{position & 0xFFFF})" for position in found.tolist()]
 
 
 def _excluded_ids(exclusion: Exclusion, groups: Iterator[np.ndarray]) -> np.ndarray:

@@ -36,7 +36,7 @@ from ducklake_core.catalog.reading.table_rows import (
     Among,
     SettingRow,
     column_row,
-    options_in_force,
+    effective_options,
     options_query,
     settings_query,
     table_state,
@@ -366,8 +366,8 @@ class CatalogReader:
         """Return every row of every column that the table ever had, with its end snapshot (None for live rows), oldest first."""
         column = self.catalog["column"]
         # Rows that begin and end with one snapshot existed only within its transaction; they sort before the row that it left.
-        in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
-        rows = self.rows_of_table(HISTORY, lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
+        ordering = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
+        rows = self.rows_of_table(HISTORY, lambda among: select(column).where(among(column.c.table_id)).order_by(*ordering), table_id)
         return [(column_row(row), row.end_snapshot) for row in rows]
 
     def next_row_id(self, table_id: int) -> int:
@@ -389,7 +389,7 @@ class CatalogReader:
             schema_id: The schema, which overrides the lake; None, the default, for none.
             table_id: The table, which overrides the schema; None, the default, for none.
         """
-        return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
+        return effective_options(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
 
 
 def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) -> str:
@@ -599,7 +599,7 @@ def inlined_counts(
     """
     wanted = set(table_ids)
     counts: dict[int, InlinedCounts] = {}
-    queries = list(_count_texts(connection, tables, wanted, snapshot_id, with_deletes=with_deletes))
+    queries = list(_count_queries(connection, tables, wanted, snapshot_id, with_deletes=with_deletes))
     for start in range(0, len(queries), _TABLES_PER_STATEMENT):
         # text() would treat a colon in a name as a parameter.
         together = " UNION ALL ".join(queries[start : start + _TABLES_PER_STATEMENT]).replace(":", r"\:")
@@ -610,7 +610,9 @@ def inlined_counts(
     return {table_id: found for table_id, found in counts.items() if found != InlinedCounts()}
 
 
-def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int, *, with_deletes: bool) -> Iterator[str]:
+def _count_queries(
+    connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int, *, with_deletes: bool
+) -> Iterator[str]:
     """Yield a statement for each table of inlined rows or deletes, as text: compiling a thousand selects takes a second."""
     quote = connection.dialect.identifier_preparer
     prefix = f"{quote.quote_schema(tables.schema)}." if tables.schema else ""

@@ -309,7 +309,7 @@ def options_query(tables: CatalogTables, schema_id: int | None, table_id: int | 
     )
 
 
-def options_in_force(rows: Iterable[Any]) -> dict[str, str]:
+def effective_options(rows: Iterable[Any]) -> dict[str, str]:
     """Return the options from rows of :func:`options_query`; the narrowest scope wins."""
     rank = {None: 0, "schema": 1, "table": 2}
     return {row.key.lower(): row.value for row in sorted(rows, key=lambda row: rank.get(row.scope, 0))}
@@ -358,4 +358,4 @@ def _options_and_inlined(source: TableRowSource, schema_id: int, table_id: int) 
     rows = source.setting_rows(schema_id, table_id)
     inlined = inlined_tables_of(((row.key, row.value) for row in rows if row.kind == "inlined"), table_id)
     columns_version = next((int(row.value) for row in rows if row.kind == "columns" and row.value is not None), 0)
-    return options_in_force(row for row in rows if row.kind == "option"), inlined, columns_version
+    return effective_options(row for row in rows if row.kind == "option"), inlined, columns_version

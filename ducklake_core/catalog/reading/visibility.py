@@ -70,7 +70,7 @@ def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None
     own = cast(deletes.c.table_id, String)
     claimed, later, deleting = snapshot.alias(), snapshot.alias(), changes.alias()
 
-    def says(log: FromClause, *kinds: str) -> ColumnElement[bool]:
+    def has_entry(log: FromClause, *kinds: str) -> ColumnElement[bool]:
         text = literal(",") + func.coalesce(log.c.changes_made, "") + literal(",")
         return or_(*(text.contains(literal(f",{kind}:") + own + literal(",")) for kind in kinds))
 
@@ -78,7 +78,7 @@ def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None
         claimed.c.snapshot_id == deletes.c.partial_max,
         claimed.c.next_file_id <= deletes.c.delete_file_id,
         changes.c.snapshot_id == claimed.c.snapshot_id,
-        not_(says(changes, *_DELETES)),
+        not_(has_entry(changes, *_DELETES)),
     )
     written = (
         select(func.min(later.c.snapshot_id))
@@ -89,7 +89,7 @@ def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None
     is_flush = exists().where(changes.c.snapshot_id == written, changes.c.changes_made.contains("inline_flush:"))
     first_deletes = (
         select(func.min(deleting.c.snapshot_id))
-        .where(deleting.c.snapshot_id > deletes.c.partial_max, says(deleting, *_DELETES))
+        .where(deleting.c.snapshot_id > deletes.c.partial_max, has_entry(deleting, *_DELETES))
         .scalar_subquery()
     )
     return case(

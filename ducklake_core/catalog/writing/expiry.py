@@ -159,7 +159,7 @@ def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int
     return [number for (number,) in complete_rows(connection, query, "snapshots")]
 
 
-def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Collection[int]) -> Unneeded:
+def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, expired: Collection[int]) -> Unneeded:
     versions = list(complete_rows(connection, _table_versions(tables), "tables"))
     files: Sequence[Row[Any]] = list(complete_rows(connection, _ended_files(tables), "data files"))
     deletes: Sequence[Row[Any]] = list(complete_rows(connection, _ended_delete_files(tables), "delete files"))
@@ -170,7 +170,7 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
     }
     # Read after the rows. If a concurrent commit ends more of them meanwhile, its snapshots are among the survivors; the other order
     # could miss a snapshot that needs a row.
-    lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(gone))
+    lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(expired))
 
     filled = _schemas_with_live_objects(connection, tables) if ended["schema"] else frozenset[int]()
     known = {row.table_id: row for row in versions}
@@ -189,12 +189,12 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
         for row in deletes
         if row.table_id in dead_set or row.data_file_id in dead_file_ids or not lifetimes.meet(row.begin_snapshot, row.end_snapshot)
     ]
-    gone_files = [
+    expired_files = [
         *(describe.file(row, "data", row.data_file_id) for row in dead_files),
         *(describe.file(row, "delete", row.delete_file_id) for row in dead_deletes),
     ]
     return replace(
-        _files_that_go(connection, tables, info, gone_files),
+        _files_that_go(connection, tables, info, expired_files),
         tables=dead,
         ended=tuple(
             (name, row.id, row.begin_snapshot, row.end_snapshot)
@@ -224,12 +224,13 @@ def _schemas_with_live_objects(connection: Connection, tables: CatalogTables) ->
     return frozenset(found)
 
 
-def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Sequence[UnneededFile]) -> Unneeded:
+def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo, expired: Sequence[UnneededFile]) -> Unneeded:
     """Split files whose rows are removed by whether other rows name them too."""
-    own = {f"{kind}_file": {file.id: file.path for file in gone if file.kind == kind} for kind in ("data", "delete")}
+    own = {f"{kind}_file": {file.id: file.path for file in expired if file.kind == kind} for kind in ("data", "delete")}
     elsewhere = named_elsewhere(connection, tables, info, own)
     return Unneeded(
-        files=tuple(file for file in gone if file.path not in elsewhere), shared=tuple(file for file in gone if file.path in elsewhere)
+        files=tuple(file for file in expired if file.path not in elsewhere),
+        shared=tuple(file for file in expired if file.path in elsewhere),
     )
 
 
@@ -308,17 +309,17 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     # Never the newest: it has the counters from which the next commit takes its ids.
     others = _snapshot_ids(connection, database.tables)[:-1]
     wanted = set(snapshot_ids)
-    gone = tuple(number for number in others if number in wanted)
-    deletions = [DeleteRows(table=name, where={"snapshot_id": gone}) for name in ("snapshot", "snapshot_changes")]
+    expired = tuple(number for number in others if number in wanted)
+    deletions = [DeleteRows(table=name, where={"snapshot_id": expired}) for name in ("snapshot", "snapshot_changes")]
     apply_changes(PlainStatements(connection), database, deletions)
-    found = _not_needed_by(connection, database.tables, info, gone)
+    found = _not_needed_by(connection, database.tables, info, expired)
     _forget(connection, database, found)
     # After the data files were deleted: a concurrent flush may have given one of them another delete file in the meantime.
     strays = _stray_delete_files(connection, database.tables, info)
     apply_changes(PlainStatements(connection), database, _deletions((), strays.ids("delete"), ()))
     found = found.with_files(strays)
     _schedule(connection, database, info, found.files)
-    return gone, found
+    return expired, found
 
 
 def _table_versions(tables: CatalogTables) -> Select[Any]:

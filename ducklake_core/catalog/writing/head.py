@@ -129,9 +129,9 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
         CommitConflictError: The newest snapshot is older than the base: the catalog was replaced by an earlier one.
     """
     tables = database.tables
-    history = _ask_history(statements, database, request.base)
-    options = statements.ask("options", lambda: stored_options_query(tables)) if request.options else None
-    statistics_rows = [_ask_statistics(statements, tables, chunk) for chunk in chunks(sorted(request.statistics_for))]
+    history = _fetch_history(statements, database, request.base)
+    options = statements.fetch("options", lambda: stored_options_query(tables)) if request.options else None
+    statistics_rows = [_fetch_statistics(statements, tables, chunk) for chunk in chunks(sorted(request.statistics_for))]
     snapshots, now = _history(history(), database, request.base)
     statistics, columns = _statistics(row for answer in statistics_rows for row in answer())
     later = tuple(s for s in snapshots if s.id > request.base)
@@ -183,7 +183,7 @@ def _snapshots(tables: CatalogTables) -> Select[Any]:
     )
 
 
-def _ask_history(statements: Statements, database: Database, base: int) -> Answer:
+def _fetch_history(statements: Statements, database: Database, base: int) -> Answer:
     snapshot = database.tables["snapshot"]
 
     def build() -> Executable:
@@ -193,7 +193,7 @@ def _ask_history(statements: Statements, database: Database, base: int) -> Answe
             .where(snapshot.c.snapshot_id >= bindparam("base"))
         )
 
-    return statements.ask("history", build, {"base": base})
+    return statements.fetch("history", build, {"base": base})
 
 
 def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[Snapshot], datetime]:
@@ -215,12 +215,12 @@ def _snapshot(row: Any) -> Snapshot:
     return snapshot_of(row)
 
 
-def _ask_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:
+def _fetch_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:
     # Most commits change one table, and a statement without a list is compiled only once.
     if len(table_ids) == 1:
         owner = tables["table_stats"].c.table_id
-        return statements.ask("statistics", lambda: _statistics_query(tables).where(owner == bindparam("owner")), {"owner": table_ids[0]})
-    return statements.ask(None, lambda: _statistics_query(tables).where(tables["table_stats"].c.table_id.in_(table_ids)))
+        return statements.fetch("statistics", lambda: _statistics_query(tables).where(owner == bindparam("owner")), {"owner": table_ids[0]})
+    return statements.fetch(None, lambda: _statistics_query(tables).where(tables["table_stats"].c.table_id.in_(table_ids)))
 
 
 def _statistics(rows: Iterable[Any]) -> tuple[dict[int, TableStatistics], dict[int, tuple[TableColumnStatistics, ...]]]:
@@ -269,7 +269,7 @@ def _statistics_query(tables: CatalogTables) -> Select[Any]:
 
 
 def _rows(statements: Statements, query: Select[Any]) -> Sequence[Any]:
-    return statements.ask(None, lambda: query)()
+    return statements.fetch(None, lambda: query)()
 
 
 def _replaced(statements: Statements, table: Table, key: str, ids: frozenset[int], base: int) -> frozenset[int]:

@@ -41,7 +41,7 @@ class ReopenedSchema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mending:
+class Repairs:
     """The repairs to carry out. Each condition is checked again in the transaction, because the check that found them ran earlier.
 
     Attributes:
@@ -83,7 +83,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MendingSnapshot:
+class RepairSnapshot:
     """Author, message and stored extra information of the snapshot of a repair."""
 
     author: str | None
@@ -96,14 +96,16 @@ def newest_snapshot_id(connection: Connection, database: Database, info: LakeInf
     return CatalogReader(connection, info, database.tables).latest_snapshot().id
 
 
-def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, snapshot: MendingSnapshot) -> tuple[int, Left]:
+def apply_repairs(
+    connection: Connection, database: Database, info: LakeInfo, repairs: Repairs, snapshot: RepairSnapshot
+) -> tuple[int, Left]:
     """Repair the catalog as a new snapshot, so that of two concurrent commits one fails and tries again.
 
     Args:
         connection: A write transaction.
         database: The catalog.
         info: Settings of the lake.
-        mending: The repairs.
+        repairs: The repairs.
         snapshot: Author and message of the snapshot.
 
     Returns:
@@ -111,22 +113,22 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     """
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
     tables = database.tables
-    reopened = _reopen(connection, tables, mending.schemas)
+    reopened = _reopen(connection, tables, repairs.schemas)
     _insert_snapshot(connection, database, newest, snapshot, reopened)
-    apply_changes(PlainStatements(connection), database, mending.changes)
-    for name, owner, key in mending.orphans:
+    apply_changes(PlainStatements(connection), database, repairs.changes)
+    for name, owner, key in repairs.orphans:
         owners = (owner, "column") if owner == "table" else (owner,)
         known = (select(tables[one].c[key]).where(tables[one].c[key] == tables[name].c[key]).exists() for one in owners)
         connection.execute(delete(tables[name]).where(~or_(*known)))
     stats = tables["table_stats"]
-    for table_id, count in mending.record_counts:
+    for table_id, count in repairs.record_counts:
         connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
-    _end(connection, tables, mending.ended)
+    _end(connection, tables, repairs.ended)
     left = Left(
-        inlined=_drop(connection, database, mending.inlined),
-        inlined_deletes=_forget_inlined_deletes(connection, database, mending.inlined_deletes),
-        unscheduled=_unschedule(connection, database, info, mending.unscheduled),
-        schemas=frozenset(schema.schema_id for schema in mending.schemas if schema not in reopened),
+        inlined=_drop(connection, database, repairs.inlined),
+        inlined_deletes=_forget_inlined_deletes(connection, database, repairs.inlined_deletes),
+        unscheduled=_unschedule(connection, database, info, repairs.unscheduled),
+        schemas=frozenset(schema.schema_id for schema in repairs.schemas if schema not in reopened),
     )
     return newest.id + 1, left
 
@@ -166,7 +168,7 @@ def _end(connection: Connection, tables: CatalogTables, ended: Sequence[tuple[st
 
 
 def _insert_snapshot(
-    connection: Connection, database: Database, newest: Snapshot, snapshot: MendingSnapshot, reopened: Sequence[ReopenedSchema]
+    connection: Connection, database: Database, newest: Snapshot, snapshot: RepairSnapshot, reopened: Sequence[ReopenedSchema]
 ) -> None:
     row = {
         "snapshot_id": newest.id + 1,

@@ -170,7 +170,7 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
 
 def _unregister_empty(statements: Statements, database: Database, change: UnregisterInlinedTable) -> None:
     inlined = database.tables.inlined_data(change.table_name)
-    if statements.ask(None, lambda: select(literal(1)).select_from(inlined).limit(1))():
+    if statements.fetch(None, lambda: select(literal(1)).select_from(inlined).limit(1))():
         return
     _delete(statements, database.tables["inlined_data_tables"], {"table_id": change.table_id, "table_name": change.table_name})
 

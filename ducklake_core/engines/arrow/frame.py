@@ -55,7 +55,7 @@ class ArrowFrame:
         kind: Name of the data for messages.
         stream: The caller's stream, if it is one.
         session: None, because no Spark session does the work.
-        inlines_unasked: Whether few rows go into the catalog by default: counting them costs nothing.
+        inlines_by_default: Whether few rows go into the catalog by default: counting them costs nothing.
     """
 
     data: ArrowData
@@ -63,7 +63,7 @@ class ArrowFrame:
     kind: str = "pyarrow Table"
     stream: pa.RecordBatchReader | None = field(default=None, repr=False)
     session: ClassVar[None] = None
-    inlines_unasked: ClassVar[bool] = True
+    inlines_by_default: ClassVar[bool] = True
 
     @property
     def is_seen(self) -> bool:

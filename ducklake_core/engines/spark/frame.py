@@ -41,7 +41,7 @@ class SparkFrame:
         is_seen: False, because its values are not known before they are written.
         is_small: False, because its size is unknown before it is computed; the same holds for ``is_surely_empty``.
         kind: Name of the data for messages.
-        inlines_unasked: Whether few rows go into the catalog by default: False, because counting them may compute the frame twice.
+        inlines_by_default: Whether few rows go into the catalog by default: False, because counting them may compute the frame twice.
     """
 
     data: DataFrame
@@ -50,7 +50,7 @@ class SparkFrame:
     is_small: ClassVar[bool] = False
     is_surely_empty: ClassVar[bool] = False
     kind: ClassVar[str] = "Spark DataFrame"
-    inlines_unasked: ClassVar[bool] = False
+    inlines_by_default: ClassVar[bool] = False
 
     @property
     def session(self) -> SparkSession:

@@ -77,7 +77,7 @@ class _Leaf:
             self.low = value if self.low is None else min(self.low, value, key=order_key)
             self.high = value if self.high is None else max(self.high, value, key=order_key)
 
-    def texts(self, leaf: Field) -> tuple[str | None, str | None]:
+    def stored_bounds(self, leaf: Field) -> tuple[str | None, str | None]:
         return (None, None) if self.low is None else (to_text(self.low, leaf.type), to_text(self.high, leaf.type))
 
 
@@ -121,7 +121,7 @@ class RowChecks:
         tables = sorted((table for table in self._facts.tables.values() if table.is_live), key=lambda table: table.name)
         # Known for the files of today; a plan may find fewer of them readable.
         files = [row for table in tables for row in live_files(self._facts, table)]
-        self._progress.begin("check", "read rows", "files", len(files), weight=sum(row.file_size_bytes for row in files))
+        self._progress.begin("check", "read rows", "files", len(files), work=sum(row.file_size_bytes for row in files))
         for table in tables:
             self._progress.at(table.name)
             self._table(table)
@@ -135,7 +135,7 @@ class RowChecks:
         except DuckLakeError as error:
             if is_about_lake(error):
                 raise
-            if self._is_gone("snapshot", self._facts.newest):
+            if self._was_deleted("snapshot", self._facts.newest):
                 # Another client has committed and expired meanwhile, so that this snapshot cannot be read any more.
                 return
             if not any(CODES[code].severity == "error" for code, _ in self._facts.codes_of(table)):
@@ -151,7 +151,7 @@ class RowChecks:
             if ("data_file", task.file.id) not in self._footers.unusable and task.file.id in table.files:
                 row_ids += self._file(table, state, task, plan.shape)
             size = task.file.file_size_bytes
-            self._progress.advance(rows=task.file.record_count, size=size, weight=size)
+            self._progress.advance(rows=task.file.record_count, size=size, work=size)
         if plan.inlined is not None:
             row_ids.append(plan.inlined.column(len(plan.read_schema)).to_numpy())
             self._inlined(table, plan)
@@ -174,7 +174,7 @@ class RowChecks:
                 self._batch(found, batch, shape, state, keys, mask)
                 position += batch.num_rows
         except DuckLakeError as error:
-            if not self._is_gone("data_file", task.file.id):
+            if not self._was_deleted("data_file", task.file.id):
                 self._facts.report("rows-unreadable", error.message, **where)
             return []
         self.bytes_read += task.file.file_size_bytes
@@ -212,13 +212,13 @@ class RowChecks:
         except CorruptFileError as error:
             self._facts.report("delete-file-invalid", error.message, **where)
         except DuckLakeError as error:
-            if any(self._is_gone("delete_file", one.id) for one in known):
+            if any(self._was_deleted("delete_file", one.id) for one in known):
                 return _NOTHING
             if not any(one.code in ("delete-format-unknown", "path-forbidden") for one in self._facts.about_file(file.id)):
                 self._facts.report("rows-unreadable", error.message, **where)
         return _NOTHING
 
-    def _is_gone(self, name: str, number: int) -> bool:
+    def _was_deleted(self, name: str, number: int) -> bool:
         """Return whether the catalog has forgotten a file or snapshot since it was read, because another client merged or expired it."""
         with self._database.read() as connection:
             return not still_there(connection, self._database.tables, name, [number])
@@ -268,7 +268,7 @@ class RowChecks:
                 continue
             leaf, seen = held
             try:
-                narrow = enclosed(one, seen.texts(leaf), leaf)
+                narrow = enclosed(one, seen.stored_bounds(leaf), leaf)
             except (DuckLakeError, ValueError, ArithmeticError):
                 continue
             if seen.has_nan and one.contains_nan is False:
@@ -296,7 +296,7 @@ class RowChecks:
             before = table.leaf(one.column_id, row.begin_snapshot)
             if held is not None and before is not None and before.type == held[0].type and before.type not in WITHOUT_BOUNDS:
                 with suppress(DuckLakeError, ValueError, ArithmeticError):
-                    yield held[0], beyond(one, held[1].texts(held[0]), held[0])
+                    yield held[0], beyond(one, held[1].stored_bounds(held[0]), held[0])
 
     def _inlined(self, table: TableFacts, plan: ScanPlan) -> None:
         """Compare inlined rows with the statistics of the table."""
@@ -321,7 +321,7 @@ class RowChecks:
         row = self._facts.widened(table.id, leaf.id) or row
         try:
             mine = bounds_of(row.min_value, row.max_value, leaf.type)
-            its = bounds_of(*seen.texts(leaf), leaf.type)
+            its = bounds_of(*seen.stored_bounds(leaf), leaf.type)
         except (DuckLakeError, ValueError, ArithmeticError):
             return
         is_narrow = mine is not None and its is not None and (its[0] < mine[0] or its[1] > mine[1])
@@ -333,7 +333,8 @@ class RowChecks:
         if any(column_id == leaf.id and code.startswith("table-bounds") for code, column_id in self._facts.codes_of(table)):
             self._facts.repair(forget)
         else:
-            what = f"column {leaf.name!r}: {row.min_value!r} to {row.max_value!r}, but there is {' to '.join(map(repr, seen.texts(leaf)))}"
+            stored = " to ".join(map(repr, seen.stored_bounds(leaf)))
+            what = f"column {leaf.name!r}: {row.min_value!r} to {row.max_value!r}, but the values are {stored}"
             self._facts.report("table-bounds-narrow", what, table=table, column_id=leaf.id, repair=forget)
 
     def _row_ids(self, table: TableFacts, parts: Sequence[np.ndarray]) -> None:

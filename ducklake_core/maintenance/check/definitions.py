@@ -63,7 +63,7 @@ def check_cells(facts: Facts, bad: Iterable[BadCell]) -> None:
     for cell in bad:
         table = facts.tables.get(cell.table_id) if cell.table_id is not None else None
         place = cell.table if cell.table.startswith("ducklake_") else f"ducklake_{cell.table}"
-        where = f"{place} ({cell.row}): {cell.says}" if cell.row else f"{place}: {cell.says}"
+        where = f"{place} ({cell.row}): {cell.problem}" if cell.row else f"{place}: {cell.problem}"
         facts.report("cell-missing" if cell.is_missing else "cell-invalid", where, table=table)
 
 
@@ -92,16 +92,16 @@ def _snapshots(facts: Facts) -> None:
     versions = facts.every.rows("schema_versions")
     highest = max((row.schema_version for row in versions if row.schema_version is not None), default=-1)
     if highest > newest.schema_version:
-        says = f"snapshot {newest.snapshot_id} has schema_version {newest.schema_version}, ducklake_schema_versions has {highest}"
-        facts.report("snapshot-counters", says)
+        message = f"snapshot {newest.snapshot_id} has schema_version {newest.schema_version}, ducklake_schema_versions has {highest}"
+        facts.report("snapshot-counters", message)
     late = [row.begin_snapshot for row in versions if row.begin_snapshot is not None and row.begin_snapshot > facts.newest]
     if late:
-        says = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
-        facts.report("snapshot-unknown", says)
+        message = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
+        facts.report("snapshot-unknown", message)
     logged = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
     if logged and max(logged) > facts.newest:
-        says = f"ducklake_snapshot_changes has snapshot {max(logged)}, the newest is {facts.newest}: the commit that comes to it fails"
-        facts.report("snapshot-unknown", says)
+        message = f"ducklake_snapshot_changes has snapshot {max(logged)}, the newest is {facts.newest}: the commit that comes to it fails"
+        facts.report("snapshot-unknown", message)
     for number in facts.snapshot_ids:
         if number not in logged:
             facts.report("snapshot-changes", f"snapshot {number} has no row in ducklake_snapshot_changes")
@@ -190,8 +190,8 @@ def _schemas_of_tables(facts: Facts) -> None:
     for row in facts.every.rows("table"):
         seen = facts.first_between(row.begin_snapshot, first.get(row.schema_id, row.begin_snapshot))
         if seen is not None and (row.end_snapshot is None or row.end_snapshot > seen):
-            says = f"at snapshot {seen} it is in schema {row.schema_id}, which begins at {first[row.schema_id]}"
-            facts.report("schema-missing", says, table=facts.tables[row.table_id])
+            message = f"at snapshot {seen} it is in schema {row.schema_id}, which begins at {first[row.schema_id]}"
+            facts.report("schema-missing", message, table=facts.tables[row.table_id])
 
 
 def _tables(facts: Facts) -> None:
@@ -219,10 +219,10 @@ def _columns(facts: Facts) -> None:
         for snapshot_id in _column_eras(facts, table):
             found = _wrong_columns(table, snapshot_id)
             if found is not None:
-                code, says = found
+                code, message = found
                 if snapshot_id != facts.newest:
-                    code, says = "columns-of-the-past", f"at snapshot {snapshot_id}: {says}"
-                facts.report(code, says, table=table)
+                    code, message = "columns-of-the-past", f"at snapshot {snapshot_id}: {message}"
+                facts.report(code, message, table=table)
                 break
 
 
@@ -314,10 +314,10 @@ def _keys_of(facts: Facts, table: TableFacts, number: int, own: list[CatalogRow]
     if schema is None or not own or any(key.column_id not in table.column_ids for key in own):
         return
     names = {column.id: column.name for column in schema}
-    gone = [key.column_id for key in own if key.column_id not in names]
+    missing = [key.column_id for key in own if key.column_id not in names]
     try:
-        if gone:
-            facts.report("partition-key-invalid", f"partition keys {number} name column {gone[0]}, which was dropped", table=table)
+        if missing:
+            facts.report("partition-key-invalid", f"partition keys {number} name column {missing[0]}, which was dropped", table=table)
             return
         parsed = [(key, *parse_transform(key.transform)) for key in own]
     except DuckLakeError:
@@ -368,9 +368,9 @@ def _defaults(facts: Facts) -> None:
         schema = _schema(facts, table) if table.is_live else None
         fields = {} if schema is None else {leaf.id: leaf for leaf in schema.leaves()}
         for row in table.columns_at(facts.newest) if fields else ():
-            says = _wrong_default(row, fields.get(row.column_id))
-            if says is not None:
-                facts.report("default-invalid", f"column {row.column_name!r} has {says}", table=table, column_id=row.column_id)
+            message = _wrong_default(row, fields.get(row.column_id))
+            if message is not None:
+                facts.report("default-invalid", f"column {row.column_name!r} has {message}", table=table, column_id=row.column_id)
 
 
 def _wrong_default(row: ColumnRow, leaf: Field | None) -> str | None:
@@ -444,9 +444,9 @@ def _holds_of_nothing(facts: Facts) -> None:
             with suppress(CatalogCorruptError):
                 held.append(parse_hold(row.key, row.value))
     there = set(facts.snapshot_ids)
-    gone = [hold for hold in held if hold.snapshot_id not in there]
-    now = facts.now() if gone else None
-    for hold in gone:
+    missing = [hold for hold in held if hold.snapshot_id not in there]
+    now = facts.now() if missing else None
+    for hold in missing:
         if now is not None and not hold.is_over(now):
             why = "was never committed" if hold.snapshot_id > facts.newest else "is not there any more"
             facts.report("hold-of-no-snapshot", f"the hold {hold.name!r} keeps nothing: snapshot {hold.snapshot_id} {why}")
@@ -499,7 +499,7 @@ def check_macros(facts: Facts) -> None:
             wrong.append("parameters of no definition of it")
         wrong += ["a parameter without a name" for one in parameters[row.macro_id] if not one.parameter_name]
         wrong += [f"a parameter of type {one.parameter_type!r}" for one in parameters[row.macro_id] if not _is_type(one.parameter_type)]
-        wrong += [f"a definition {one.sql!r}, of which {says}" for one, says in unparsed if one.macro_id == row.macro_id]
+        wrong += [f"a definition {one.sql!r}, of which {message}" for one, message in unparsed if one.macro_id == row.macro_id]
         if wrong:
             facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
 
@@ -508,7 +508,7 @@ def _unparsed(bodies: list[CatalogRow]) -> list[tuple[CatalogRow, str]]:
     """Return definitions that the installed DuckDB cannot parse, with its errors. It parses them whatever their dialect."""
     known = [one for one in bodies if one.sql and one.type in ("scalar", "table")]
     problems = syntax_errors([one.sql if one.type == "table" else f"SELECT {one.sql}" for one in known])
-    return [(one, says) for one, says in zip(known, problems, strict=True) if says is not None]
+    return [(one, message) for one, message in zip(known, problems, strict=True) if message is not None]
 
 
 def _by_macro(facts: Facts, name: str) -> dict[int, list[CatalogRow]]:

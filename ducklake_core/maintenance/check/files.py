@@ -56,8 +56,8 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
     except DuckLakeError as error:
         facts.report("path-forbidden", error.message, table=table, **where)
     if kind == "data" and _is_before(facts, table, row.begin_snapshot):
-        says = f"{what} begins at snapshot {row.begin_snapshot}, its table at {table.lives[0][0]}"
-        facts.report("lifetime-backwards", says, table=table, **where)
+        message = f"{what} begins at snapshot {row.begin_snapshot}, its table at {table.lives[0][0]}"
+        facts.report("lifetime-backwards", message, table=table, **where)
     numbers = {
         name: getattr(row, name) for name in ("record_count", "delete_count", "file_size_bytes", "row_id_start") if hasattr(row, name)
     }
@@ -101,8 +101,8 @@ def _delete_file(facts: Facts, row: CatalogRow) -> None:
             "delete-file-of-other-table", f"{what} is of table {row.table_id}, the data file of {data.table_id}", table=table, **where
         )
     elif row.begin_snapshot < data.begin_snapshot:
-        says = f"{what} begins at snapshot {row.begin_snapshot}, the data file at {data.begin_snapshot}"
-        facts.report("lifetime-backwards", says, table=table, **where)
+        message = f"{what} begins at snapshot {row.begin_snapshot}, the data file at {data.begin_snapshot}"
+        facts.report("lifetime-backwards", message, table=table, **where)
     elif row.delete_count > data.record_count or row.delete_count == 0:
         facts.report("delete-count", f"{what} deletes {row.delete_count} of {data.record_count} rows", table=table, **where)
 
@@ -199,8 +199,8 @@ def _schema_versions(facts: Facts) -> None:
             continue
         first = min((row.begin_snapshot for row in table.files.values() if is_live(row, facts.newest)), default=None)
         if first is not None and first < min(known, default=first + 1):
-            says = f"a file begins at snapshot {first}, the first version is of {min(known, default=None)}"
-            facts.report("schema-version-unknown", says, table=table)
+            message = f"a file begins at snapshot {first}, the first version is of {min(known, default=None)}"
+            facts.report("schema-version-unknown", message, table=table)
 
 
 def _changes_of_columns(table: TableFacts) -> list[int]:
@@ -221,8 +221,8 @@ def check_inlined(facts: Facts) -> None:
             # It may be the only copy of its rows.
             continue
         repair = DropInlinedTable(name, table_id) if table_id not in facts.tables else None
-        says = "the catalog does not know its table" if repair else "it is not registered"
-        facts.report("inlined-table-dead", f"{name}: {says}", table=facts.tables.get(table_id), repair=repair)
+        message = "the catalog does not know its table" if repair else "it is not registered"
+        facts.report("inlined-table-dead", f"{name}: {message}", table=facts.tables.get(table_id), repair=repair)
     lives: dict[tuple[int, int], list[tuple[int, int | None]]] = defaultdict(list)
     for row in facts.inlined_rows:
         lives[row.table_id, row.row_id].append((row.begin_snapshot, row.end_snapshot))
@@ -388,8 +388,8 @@ def check_mappings(facts: Facts) -> None:
             facts.report(
                 "mapping-unknown", what, table=facts.table_of(row), path=printable(facts.path_of(row)), data_file_id=row.data_file_id
             )
-    for (mapping_id, table_id), says in wrong_mappings(facts).items():
-        facts.report("mapping-invalid", f"mapping {mapping_id} {says}", table=facts.tables[table_id])
+    for (mapping_id, table_id), message in wrong_mappings(facts).items():
+        facts.report("mapping-invalid", f"mapping {mapping_id} {message}", table=facts.tables[table_id])
 
 
 def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
@@ -398,7 +398,7 @@ def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
     columns = columns_of_mappings(facts)
     used = dict.fromkeys((row.mapping_id, row.table_id) for row in facts.files.values() if row.table_id in facts.tables)
     found = {key: _wrong(known[key], columns.get(key[0], []), facts.tables[key[1]].column_ids) for key in used if key in known}
-    return {key: says for key, says in found.items() if says}
+    return {key: message for key, message in found.items() if message}
 
 
 def columns_of_mappings(facts: Facts) -> dict[int, list[CatalogRow]]:

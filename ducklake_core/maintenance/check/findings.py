@@ -126,9 +126,9 @@ class CheckResult:
         """Return a table with one row for each finding."""
         import pyarrow as pa
 
-        texts = ("code", "severity", "table", "path", "what", "mend")
+        names = ("code", "severity", "table", "path", "what", "mend")
         numbers = ("table_id", "data_file_id", "column_id")
-        columns = {name: pa.array([getattr(one, name) for one in self.findings], pa.string()) for name in texts}
+        columns = {name: pa.array([getattr(one, name) for one in self.findings], pa.string()) for name in names}
         columns |= {name: pa.array([getattr(one, name) for one in self.findings], pa.int64()) for name in numbers}
         return pa.table({**columns, "is_repairable": pa.array([one.is_repairable for one in self.findings], pa.bool_())})
 

@@ -36,14 +36,14 @@ _FILES_PER_ROUND = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """Facts from the end of a file; ``code`` and ``says`` are set where it cannot be read."""
+class FooterResult:
+    """Facts from the end of a file; ``code`` and ``problem`` are set where it cannot be read."""
 
     size: int | None = None
     footer_size: int | None = None
     metadata: pq.FileMetaData | None = None
     code: str | None = None
-    says: str = ""
+    problem: str = ""
 
 
 class FooterChecks:
@@ -77,65 +77,65 @@ class FooterChecks:
         # Some of them were found in the catalog alone.
         earlier = set(self._facts.findings[:known])
         self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
-        self._others()
+        self._report_other_files()
 
     def _data_files(self) -> None:
         facts = self._facts
         rows = [row for _, row in sorted(facts.files.items()) if row.table_id in facts.tables]
-        for batch, looked in self._look(rows, "data_file"):
+        for batch, results in self._read_footers(rows, "data_file"):
             with self._database.read() as connection:
                 statistics = statistics_of_files(connection, self._database.tables, [row.data_file_id for row in batch])
-            for row, found in zip(batch, looked, strict=True):
+            for row, found in zip(batch, results, strict=True):
                 if self._same(row, found, "data", "record_count"):
                     self._contents(facts.tables[row.table_id], row, found, statistics.get(row.data_file_id, []))
 
     def _delete_files(self) -> None:
         rows = [row for row in self._facts.every.rows("delete_file") if row.table_id in self._facts.tables]
-        for batch, looked in self._look(rows, "delete_file"):
-            for row, found in zip(batch, looked, strict=True):
+        for batch, results in self._read_footers(rows, "delete_file"):
+            for row, found in zip(batch, results, strict=True):
                 self._same(row, found, "delete", "delete_count")
 
-    def _look(self, rows: Sequence[CatalogRow], name: str) -> Iterator[tuple[Sequence[CatalogRow], list[Looked]]]:
+    def _read_footers(self, rows: Sequence[CatalogRow], name: str) -> Iterator[tuple[Sequence[CatalogRow], list[FooterResult]]]:
         self._progress.begin("check", f"open each {name.replace('_', ' ')}", "files", len(rows))
         with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="footers") as pool:
             for start in range(0, len(rows), _FILES_PER_ROUND):
                 batch = rows[start : start + _FILES_PER_ROUND]
-                looked = []
+                results = []
                 for row, found in zip(batch, pool.map(self._one, batch), strict=True):
-                    looked.append(found)
+                    results.append(found)
                     self._progress.advance(size=row.file_size_bytes or 0, table=self._facts.tables[row.table_id].name)
-                missing = [row[0] for row, found in zip(batch, looked, strict=True) if found.code == "file-missing"]
+                missing = [row[0] for row, found in zip(batch, results, strict=True) if found.code == "file-missing"]
                 if missing:
                     # Another client may have merged or expired them, and cleaned up, since the catalog was read.
                     with self._database.read() as connection:
                         named = still_there(connection, self._database.tables, name, missing)
                     kept = [
-                        (row, found) for row, found in zip(batch, looked, strict=True) if found.code != "file-missing" or row[0] in named
+                        (row, found) for row, found in zip(batch, results, strict=True) if found.code != "file-missing" or row[0] in named
                     ]
-                    batch, looked = [row for row, _ in kept], [found for _, found in kept]
-                yield batch, looked
+                    batch, results = [row for row, _ in kept], [found for _, found in kept]
+                yield batch, results
 
-    def _one(self, row: CatalogRow) -> Looked:
+    def _one(self, row: CatalogRow) -> FooterResult:
         path = self._facts.path_of(row)
         key = EncryptionKey(row.encryption_key) if self._facts.info.encrypted and row.encryption_key else None
         try:
             self._facts.info.checked_location(path, "a file")
             if str(getattr(row, "format", None) or "parquet").lower() == "puffin":
-                return Looked(size=self._storage.size(path))
+                return FooterResult(size=self._storage.size(path))
             if key is None:
                 footer = read_footer(self._storage, path)
-                return Looked(size=footer.file_size_bytes, footer_size=footer.footer_size, metadata=footer.metadata)
+                return FooterResult(size=footer.file_size_bytes, footer_size=footer.footer_size, metadata=footer.metadata)
             size = self._storage.size(path)
             with open_parquet(self._storage, path, key) as source:
-                return Looked(size=size, metadata=pq.read_metadata(source))
+                return FooterResult(size=size, metadata=pq.read_metadata(source))
         except NotFoundError as error:
-            return Looked(code="file-missing", says=error.message)
+            return FooterResult(code="file-missing", problem=error.message)
         except (CorruptFileError, pa.ArrowException) as error:
-            return Looked(code="footer-unreadable", says=str(error))
+            return FooterResult(code="footer-unreadable", problem=str(error))
         except DuckLakeError as error:
-            return Looked(code="file-unreachable", says=error.message)
+            return FooterResult(code="file-unreachable", problem=error.message)
 
-    def _same(self, row: CatalogRow, found: Looked, kind: str, count: str) -> bool:
+    def _same(self, row: CatalogRow, found: FooterResult, kind: str, count: str) -> bool:
         """Compare size, footer and count of a file with its row; False where its columns mean nothing."""
         facts, what = self._facts, f"{kind} file {row[0]}"
         where: dict[str, Any] = {"path": printable(facts.path_of(row)), "data_file_id": row.data_file_id, "table": facts.table_of(row)}
@@ -143,7 +143,7 @@ class FooterChecks:
             self.unusable.add((f"{kind}_file", row[0]))
             # What is wrong with its place or its key is known already.
             if not any(one.code in ("path-forbidden", "encryption-key-missing") for one in facts.about_path(where["path"])):
-                facts.report(found.code, f"{what}: {found.says}", **where)
+                facts.report(found.code, f"{what}: {found.problem}", **where)
             return False
         if found.size != row.file_size_bytes:
             facts.report("file-size", f"{what} has {found.size} bytes, the catalog says {row.file_size_bytes}", **where)
@@ -160,7 +160,7 @@ class FooterChecks:
             return False
         return True
 
-    def _contents(self, table: TableFacts, row: CatalogRow, found: Looked, statistics: Sequence[CatalogRow]) -> None:
+    def _contents(self, table: TableFacts, row: CatalogRow, found: FooterResult, statistics: Sequence[CatalogRow]) -> None:
         assert found.metadata is not None
         try:
             columns = external_columns(found.metadata)
@@ -181,21 +181,21 @@ class FooterChecks:
             self._facts.report("snapshot-ids-missing", f"{what} has rows of snapshots up to {row.partial_max}", **where)
         groups = getattr(row, "row_group_count", None)
         if groups is not None and groups != found.metadata.num_row_groups:
-            says = f"{what} has {found.metadata.num_row_groups} row groups, the catalog says {groups}"
-            self._facts.report("row-group-count", says, **where)
+            problem = f"{what} has {found.metadata.num_row_groups} row groups, the catalog says {groups}"
+            self._facts.report("row-group-count", problem, **where)
         if row.mapping_id is not None:
             names = [column.name for column in columns]
-            says = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
-            if says:
-                self._facts.report("mapping-invalid", f"{what}: {says}, which mapping {row.mapping_id} names", **where)
+            problem = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
+            if problem:
+                self._facts.report("mapping-invalid", f"{what}: {problem}, which mapping {row.mapping_id} names", **where)
             is_wrong = any(one.code == "mapping-invalid" for one in self._facts.about_file(row.data_file_id))
             if is_wrong or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
             bare = [repr(column.name) for column in columns if column.field_id is None]
             if bare:
-                says = f"{what} has no mapping, and no field id of {', '.join(bare)}: all of its columns are read by position"
-                self._facts.report("mapping-missing", says, **where)
+                problem = f"{what} has no mapping, and no field id of {', '.join(bare)}: all of its columns are read by position"
+                self._facts.report("mapping-missing", problem, **where)
             self._bounds(table, row, found.metadata, columns, statistics)
 
     def _bounds(
@@ -215,22 +215,22 @@ class FooterChecks:
             held, is_top = leaves[one.column_id]
             assert held.leaf is not None
             try:
-                says = external_statistics(metadata, held.leaf, wanted)
-                bounds = says.exact_min or says.min_value, says.exact_max or says.max_value
-                found.append((one, wanted, says, is_top, enclosed(one, bounds, wanted), beyond(one, bounds, wanted)))
+                problem = external_statistics(metadata, held.leaf, wanted)
+                bounds = problem.exact_min or problem.min_value, problem.exact_max or problem.max_value
+                found.append((one, wanted, problem, is_top, enclosed(one, bounds, wanted), beyond(one, bounds, wanted)))
             except (DuckLakeError, ValueError, ArithmeticError):
                 continue
         if report_other_file(self._facts, table, row, [(wanted, wide) for _, wanted, *_, wide in found]):
             self.unusable.add(("data_file", row.data_file_id))
             return
-        for one, wanted, says, is_top, narrow, _ in found:
+        for one, wanted, problem, is_top, narrow, _ in found:
             if narrow:
                 report_statistics(self._facts, "statistics-narrow", f"column {wanted.name!r}: {narrow}", table, row, wanted.id)
-            elif is_top and None not in (one.null_count, says.null_count) and one.null_count != says.null_count:
-                text = f"column {wanted.name!r}: {one.null_count} NULLs, the footer says {says.null_count}"
+            elif is_top and None not in (one.null_count, problem.null_count) and one.null_count != problem.null_count:
+                text = f"column {wanted.name!r}: {one.null_count} NULLs, the footer says {problem.null_count}"
                 report_statistics(self._facts, "statistics-counts", text, table, row, wanted.id)
 
-    def _others(self) -> None:
+    def _report_other_files(self) -> None:
         facts = self._facts
         known = {file_key(facts.path_of(row)) for row in (*facts.files.values(), *facts.every.rows("delete_file"))}
         for row in facts.every.rows("files_scheduled_for_deletion"):

@@ -10,11 +10,11 @@ from ducklake_core.catalog.changes import DeleteRows, UpdateRows
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.writing.repair import (
     Left,
-    Mending,
-    MendingSnapshot,
     ReopenedSchema,
+    Repairs,
+    RepairSnapshot,
+    apply_repairs,
     inlined_tables_there,
-    mend,
     newest_snapshot_id,
 )
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
@@ -48,8 +48,8 @@ def carry_out(
             # Bounds that enclosed everything may not enclose what was committed since.
             due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
             message = commit.get("message") or f"repaired by a check: {len(due)} repairs"
-            snapshot = MendingSnapshot(author=commit.get("author"), message=message, extra_info=stored)
-            number, left = mend(connection, database, info, _mending(due), snapshot)
+            snapshot = RepairSnapshot(author=commit.get("author"), message=message, extra_info=stored)
+            number, left = apply_repairs(connection, database, info, _repairs(due), snapshot)
         with database.read() as connection:
             # Where a table cannot be dropped within a transaction it may still be in use.
             left = replace(left, inlined=left.inlined | inlined_tables_there(connection, database))
@@ -76,7 +76,7 @@ def _without_bounds(repair: Repair) -> Repair:
     return ForgetTableBounds(repair.table_id, repair.column_id) if isinstance(repair, WidenTableBounds) else repair
 
 
-def _mending(repairs: Iterable[Repair]) -> Mending:
+def _repairs(repairs: Iterable[Repair]) -> Repairs:
     changes: list[DeleteRows | UpdateRows] = []
     orphans, counts, inlined, deletes, unscheduled = [], [], [], [], []
     schemas: list[ReopenedSchema] = []
@@ -109,7 +109,7 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
                 ended.append((name, number, end))
             case _:
                 assert_never(repair)
-    return Mending(
+    return Repairs(
         changes=tuple(changes),
         orphans=tuple(orphans),
         record_counts=tuple(counts),

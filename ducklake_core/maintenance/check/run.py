@@ -21,7 +21,7 @@ from ducklake_core.maintenance.check.statistics import check_statistics
 from ducklake_core.maintenance.request import ProgressMeter
 from ducklake_core.storage.filesystems import Storage
 
-VERB = "check"
+OPERATION = "check"
 _OF_THE_CATALOG = (check_definitions, check_objects, check_keys, check_files, check_inlined, check_schedule, check_statistics)
 _ORDER = {"error": 0, "warning": 1, "notice": 2}
 
@@ -48,14 +48,14 @@ def check_lake(
     # Before the lake is read for it.
     stored_extra_info(new_commit_id(), message.get("extra_info"))
     bytes_read = 0
-    meter.begin(VERB, "read the catalog", "tables", None)
+    meter.begin(OPERATION, "read the catalog", "tables", None)
     try:
         facts = _of_the_catalog(database, info)
     except (CatalogUnavailableError, CatalogVersionError, NotALakeError):
         raise
     except CatalogError:
         # A table of inlined rows may lack columns. Any other fault is met again.
-        facts = _of_the_catalog(database, info, looks_at_columns=True)
+        facts = _of_the_catalog(database, info, checks_columns=True)
     unreadable = any(cell.column is None for cell in facts.every.bad)
     files = len(facts.files) + len(facts.every.rows("delete_file"))
     # Where DDL commits by itself, a table can vanish between two statements of one transaction. It is missing only if it is still
@@ -88,10 +88,10 @@ def check_lake(
     )
 
 
-def _of_the_catalog(database: Database, info: LakeInfo, *, looks_at_columns: bool = False) -> Facts:
+def _of_the_catalog(database: Database, info: LakeInfo, *, checks_columns: bool = False) -> Facts:
     """Read the catalog in one transaction, and check its rows against each other."""
     with database.read() as connection:
-        every = EveryRow(connection=connection, tables=database.tables, required=REQUIRED, looks_at_columns=looks_at_columns)
+        every = EveryRow(connection=connection, tables=database.tables, required=REQUIRED, checks_columns=checks_columns)
         facts = Facts(every, info, lambda: database.now(connection))
         unreadable = any(cell.column is None for cell in every.bad)
         for check in () if unreadable else _OF_THE_CATALOG:

@@ -44,7 +44,7 @@ from ducklake_core.maintenance.check.repair import (
 
 WITHOUT_BOUNDS = (TIMETZ, INTERVAL, VARIANT, GEOMETRY, INT128, UINT128)
 _UNCOUNTED = (TIMETZ, INTERVAL, VARIANT, GEOMETRY)
-_TEXTS = (VARCHAR, JSON, BLOB)
+_STRING_TYPES = (VARCHAR, JSON, BLOB)
 
 
 def check_statistics(facts: Facts) -> None:
@@ -69,14 +69,14 @@ def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[A
 def is_cut(text: str | None, data_type: DataType) -> bool:
     """Return whether the bound of a file may have been cut, so that it is no value of the file."""
     length = 2 * BOUND_BYTES if data_type == BLOB else BOUND_BYTES
-    return data_type in _TEXTS and text is not None and len(text.encode()) >= length - 8
+    return data_type in _STRING_TYPES and text is not None and len(text.encode()) >= length - 8
 
 
 @dataclass(slots=True)
 class _Span:
     """Statistics of one column over all files of a table."""
 
-    texts: list[tuple[str, str]] = field(default_factory=list)
+    bounds: list[tuple[str, str]] = field(default_factory=list)
     files: int = 0
     has_values: bool = False
     has_null: bool = False
@@ -105,17 +105,17 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
         sound: dict[int, tuple[CatalogRow, Field]] = {}
         unmapped = [row for row in rows if row.value_count and row.column_id not in mapped.get(data.mapping_id, {row.column_id})]
         if unmapped and (data.mapping_id, data.table_id) not in known_wrong:
-            says = (
+            message = (
                 f"mapping {data.mapping_id} has no column {unmapped[0].column_id}, of which the file has {unmapped[0].value_count} values"
             )
             path = printable(facts.path_of(data))
-            facts.report("mapping-invalid", says, table=table, path=path, data_file_id=number)
+            facts.report("mapping-invalid", message, table=table, path=path, data_file_id=number)
             continue
         for row in rows:
             leaf = table.leaf(row.column_id, data.begin_snapshot)
             if row.table_id is not None and row.table_id != data.table_id:
-                says = f"those of column {row.column_id} of data file {number} are of table {row.table_id}"
-                _report(facts, "statistics-table-wrong", says, table, data, row.column_id)
+                message = f"those of column {row.column_id} of data file {number} are of table {row.table_id}"
+                _report(facts, "statistics-table-wrong", message, table, data, row.column_id)
             elif leaf is None:
                 if row.column_id not in table.column_ids:
                     _report(facts, "statistics-column-unknown", f"data file {number}, column {row.column_id}", table, data, row.column_id)
@@ -154,8 +154,8 @@ def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, lea
     if is_top and row.value_count == 0 and row.min_value is not None and leaf.type not in _UNCOUNTED:
         wrong = True
     if wrong:
-        says = f"{what}: {row.value_count} values and {row.null_count} NULLs, bounds {row.min_value!r}, in {data.record_count} rows"
-        _report(facts, "statistics-counts", says, table, data, leaf.id)
+        message = f"{what}: {row.value_count} values and {row.null_count} NULLs, bounds {row.min_value!r}, in {data.record_count} rows"
+        _report(facts, "statistics-counts", message, table, data, leaf.id)
         return False
     try:
         bounds = bounds_of(row.min_value, row.max_value, leaf.type)
@@ -163,8 +163,8 @@ def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, lea
         if leaf.type == BLOB:
             # DuckDB writes those of added files, from their paths, as another string; no reader filters by them.
             return False
-        says = f"{what}: {row.min_value!r} to {row.max_value!r} of type {leaf.type}: {error}"
-        _report(facts, "statistics-invalid", says, table, data, leaf.id)
+        message = f"{what}: {row.min_value!r} to {row.max_value!r} of type {leaf.type}: {error}"
+        _report(facts, "statistics-invalid", message, table, data, leaf.id)
         return False
     if bounds is not None and bounds[0] > bounds[1]:
         _report(facts, "statistics-invalid", f"{what}: from {row.min_value!r} down to {row.max_value!r}", table, data, leaf.id)
@@ -190,17 +190,17 @@ def _add(span: _Span, row: CatalogRow, leaf: Field) -> None:
     if row.min_value is None or row.max_value is None or is_cut(row.min_value, leaf.type) or is_cut(row.max_value, leaf.type):
         span.is_known = False
     else:
-        span.texts.append((row.min_value, row.max_value))
+        span.bounds.append((row.min_value, row.max_value))
         # Reduced now and then, so that memory does not grow with the number of files.
-        if len(span.texts) > 1000:
-            span.texts = [_united(span.texts, leaf.type)] if _united(span.texts, leaf.type) else span.texts
+        if len(span.bounds) > 1000:
+            span.bounds = [_united(span.bounds, leaf.type)] if _united(span.bounds, leaf.type) else span.bounds
 
 
-def _united(texts: list[tuple[str, str]], data_type: DataType) -> Any:
+def _united(bounds: list[tuple[str, str]], data_type: DataType) -> Any:
     """Return the widest of several bounds as strings; None when some are no values of the type."""
     try:
-        low = min((low for low, _ in texts), key=lambda text: order_key(from_text(text, data_type)))
-        high = max((high for _, high in texts), key=lambda text: order_key(from_text(text, data_type)))
+        low = min((low for low, _ in bounds), key=lambda text: order_key(from_text(text, data_type)))
+        high = max((high for _, high in bounds), key=lambda text: order_key(from_text(text, data_type)))
     except (DuckLakeError, ValueError, ArithmeticError):
         return None
     return low, high
@@ -221,8 +221,8 @@ def _table_statistics(facts: Facts) -> None:
     for name in ("table_stats", "table_column_stats"):
         lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys() - facts.lost_tables
         if lost:
-            says = f"rows of ducklake_{name} of tables {', '.join(map(str, sorted(lost)))}"
-            facts.report("table-statistics-orphaned", says, repair=ForgetOrphans(name, "table", "table_id"))
+            message = f"rows of ducklake_{name} of tables {', '.join(map(str, sorted(lost)))}"
+            facts.report("table-statistics-orphaned", message, repair=ForgetOrphans(name, "table", "table_id"))
     deleted = _deleted(facts)
     for table in facts.tables.values():
         rows = known.get(table.id, [])
@@ -231,14 +231,14 @@ def _table_statistics(facts: Facts) -> None:
         elif not rows and (table.files or table.inlined) and table.is_live and table.id not in broken:
             facts.report("table-statistics-missing", f"{len(table.files)} files and {table.inlined} inlined rows", table=table)
         elif rows and any(number < 0 for number in (rows[0].record_count, rows[0].next_row_id, rows[0].file_size_bytes)):
-            says = f"{rows[0].record_count} rows, {rows[0].file_size_bytes} bytes, next row id {rows[0].next_row_id}"
-            facts.report("cell-invalid", f"ducklake_table_stats: {says}, none of which can be negative", table=table)
+            message = f"{rows[0].record_count} rows, {rows[0].file_size_bytes} bytes, next row id {rows[0].next_row_id}"
+            facts.report("cell-invalid", f"ducklake_table_stats: {message}, none of which can be negative", table=table)
         elif rows and table.is_live:
             net = sum(row.record_count for row in live_files(facts, table)) - deleted[table.id] + table.inlined_live
             if rows[0].record_count < net:
                 gross = sum(max(row.record_count, 0) for row in table.files.values()) + table.inlined
-                says = f"{rows[0].record_count} rows are counted, there are {net}"
-                facts.report("table-statistics-stale", says, table=table, repair=RaiseRecordCount(table.id, gross))
+                message = f"{rows[0].record_count} rows are counted, there are {net}"
+                facts.report("table-statistics-stale", message, table=table, repair=RaiseRecordCount(table.id, gross))
 
 
 def _deleted(facts: Facts) -> Counter[int]:
@@ -281,10 +281,10 @@ def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, sp
     if bounds is not None and bounds[0] > bounds[1]:
         facts.report("table-bounds-invalid", f"{what}, which is downwards", table=table, column_id=leaf.id, repair=forget)
         return
-    narrow = [says for says, is_so in (("NULLs", row.contains_null is False and span.has_null),) if is_so]
+    narrow = [message for message, is_so in (("NULLs", row.contains_null is False and span.has_null),) if is_so]
     if leaf.type in FLOATS and row.contains_nan is False and span.has_nan:
         narrow.append("NaN")
-    united = _united(span.texts, leaf.type) if span.texts and leaf.type not in WITHOUT_BOUNDS else None
+    united = _united(span.bounds, leaf.type) if span.bounds and leaf.type not in WITHOUT_BOUNDS else None
     counts_nan = leaf.type in FLOATS and row.contains_nan is not False
     if bounds is not None and united is not None and not counts_nan:
         held = bounds_of(united[0], united[1], leaf.type)
@@ -297,8 +297,8 @@ def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, sp
         # Otherwise DuckDB takes bounds of rows that were deleted for the least and greatest value.
         facts.repair(RaiseRecordCount(table.id, gross))
     elif (row.min_value is None or row.max_value is None) and united is not None and not counts_nan and leaf.type != BLOB:
-        says = f"{what}, but files hold {united[0]!r} to {united[1]!r}"
-        facts.report("table-bounds-unknown", says, table=table, column_id=leaf.id, repair=forget)
+        message = f"{what}, but files hold {united[0]!r} to {united[1]!r}"
+        facts.report("table-bounds-unknown", message, table=table, column_id=leaf.id, repair=forget)
 
 
 def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, united: Any) -> WidenTableBounds | None:

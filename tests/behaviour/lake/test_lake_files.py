@@ -78,7 +78,7 @@ def test_a_lake_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.Monkey
         (FILE, {"DUCKLAKE_SALES__READ_ONLY": SECRET}, "read_only.*must be true or false"),
         (FILE, {f"DUCKLAKE_SALES__STORAGE_OPTIONS__S3__{one}": SECRET for one in ("KEY", "KEY__X")}, "belongs below one that has a value"),
         (f'[lakes.sales]\nkatalog = "{SECRET}"\n', {}, "did you mean 'catalog'"),
-        (f'[lakes.sales]\ncatalog = ["{SECRET}"]\n', {}, "catalog in .* must be a text"),
+        (f'[lakes.sales]\ncatalog = ["{SECRET}"]\n', {}, "catalog in .* must be a string"),
         (f'[lakes.sales]\ncatalog = "x"\nstorage_options = "{SECRET}"\n', {}, "must be tables"),
         (f'lakes = "{SECRET}"\n', {}, r"must be tables: \[lakes.name\]"),
         (f'[lakes.sales]\ndata_path = "{SECRET}"\n', {}, "has no catalog"),

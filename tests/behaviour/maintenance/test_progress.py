@@ -114,12 +114,12 @@ def test_time_left_goes_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Progress] = []
     meter = module.ProgressMeter(told.append)
     now = 105.0
-    meter.begin("merge_adjacent_files", "merge files", "groups", 2, weight=100)
+    meter.begin("merge_adjacent_files", "merge files", "groups", 2, work=100)
     now = 115.0
-    meter.advance(rows=7, size=20, weight=20, table="main.t")
+    meter.advance(rows=7, size=20, work=20, table="main.t")
     assert (told[-1].seconds, told[-1].seconds_left) == (15.0, 40.0)
     assert str(told[-1]) == "merge_adjacent_files main.t: 1 of 2 groups, 7 rows, 20 B in 15 s, 40 s left (merge files)"
-    meter.extend(3, weight=100)
+    meter.extend(3, work=100)
     assert (told[-1].total, told[-1].seconds_left) == (5, 90.0)
 
 

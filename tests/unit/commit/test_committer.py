@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.failures import RetryPolicy
 from ducklake_core.catalog.database.statements import Statements
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
 from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.request import commit_id_of
@@ -49,7 +49,7 @@ class FaultyDatabase(Database):
         self.faults = faults
 
     @contextmanager
-    def commit(self, *lease: Turn) -> Iterator[Statements]:
+    def commit(self, *lease: LeaseRequest) -> Iterator[Statements]:
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "down":
             raise CatalogUnavailableError("no route to host", failure="unavailable")
@@ -183,24 +183,24 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     committer = Committer(lake.database)
     for queries in ({}, {"snapshot_id": 2}):
         with pytest.raises(CommitOutcomeUnknownError, match="expired"):
-            committer.look_for(transaction.commit_id, **queries)
-    assert committer.look_for(transaction.commit_id, 1) is None
-    assert committer.look_for(transaction.commit_id, 9) is None
+            committer.find_commit_or_raise(transaction.commit_id, **queries)
+    assert committer.find_commit_or_raise(transaction.commit_id, 1) is None
+    assert committer.find_commit_or_raise(transaction.commit_id, 9) is None
 
 
 def test_expired_is_not_never(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
     committer = Committer(lake.database)
     created = committer.commit(lake.staged(lake.create(), commit_id="first")).snapshot
-    assert committer.look_for("never") is None
+    assert committer.find_commit_or_raise("never") is None
     committer.commit(lake.staged(lake.append(1), commit_id="second"))
     with oracle(lake.address) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{created.id}])")
-    found = committer.look_for("second")
+    found = committer.find_commit_or_raise("second")
     assert found is not None
     assert found.id == created.id + 1
     for commit_id in ("first", "never"):
         with pytest.raises(CommitOutcomeUnknownError, match="1 of 3 snapshots were expired"):
-            committer.look_for(commit_id)
+            committer.find_commit_or_raise(commit_id)
 
 
 def test_the_base_must_be_a_snapshot_of_this_history(lake: HandmadeLake) -> None:
@@ -240,12 +240,12 @@ class KilledDatabase(Database):
     killed = False
 
     @contextmanager
-    def commit(self, *lease: Turn) -> Iterator[Statements]:
+    def commit(self, *lease: LeaseRequest) -> Iterator[Statements]:
         with super().commit(*lease) as statements:
             yield statements
             if not self.killed:
                 self.killed = True
-                (row,) = statements.ask(None, lambda: select(func.pg_backend_pid().label("backend")))()
+                (row,) = statements.fetch(None, lambda: select(func.pg_backend_pid().label("backend")))()
                 with super().read() as other:
                     other.execute(select(func.pg_terminate_backend(row.backend, 5000)))
 

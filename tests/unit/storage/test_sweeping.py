@@ -13,7 +13,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.catalog.database.writer_queue import LeaseRequest
 from ducklake_core.errors import StorageError
 from ducklake_core.format.files import paths
 from ducklake_core.storage.filesystems import Storage
@@ -149,7 +149,7 @@ def test_a_commit_that_is_interrupted_when_it_was_sent_keeps_its_files(lake_addr
     commit = Database.commit
 
     @contextmanager
-    def interrupted(self: Database, lease: Turn) -> Iterator[Any]:
+    def interrupted(self: Database, lease: LeaseRequest) -> Iterator[Any]:
         with commit(self, lease) as statements:
             yield statements
         raise KeyboardInterrupt

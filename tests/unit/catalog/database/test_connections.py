@@ -131,7 +131,7 @@ def test_a_commit_that_loses_a_race_logs_once(database: Database, caplog: pytest
     def lose() -> None:
         with database.commit() as statements:
             statements.run(None, lambda: insert(snapshot), snapshot_row(0))
-            answer = statements.ask(None, lambda: select(snapshot.c.snapshot_id))
+            answer = statements.fetch(None, lambda: select(snapshot.c.snapshot_id))
             statements.run(None, lambda: insert(snapshot), snapshot_row(1))
             answer()
 

@@ -96,13 +96,13 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
 def test_an_interrupted_statement_is_an_interruption(database: Database) -> None:
     """DuckDB would make an error of its own of it."""
 
-    def ask() -> None:
+    def fetch() -> None:
         with database.read() as connection:
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             connection.exec_driver_sql("SELECT sum(range) FROM range(100000000000)")
 
     with pytest.raises(KeyboardInterrupt):
-        ask()
+        fetch()
     assert count(database) == 1
 
 

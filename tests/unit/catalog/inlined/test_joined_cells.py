@@ -18,7 +18,7 @@ from sqlalchemy.types import NullType
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.inlined import rows as rows_module
-from ducklake_core.catalog.inlined.cells import declared_types, integer_columns, joined_cells, row_place
+from ducklake_core.catalog.inlined.cells import declared_types, integer_columns, joined_cells, row_index
 from ducklake_core.catalog.inlined.rows import stored_batches
 from tests.support.oracle import LakeAddress
 from tests.unit.catalog.places import reading
@@ -111,7 +111,7 @@ def test_a_name_for_the_place_of_a_row_that_no_column_has() -> None:
         (("_rowid_", "oid"), "rowid"),
         (("oid", "rowid", "_rowid_"), None),
     ):
-        found = row_place(dict.fromkeys(names, "TEXT"))
+        found = row_index(dict.fromkeys(names, "TEXT"))
         assert (found if found is None else str(found)) == place
 
 
