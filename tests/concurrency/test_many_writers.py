@@ -147,7 +147,7 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
     """A turn that never ends keeps DuckDB from nothing, and other writers only for a while: they go without one then."""
     handmade = HandmadeLake(postgres.lake(tmp_path))
     Committer(handmade.database).commit(handmade.staged(handmade.create()))
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.2)
+    monkeypatch.setattr(turns, "LEASE_WAIT_SECONDS", 0.2)
     staged = handmade.staged(handmade.append(1))
     with handmade.database.write() as stopped:
         stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.lease_key(handmade.database.tables.schema)))))

@@ -28,9 +28,9 @@ class Counted:
         self.count += 1
         self.inner.run(name, build, parameters)
 
-    def ask(self, name: Hashable, build: Callable[[], Any], parameters: Mapping[str, object] | None = None) -> Answer:
+    def fetch(self, name: Hashable, build: Callable[[], Any], parameters: Mapping[str, object] | None = None) -> Answer:
         self.count += 1
-        return self.inner.ask(name, build, parameters)
+        return self.inner.fetch(name, build, parameters)
 
     def has_table(self, name: str, schema: str | None) -> bool:
         self.count += 1

@@ -41,10 +41,10 @@ ROWS = pa.table({"n": range(50)})
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes are registered as soon as their first file is begun."""
-    for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
+    for name in ("REGISTER_AFTER", "RENEW_AFTER", "CHECK_SECONDS"):
         monkeypatch.setattr(registration, name, 0.02)
     # DuckDB is loaded by other tests; none of these works with it while a write is running.
-    monkeypatch.setattr(registration, "_may_write_beside", lambda _: True)
+    monkeypatch.setattr(registration, "_may_write_now", lambda _: True)
     # A thread of an earlier test may wait longer.
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
 
@@ -121,7 +121,7 @@ def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) ->
 
 
 def test_sqlite_is_not_written_to_beside_duckdb(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
+    for name in ("REGISTER_AFTER", "RENEW_AFTER", "CHECK_SECONDS"):
         monkeypatch.setattr(registration, name, 0.02)
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
     with small.transaction() as tx, monkeypatch.context() as patch:
@@ -133,8 +133,8 @@ def test_sqlite_is_not_written_to_beside_duckdb(small: DuckLake, monkeypatch: py
         until(lambda: running(small))
     elsewhere = parse_catalog_url("postgresql+psycopg://u@h/d")
     monkeypatch.setitem(sys.modules, "duckdb", sys)
-    assert registration._may_write_beside(Database(elsewhere))
-    assert not registration._may_write_beside(small.database)
+    assert registration._may_write_now(Database(elsewhere))
+    assert not registration._may_write_now(small.database)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -31,7 +31,7 @@ NEW = -1
 @pytest.fixture(autouse=True)
 def _registered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes say that they run as soon as their first file is begun."""
-    for name in ("REGISTER_AFTER", "LOOK_EVERY"):
+    for name in ("REGISTER_AFTER", "CHECK_SECONDS"):
         monkeypatch.setattr(registration, name, 0.02)
     # A thread of an earlier test may wait longer.
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
