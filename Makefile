@@ -13,6 +13,8 @@ READY := $(VENV)/.ready
 AZURITE := $(VENV)/azurite/package-lock.json
 # The MariaDB server of the tests of MySQL catalogs.
 MARIADB := $(VENV)/mariadb/unpacked
+# A second DuckDB, the newest, for the tests of queries; the first one has the ducklake extension.
+DUCKDB2 := $(VENV)/duckdb-2/duckdb/__init__.py
 # What benchmarks compare with, installed when they first run.
 PEERS := $(VENV)/.peers
 EXTRAS := demo,dev
@@ -51,7 +53,11 @@ $(AZURITE): $(READY) .ci/azurite/package-lock.json
 $(MARIADB): $(READY) .ci/mariadb.py
 	@"$(BIN)/python" .ci/mariadb.py && mkdir -p "$(@D)" && touch "$@" || echo "MariaDB could not be unpacked: the tests of MySQL catalogs will fail." >&2
 
-install: $(READY) $(AZURITE) $(MARIADB)  ## Make .venv with everything in it
+$(DUCKDB2): $(READY) .ci/duckdb-2.txt
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target "$(VENV)/duckdb-2" -r .ci/duckdb-2.txt
+	@touch "$@"
+
+install: $(READY) $(AZURITE) $(MARIADB) $(DUCKDB2)  ## Make .venv with everything in it
 
 demo: $(READY)  ## Run the demo: flights from raw files to tables, backfills, checks and maintenance, in this terminal
 	@$(JAVA) "$(BIN)/python" -m examples.flights
@@ -60,17 +66,17 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 	@mkdir -p .demo/dagster_home
 	@$(JAVA) DAGSTER_HOME="$(CURDIR)/.demo/dagster_home" "$(BIN)/dagster" dev --workspace workspace.yaml --host 127.0.0.1 --port 3000
 
-test: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests, without the slow ones
+test: $(READY) $(AZURITE) $(MARIADB) $(DUCKDB2)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-fast: $(READY) $(AZURITE) $(MARIADB)  ## Run the unit and behaviour tests that do not start Spark
+test-fast: $(READY) $(AZURITE) $(MARIADB) $(DUCKDB2)  ## Run the unit and behaviour tests that do not start Spark
 	@"$(BIN)/python" -m pytest -m "not slow and not spark" $(PYTEST_FLAGS) $(PYTEST_MORE) tests/unit tests/behaviour tests/project ducklake_core
 
-test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones and the browser too
+test-all: $(READY) $(AZURITE) $(MARIADB) $(DUCKDB2) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 	@"$(BIN)/python" -m pytest -m "not slow and not spark" --lake-version 1.1 $(PYTEST_FLAGS) $(PYTEST_MORE) $(ON_NEXT_VERSION)
 
-coverage: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does, and print the lines and branches that they do not reach
+coverage: $(READY) $(AZURITE) $(MARIADB) $(DUCKDB2)  ## Run the tests as `make test` does, and print the lines and branches that they do not reach
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --cov --cov-report=term $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into build/pictures

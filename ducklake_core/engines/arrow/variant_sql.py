@@ -66,7 +66,7 @@ def _computed(sql: str, array: Any) -> Any:
         connection.register("__ducklake_variants", rows)
         try:
             # DuckDB keeps the row order of a scan of Arrow data, so that the results line up with the input.
-            found = connection.execute(f"SELECT {sql} AS found FROM (SELECT {value} FROM __ducklake_variants)").to_arrow_table()  # noqa: S608
+            found = connection.sql(f"SELECT {sql} AS found FROM (SELECT {value} FROM __ducklake_variants)").to_arrow_table()  # noqa: S608
         except duckdb.NotImplementedException as problem:
             raise UnsupportedFeatureError(f"{sql}: {str(problem).splitlines()[0]}", expression=sql) from problem
         except duckdb.Error as problem:

@@ -80,14 +80,14 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
         # The text is DESCRIBE or SUMMARIZE itself, whose results need no conversion, or no query at all: the next line raises its error.
         described = []
     if not any(_type_needs_conversion(kind) for _, kind in described):
-        return connection.execute(sql).to_arrow_reader()
+        return connection.sql(sql).to_arrow_reader()
     # DuckDB's export to Arrow does not keep variants and unsigned 128-bit integers. The query is wrapped in one that converts them to
     # binaries and strings at any depth, and _marked() gives the result its Arrow types.
     fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
     columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
     names = ", ".join(f"c{place}" for place in range(len(fields)))
     text = f"SELECT {', '.join(columns)} FROM ({sql}\n) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
-    return _marked(connection.execute(text).to_arrow_reader(), fields)
+    return _marked(connection.sql(text).to_arrow_reader(), fields)
 
 
 def query_needs_conversion(text: str) -> bool:

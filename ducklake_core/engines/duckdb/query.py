@@ -192,7 +192,7 @@ def _reader(
 
     try:
         text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
-        return read_query(connection, text) if described or query_needs_conversion(text) else connection.execute(text).to_arrow_reader()
+        return read_query(connection, text) if described or query_needs_conversion(text) else connection.sql(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
         # The instance has only the schemas that the query uses, so that DuckDB's remark about a missing schema would mislead.
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))

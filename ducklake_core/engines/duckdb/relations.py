@@ -1,8 +1,7 @@
 """Expose tables to DuckDB as Arrow streams, and translate the filters that it pushes down.
 
-DuckDB pushes a filter down as a pyarrow expression, whose structure pyarrow does not expose. Its printed form is therefore parsed:
-parts that are understood prune files, and every batch is filtered with the original expression afterwards. A part that is not
-understood costs time, but never a row.
+DuckDB pushes a filter down as a pyarrow expression. The parts of it that :func:`_predicate` supports prune files, and every batch is
+filtered with the whole expression afterwards.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ import pyarrow.dataset as pds
 
 from ducklake_core.engines.arrow.readable import with_integer_strings
 from ducklake_core.engines.duckdb.functions import taken_in
-from ducklake_core.errors import DuckLakeError
-from ducklake_core.format.expressions.literals import text_literal
-from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, InList, Literal, Operator, Predicate
-from ducklake_core.format.expressions.ranges import all_of
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, InList, IsNull, Literal, Operator, Predicate
+from ducklake_core.format.expressions.ranges import all_of, any_of
 from ducklake_core.format.types.data_types import (
-    BLOB,
     BOOLEAN,
     DATE,
     INT128,
@@ -37,19 +34,59 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema, duckdb_type, to_arrow_schema
-from ducklake_core.format.values.temporal import in_zone
+from ducklake_core.format.values.leaf_values import python_values
 
 _ONE_IN = 5
 """DuckDB expects one in this many rows to satisfy a condition that it knows nothing about."""
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
 """Reads columns of a table, in this order; it may skip rows for which the predicate is not true."""
 
-_OPERATORS: dict[str, Operator] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_VALUE = r'"(?P<text>[^"\\]*)"|(?P<plain>[-+.:0-9A-Za-z]+(?: [-+.:0-9Z]+)?)'
-_COMPARISON = re.compile(rf"\(c(?P<column>\d+) (?P<operator>==|!=|<=|>=|<|>) (?:{_VALUE})\)")
-_IN = re.compile(
-    r"is_in\(c(?P<column>\d+), \{value_set=[a-z0-9]+(?:\([^)]*\))?:\[(?P<values>[^\[\]{}]*)\], null_matching_behavior=MATCH\}\)"
-)
+_OPERATORS: dict[str, Operator] = {
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+_TOKEN = re.compile(r"^(\w+): '([^'\n]*)'$", re.MULTILINE)
+_Node: TypeAlias = "_Call | _Column | pa.Array"
+"""Part of a filter; an array of one value is a literal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    function: str
+    operands: tuple[_Node, ...]
+    options: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a filter: their fields, and their types in Arrow."""
+
+    fields: Sequence[Field]
+    schema: pa.Schema
+
+    def reference(self, column: _Column) -> ColumnReference:
+        field = self.fields[column.index]
+        return ColumnReference(column_id=field.id, path=(field.name,), type=field.type)
+
+    def literals(self, column: _Column, values: pa.Array) -> tuple[Literal, ...]:
+        """Return constants next to a column; none if one is NULL or of another type."""
+        field, wanted = self.fields[column.index], self.schema.field(column.index).type
+        given = values.type
+        if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and given.tz and wanted.tz:
+            # Both hold instants; the zone is for display.
+            given = pa.timestamp(given.unit, wanted.tz)
+        if values.null_count or given != wanted:
+            return ()
+        return tuple(Literal(value=value, type=field.type) for value in python_values(values, field.type))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +144,19 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
     def read(self, columns: Sequence[str], filter: Any) -> pa.RecordBatchReader:  # noqa: A002
         """Return the rows that a scan gives."""
         try:
-            predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
-            reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
+            parsed = None if filter is None else _parsed(filter)
+            # DuckDB 2.0 does not request the columns of a filter that it needs for nothing else; 1.5 does.
+            needed = list(dict.fromkeys((*columns, *_column_names(parsed))))
+            predicate = None if parsed is None else _predicate(parsed, _Columns(self._fields, self._schema))
+            reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in needed], predicate))
         except Exception as error:
             self._failures.first = self._failures.first or error
             raise
-        schema = pa.schema([self._schema.field(name) for name in columns])
+        schema = pa.schema([self._schema.field(name) for name in needed])
         batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self._failures.watched(iter(reader)))
-        return pa.RecordBatchReader.from_batches(schema, batches if filter is None else (batch.filter(filter) for batch in batches))
+        if filter is not None:
+            batches = (batch.filter(filter).select(columns) for batch in batches)
+        return pa.RecordBatchReader.from_batches(pa.schema([self._schema.field(name) for name in columns]), batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,94 +226,66 @@ def _shared_schema(columns: Schema) -> pa.Schema:
     return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(shared)])
 
 
-def pruning_predicate(filter_text: str, columns: Sequence[Field]) -> Predicate | None:
-    """Return the supported parts of a filter, None when there are none.
+def _parsed(expression: Any) -> _Node:
+    """Return the structure of an Arrow expression, which pyarrow exposes only in the form that it pickles.
 
-    >>> from ducklake_core.format.types.data_types import INT64, VARCHAR
-    >>> fields = [Field(id=1, name="n", type=INT64), Field(id=2, name="s", type=VARCHAR)]
-    >>> found = pruning_predicate('((c0 > 1) and (c1 == "a") and is_null(c1, {nan_is_null=false}))', fields)
-    >>> [(part.left.path, part.operator, part.right.value) for part in found.operands]
-    [(('n',), '>', 1), (('s',), '=', 'a')]
+    That form is a record batch of the literals and the options, with the calls in the metadata of its schema, in prefix notation.
     """
-    found = [part for part in (_part(text, columns) for text in _conjuncts(filter_text)) if part is not None]
-    return all_of(found) if found else None
+    _, (buffer,) = expression.__reduce__()
+    with pa.ipc.open_file(buffer) as file:
+        batch = file.get_batch(0)
+    _, _, metadata = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False).partition("-- schema metadata --\n")
+    tokens = iter(_TOKEN.findall(metadata))
+    return _node(next(tokens), tokens, batch)
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Splits nested brackets outside of quoted strings."""
-
-    text: str
-
-    def operands(self) -> list[str] | None:
-        """Return the operands of an AND in brackets, None when it is something else."""
-        if not (self.text.startswith("(") and self.text.endswith(")")):
-            return None
-        parts, depth, start, quoted = [], 0, 1, False
-        place = 1
-        inner = self.text[:-1]
-        while place < len(inner):
-            letter = inner[place]
-            if quoted:
-                place += letter == "\\"
-                quoted = letter != '"'
-            elif letter == '"':
-                quoted = True
-            else:
-                depth += (letter in "([{") - (letter in ")]}")
-                if depth < 0:
-                    return None
-                if not depth and inner.startswith(" and ", place):
-                    parts.append(inner[start:place])
-                    start = place + 5
-                    place = start - 1
-            place += 1
-        return None if not parts or depth or quoted else [*parts, inner[start:]]
-
-
-def _conjuncts(text: str) -> list[str]:
-    found, waiting = [], [text]
-    while waiting:
-        part = waiting.pop(0)
-        operands = _Reader(part).operands()
-        if operands is None:
-            found.append(part)
+def _node(token: tuple[str, str], tokens: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
+    kind, value = token
+    if kind == "field_ref":
+        return _Column(int(value.removeprefix("c")))
+    if kind == "literal":
+        return batch.column(int(value))
+    if kind != "call":
+        raise UnsupportedFeatureError(f"DuckDB made a filter with a {kind}, which is not supported; write the condition differently")
+    operands: list[_Node] = []
+    options = None
+    while (token := next(tokens))[0] != "end":
+        if token[0] == "options":
+            options = batch.column(int(token[1]))
         else:
-            waiting = [*operands, *waiting]
-    return found
+            operands.append(_node(token, tokens, batch))
+    return _Call(function=value, operands=tuple(operands), options=options)
 
 
-def _part(text: str, columns: Sequence[Field]) -> Predicate | None:
-    try:
-        match = _COMPARISON.fullmatch(text)
-        if match is not None:
-            column = columns[int(match["column"])]
-            value = _literal(match["text"], match["plain"], column)
-            return None if value is None else Comparison(left=_reference(column), operator=_OPERATORS[match["operator"]], right=value)
-        match = _IN.fullmatch(text)
-        if match is None:
+def _column_names(node: _Node | None) -> Iterator[str]:
+    if isinstance(node, _Column):
+        yield f"c{node.index}"
+    elif isinstance(node, _Call):
+        for operand in node.operands:
+            yield from _column_names(operand)
+
+
+def _predicate(node: _Node, columns: _Columns) -> Predicate | None:
+    """Return the supported parts of a filter, None when there are none."""
+    if not isinstance(node, _Call):
+        return None
+    match node.function, node.operands:
+        case "and_kleene" | "or_kleene", operands:
+            found = [_predicate(operand, columns) for operand in operands]
+            known = [part for part in found if part is not None]
+            if node.function == "and_kleene":
+                return all_of(known) if known else None
+            return any_of(known) if len(known) == len(found) else None
+        case "if_else", (_Call(function="is_valid"), _Call(function="is_in") as part, pa.Array()):
+            # DuckDB 2.0: NULL for NULL, the list otherwise.
+            return _predicate(part, columns)
+        case "is_null", (_Column() as column,):
+            return IsNull(operand=columns.reference(column))
+        case "is_in", (_Column() as column,):
+            values = columns.literals(column, node.options.field("value_set").flatten())
+            return InList(operand=columns.reference(column), values=values) if values else None
+        case function, (_Column() as column, pa.Array() as literal) if function in _OPERATORS:
+            values = columns.literals(column, literal)
+            return Comparison(left=columns.reference(column), operator=_OPERATORS[function], right=values[0]) if values else None
+        case _:
             return None
-        column = columns[int(match["column"])]
-        values = [_quoted_literal(value.strip(), column) for value in match["values"].split(",\n")]
-        known = tuple(value for value in values if value is not None)
-        return InList(operand=_reference(column), values=known) if len(known) == len(values) else None
-    except (DuckLakeError, ValueError, ArithmeticError):
-        return None
-
-
-def _quoted_literal(text: str, column: Field) -> Literal | None:
-    match = re.fullmatch(_VALUE, text)
-    return None if match is None else _literal(match["text"], match["plain"], column)
-
-
-def _literal(quoted: str | None, plain: str | None, column: Field) -> Literal | None:
-    text = quoted if quoted is not None else plain
-    if text is None or text == "null" or column.type == BLOB:
-        return None
-    # Arrow prints instants in UTC, whatever the effective time zone is.
-    with in_zone("UTC"):
-        return text_literal(text, column.type)
-
-
-def _reference(column: Field) -> ColumnReference:
-    return ColumnReference(column_id=column.id, path=(column.name,), type=column.type)
