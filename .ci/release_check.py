@@ -20,7 +20,7 @@ from lowest import lowest
 
 ROOT = Path(__file__).parents[1]
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "ducklake_core" / "__init__.py").read_text(), re.MULTILINE).group(1)
-# What executors need beside the package; Spark's Python brings pyspark.
+# What executors need in addition to the package; Spark's Python has pyspark.
 EXECUTORS = ("pyarrow", "numpy", "fsspec", "mmh3", "sqlglot", "pyspark")
 ON_EXECUTORS = """
 import sys
@@ -62,7 +62,7 @@ assert lake.connect().table("numbers").scan().count() == 2
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
-    """Run a command; Spark's workers have the Python that the command begins with, and not that of whoever runs this."""
+    """Run a command; Spark's workers use the Python that the command begins with, not the one that runs this script."""
     print("+", *command if len(str(command[-1])) < 200 else (*command[:-1], "..."), flush=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYSPARK_PYTHON": str(command[0])}
     subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=environment)
@@ -115,7 +115,7 @@ def check_executors(folder: Path, wheel: Path) -> None:
 
 
 def check_users(folder: Path, wheel: Path) -> None:
-    """What `pip install` of the wheel gives is enough in process, with Spark and with Dagster."""
+    """Check that `pip install` of the wheel installs enough to work in process, with Spark and with Dagster."""
     python = environment(folder / "users", str(wheel))
     place = Path(tempfile.mkdtemp(dir=folder))
     for program in (IN_PROCESS, WITH_DAGSTER, WITH_SPARK):
@@ -136,27 +136,27 @@ def check_tests(folder: Path, name: str, *more: str, ignore: tuple[str, ...] = (
 def check_lowest(folder: Path) -> None:
     bounds = folder / "lowest.txt"
     bounds.write_text("".join(f"{name}=={version}\n" for name, version in lowest().items()))
-    # Spark 4.0 has no writers of streams that take Arrow: format("ducklake") refuses to write streams there.
+    # Spark 4.0 has no writers of streams that take Arrow: format("ducklake") does not support writing streams there.
     check_tests(folder, "lowest", "--constraint", str(bounds), ignore=("ducklake_core/spark_source/writers.py",))
 
 
 def main(folder: Path, parts: list[str]) -> None:
-    asked = parts or ["changelog", "fragments", "build", "executors", "users", "lowest", "newest"]
-    if "changelog" in asked:
+    parts = parts or ["changelog", "fragments", "build", "executors", "users", "lowest", "newest"]
+    if "changelog" in parts:
         check_changelog()
-    if "fragments" in asked:
+    if "fragments" in parts:
         check_fragments(folder)
-    if {"build", "executors", "users"} & set(asked):
+    if {"build", "executors", "users"} & set(parts):
         wheel = build(folder)
-        if "executors" in asked:
+        if "executors" in parts:
             check_executors(folder, wheel)
-        if "users" in asked:
+        if "users" in parts:
             check_users(folder, wheel)
-    if "lowest" in asked:
+    if "lowest" in parts:
         check_lowest(folder)
-    if "newest" in asked:
+    if "newest" in parts:
         check_tests(folder, "newest")
-    print("checked:", *asked)
+    print("checked:", *parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Builds the documentation: the pages of docs/, the API reference, README and CHANGELOG as a site, each page as plain Markdown beside it.
+"""Build the documentation: the pages of docs/, the API reference, README and CHANGELOG as a site, each page as plain Markdown next to it.
 
 python .ci/site.py build/docs
 """
@@ -68,14 +68,14 @@ def in_order(source: Path) -> list[Path]:
 
 
 def add_plain_text(source: Path, site: Path) -> int:
-    """Every page as Markdown beside its HTML, and all of them in one file."""
+    """Copy every page as Markdown next to its HTML, and all of them into one file."""
     pages = in_order(source)
     whole = []
     for page in pages:
         name = page.relative_to(source)
-        beside = site / (name.with_name("index.md") if name.name == "README.md" else name)
-        shutil.copyfile(page, beside)
-        whole.append(f"<!-- {beside.relative_to(site).as_posix()} -->\n\n{page.read_text().strip()}\n")
+        copy = site / (name.with_name("index.md") if name.name == "README.md" else name)
+        shutil.copyfile(page, copy)
+        whole.append(f"<!-- {copy.relative_to(site).as_posix()} -->\n\n{page.read_text().strip()}\n")
     (site / "llms-full.txt").write_text("\n".join(whole))
     return len(pages)
 

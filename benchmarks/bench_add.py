@@ -30,12 +30,12 @@ def run() -> list[Result]:
         pq.write_table(ROWS, files / "0.parquet")
         for number in range(1, FILES):
             shutil.copy(files / "0.parquet", files / f"{number}.parquet")
-        (folder / "theirs").mkdir()
-        (folder / "ours").mkdir()
-        theirs, ours = sqlite_lake(folder / "theirs"), sqlite_lake(folder / "ours")
-        lake = new_lake(ours)
+        (folder / "duckdb").mkdir()
+        (folder / "core").mkdir()
+        duckdb, core = sqlite_lake(folder / "duckdb"), sqlite_lake(folder / "core")
+        lake = new_lake(core)
         made = 0
-        with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        with attached(duckdb, "DATA_INLINING_ROW_LIMIT 0") as duck:
             duck.connection.register("rows", ROWS)
 
             def prepare() -> None:
@@ -47,7 +47,7 @@ def run() -> list[Result]:
             result = compare(
                 f"add {FILES:,} files of 8 columns",
                 {
-                    "ours": lambda: lake.add_data_files(f"t{made}", files, allow_duplicates=True),
+                    "core": lambda: lake.add_data_files(f"t{made}", files, allow_duplicates=True),
                     "reference": lambda: duck.run(f"CALL ducklake_add_data_files('lake', 't{made}', '{files}/*.parquet')"),
                 },
                 baseline="reference",

@@ -1,6 +1,6 @@
-"""A one-row append on PostgreSQL, one writer: ours against DuckDB's ducklake on the same server, each in a lake that DuckDB made.
+"""A one-row append on PostgreSQL, one writer: ducklake_core and DuckDB's ducklake on the same server, each in a lake that DuckDB made.
 
-Run with ``python -m benchmarks.bench_commit``. Ours is called as the README shows it, ``lake.table("t").append(row)``. Opening
+Run with ``python -m benchmarks.bench_commit``. ducklake_core is called as in the README, ``lake.table("t").append(row)``. Opening
 the table, and appending to one that is kept open, are measured apart. Rows are kept in the catalog, the default, or go into Parquet files.
 """
 
@@ -24,19 +24,19 @@ def run() -> Result:
     server = start_server()
     servers.append(server.handle.get_pid())
     with tempfile.TemporaryDirectory() as folder:
-        ours, our_files, inlined, files = (server.lake(Path(folder) / name) for name in ("ours", "our_files", "inlined", "files"))
+        core, core_files, inlined, files = (server.lake(Path(folder) / name) for name in ("core", "core_files", "inlined", "files"))
         row = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
-        for place in (ours, our_files):
+        for place in (core, core_files):
             with attached(place) as duck:
                 duck.run("CREATE TABLE t (a INT, b VARCHAR)")
-        lake, file_lake = DuckLake.connect(ours.url), DuckLake.connect(our_files.url)
+        lake, file_lake = DuckLake.connect(core.url), DuckLake.connect(core_files.url)
         file_lake.set_option("data_inlining_row_limit", 0)
         kept = lake.table("t")
         with attached(inlined) as duck_inlined, attached(files, "DATA_INLINING_ROW_LIMIT 0") as duck_files:
             for duck in (duck_inlined, duck_files):
                 duck.run("CREATE TABLE t (a INT, b VARCHAR)")
 
-            def append_ours() -> None:
+            def append_core() -> None:
                 for _ in range(COMMITS_PER_ROUND):
                     lake.table("t").append(row)
 
@@ -63,7 +63,7 @@ def run() -> Result:
             return compare(
                 f"one-row append on PostgreSQL, {COMMITS_PER_ROUND} commits",
                 {
-                    "ducklake_core, inlined": append_ours,
+                    "ducklake_core, inlined": append_core,
                     "ducklake_core, inlined, table kept open": append_kept,
                     "ducklake_core, lake.table alone": open_table,
                     "ducklake_core, Parquet file": append_our_files,

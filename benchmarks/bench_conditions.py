@@ -55,11 +55,19 @@ def run() -> list[Result]:
                 def query(where: str = where) -> object:
                     return duck.rows(f"SELECT count(*) FROM t WHERE {where}")
 
-                theirs = {} if len(where) > 10_000 else {"DuckDB": query}
+                duckdb = {} if len(where) > 10_000 else {"DuckDB": query}
                 results.append(
-                    compare(f"read, {name}", {"ours": read, **theirs}, baseline=[*theirs, "ours"][0], promised_ratio=3, rounds=3)
+                    compare(
+                        f"read, {name}",
+                        {"ducklake_core": read, **duckdb},
+                        baseline=[*duckdb, "ducklake_core"][0],
+                        promised_ratio=3,
+                        rounds=3,
+                    )
                 )
-                results.append(compare(f"plan, {name}", {"ours": plan, "DuckDB": explain}, baseline="DuckDB", promised_ratio=5, rounds=3))
+                results.append(
+                    compare(f"plan, {name}", {"ducklake_core": plan, "DuckDB": explain}, baseline="DuckDB", promised_ratio=5, rounds=3)
+                )
     return results
 
 

@@ -144,7 +144,7 @@ def ticks(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Figu
 
 
 def ticks_of_a_large_lake(server: PostgresServer, folder: Path, instance: dg.DagsterInstance) -> Iterator[Figure]:
-    """Ticks that begin at snapshots of a lake of 1,000 tables and 10,000 snapshots, each of which changed one table."""
+    """Ticks that begin at snapshots of a lake of 1,000 tables and 10,000 snapshots; each snapshot changed one table."""
     address = server.lake(folder)
     make_large_lake(address, tables=1000, snapshots=10_000, files=10_000)
     lake = DuckLakeResource(catalog=address.url, storage=LocalStorage()).process_config_and_initialize()  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def ticks_of_a_large_lake(server: PostgresServer, folder: Path, instance: dg.Dag
         def tick(sensor: dg.SensorDefinition = sensor, cursor: str = cursor) -> None:
             sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}, cursor=cursor))
 
-        yield figure(f"tick over {newest - since:,} snapshots of 1,000 tables, {assets} of which are assets", tick)
+        yield figure(f"tick over {newest - since:,} snapshots of 1,000 tables, {assets} assets", tick)
 
 
 def checks(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Figure]:
@@ -177,7 +177,7 @@ def checks(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Fig
 
 
 def commits(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Figure]:
-    """Materialisations, beside the same run that stores nothing."""
+    """Materialisations, compared with the same run that stores nothing."""
     manager = DuckLakeIOManager(lake=lake, default_frame="arrow")
     for name, io in (("in memory", dg.mem_io_manager), ("in the lake", manager)):
 

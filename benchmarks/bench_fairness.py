@@ -1,4 +1,4 @@
-"""DuckDB with its default retries, beside eight processes of ours that append without a pause to the same table on PostgreSQL.
+"""DuckDB with its default retries, next to eight processes of ducklake_core that append without a pause to the same table on PostgreSQL.
 
 Run with ``python -m benchmarks.bench_fairness``; ``BENCH_SECONDS`` is the duration in seconds (default 60). Every writer
 appends one row after another. The result is how many of DuckDB's inserts fail, and how many commits it gets compared with one writer of
@@ -30,7 +30,7 @@ WRITERS = 8
 SECONDS = float(os.environ.get("BENCH_SECONDS", "60"))
 
 
-def append_ours(address: LakeAddress, ready: Any, done: Any) -> None:
+def append_core(address: LakeAddress, ready: Any, done: Any) -> None:
     """One writer with this library."""
     table = DuckLake.connect(address.url).table("t")
     row = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
@@ -38,10 +38,10 @@ def append_ours(address: LakeAddress, ready: Any, done: Any) -> None:
     def append() -> None:
         table.append(row)
 
-    _write("ours", append, DuckLakeError, ready, done)
+    _write("ducklake_core", append, DuckLakeError, ready, done)
 
 
-def append_theirs(address: LakeAddress, ready: Any, done: Any) -> None:
+def append_duckdb(address: LakeAddress, ready: Any, done: Any) -> None:
     """One writer with DuckDB, as it comes."""
     with attached(address) as duck:
         duck.rows("SELECT count(*) FROM t")
@@ -70,7 +70,7 @@ def run() -> None:
         lake = new_lake(address)
         lake.create_table("t", pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.string())]))
         ready, done = context.Barrier(WRITERS + 1), context.Queue()
-        writers = [*[append_ours] * WRITERS, append_theirs]
+        writers = [*[append_core] * WRITERS, append_duckdb]
         processes = [context.Process(target=writer, args=(address, ready, done)) for writer in writers]
         for process in processes:
             process.start()

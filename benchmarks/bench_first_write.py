@@ -17,7 +17,7 @@ from benchmarks.harness import Result, report
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-OURS, OURS_WARM, SPARKS = "DuckLake.write", "DuckLake.write, Spark warm", "df.write.parquet"
+CORE, CORE_WARM, SPARKS = "DuckLake.write", "DuckLake.write, Spark warm", "df.write.parquet"
 
 
 def first(contender: str) -> float:
@@ -29,7 +29,7 @@ def first(contender: str) -> float:
 
     session = local_session()
     with tempfile.TemporaryDirectory() as folder:
-        if contender == OURS_WARM:
+        if contender == CORE_WARM:
             frame(session, ROWS).write.parquet(f"{folder}/warm")
         started = time.perf_counter()
         if contender == SPARKS:
@@ -44,7 +44,7 @@ def first(contender: str) -> float:
 
 def run() -> Result:
     """Alternate processes."""
-    seconds: dict[str, list[float]] = {OURS: [], OURS_WARM: [], SPARKS: []}
+    seconds: dict[str, list[float]] = {CORE: [], CORE_WARM: [], SPARKS: []}
     for _ in range(ROUNDS):
         for contender, found in seconds.items():
             command = [sys.executable, "-m", "benchmarks.bench_first_write", contender]

@@ -1,4 +1,4 @@
-"""Maintenance beside DuckDB's own verbs, on copies of lakes that DuckDB built, catalog in SQLite.
+"""Maintenance operations compared with DuckDB's, on copies of lakes that DuckDB built, catalog in SQLite.
 
 Run with ``python -m benchmarks.bench_maintenance``, or with names of rows after it: ``merge``, ``tables``, ``cleanup``, ``expire``,
 ``flush``, ``spark``, ``memory``. On Spark the rival is Spark itself, which reads the same files and writes one. Every run has a copy of
@@ -74,11 +74,11 @@ class Twins:
         self.address = address
         self.lake, self.duck = opened(self._stack, address)
 
-    def compare(self, name: str, ours: Callable[[DuckLake], object], theirs: str | Callable[[Oracle], object], promised: float) -> Result:
-        """Our verb against a statement of DuckDB, or what else is done with it."""
+    def compare(self, name: str, core: Callable[[DuckLake], object], duckdb: str | Callable[[Oracle], object], promised: float) -> Result:
+        """Compare an operation with a statement of DuckDB, or with other work on the same lake."""
         contenders = {
-            "ours": lambda: ours(self.lake),
-            "DuckDB": lambda: self.duck.run(theirs) if isinstance(theirs, str) else theirs(self.duck),
+            "ducklake_core": lambda: core(self.lake),
+            "DuckDB": lambda: self.duck.run(duckdb) if isinstance(duckdb, str) else duckdb(self.duck),
         }
         try:
             return compare(name, contenders, baseline="DuckDB", promised_ratio=promised, rounds=ROUNDS, before_each=self.renew)
@@ -104,10 +104,10 @@ def small_files(files: int, rows: int) -> Callable[[Oracle], None]:
 def many_tables(duck: Oracle) -> None:
     """Tables of a few small files each."""
     for file in range(_SMALL):
-        verb = "INSERT INTO {}" if file else "CREATE TABLE {} AS"
+        statement = "INSERT INTO {}" if file else "CREATE TABLE {} AS"
         duck.connection.execute("BEGIN")
         for number in range(TABLES):
-            duck.connection.execute(f"{verb.format(f't{number}')} SELECT {_COLUMNS} FROM range(100) r(i)")
+            duck.connection.execute(f"{statement.format(f't{number}')} SELECT {_COLUMNS} FROM range(100) r(i)")
         duck.connection.execute("COMMIT")
 
 
@@ -156,27 +156,27 @@ def tables(folder: Path) -> list[Result]:
 def cleanup(folder: Path) -> list[Result]:
     """Files that no snapshot needs."""
 
-    def ours(lake: DuckLake) -> None:
+    def core(lake: DuckLake) -> None:
         assert len(lake.cleanup_old_files(cleanup_all=True, min_age=NOW).files) == FILES
 
     statement = "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)"
-    return [Twins(folder, unneeded_files).compare(f"delete {FILES:,} unneeded files", ours, statement, 1.0)]
+    return [Twins(folder, unneeded_files).compare(f"delete {FILES:,} unneeded files", core, statement, 1.0)]
 
 
 def expire(folder: Path) -> list[Result]:
     """All snapshots but the newest."""
 
-    def ours(lake: DuckLake) -> None:
+    def core(lake: DuckLake) -> None:
         assert len(lake.expire_snapshots(older_than=NOW, min_age=NOW).snapshots) >= SNAPSHOTS
 
     statement = "CALL ducklake_expire_snapshots('lake', older_than => now())"
-    return [Twins(folder, many_snapshots).compare(f"expire {SNAPSHOTS:,} snapshots", ours, statement, 1.0)]
+    return [Twins(folder, many_snapshots).compare(f"expire {SNAPSHOTS:,} snapshots", core, statement, 1.0)]
 
 
 def flush(folder: Path) -> list[Result]:
     """Rows of many snapshots that are in the catalog, also read."""
 
-    def ours(lake: DuckLake) -> None:
+    def core(lake: DuckLake) -> None:
         assert lake.flush_inlined_data().rows_flushed == INLINED
 
     def read(lake: DuckLake) -> None:
@@ -185,7 +185,7 @@ def flush(folder: Path) -> list[Result]:
     twins = Twins(folder, inlined_rows, "DATA_INLINING_ROW_LIMIT 1000")
     return [
         twins.compare(f"read {INLINED:,} inlined rows", read, lambda duck: duck.arrow("FROM t"), 3.0),
-        twins.compare(f"flush {INLINED:,} inlined rows", ours, "CALL ducklake_flush_inlined_data('lake')", 1.0),
+        twins.compare(f"flush {INLINED:,} inlined rows", core, "CALL ducklake_flush_inlined_data('lake')", 1.0),
     ]
 
 
@@ -201,14 +201,14 @@ def spark(folder: Path) -> list[Result]:
         place.mkdir()
         twins = Twins(place, small_files(files, rows))
 
-        def ours(twins: Twins = twins) -> None:
+        def core(twins: Twins = twins) -> None:
             assert twins.lake.merge_adjacent_files(spark=session).files_merged
 
         def plain(twins: Twins = twins, place: Path = place) -> None:
             read = session.read.parquet(f"{twins.lake.info.data_path}main/t")
             read.coalesce(1).write.mode("overwrite").parquet(str(place / "plain"))
 
-        contenders = {"ours": ours, "Spark reads and writes": plain}
+        contenders = {"ducklake_core": core, "Spark reads and writes": plain}
         name = f"merge {files} files of {rows:,} rows on Spark"
         results.append(
             compare(name, contenders, baseline="Spark reads and writes", promised_ratio=1, rounds=ROUNDS, before_each=twins.renew)
@@ -224,28 +224,28 @@ def memory(folder: Path) -> list[Result]:
     with attached(sqlite_lake(folder), "DATA_INLINING_ROW_LIMIT 0") as duck:
         small_files(files, ROWS // files)(duck)
     merged = "assert lake.merge_adjacent_files(max_file_size=1 << 40).files_merged"
-    _tell(f"memory while {ROWS:,} rows of {files} files are merged", grown(folder, merged), 1000)
+    _report(f"memory while {ROWS:,} rows of {files} files are merged", grown(folder, merged), 1000)
     with attached(sqlite_lake(folder)) as duck:
         duck.run("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
     for number in range(ORPHANS):
         (folder / "files" / "main" / "t" / f"ducklake-01900000-0000-7000-8000-{number:012x}.parquet").touch()
     listed = "assert len(lake.delete_orphaned_files(cleanup_all=True, min_age='0 seconds', dry_run=True).files) == " + str(ORPHANS)
-    _tell(f"memory while {ORPHANS:,} orphans are listed", grown(folder, listed), 200)
+    _report(f"memory while {ORPHANS:,} orphans are listed", grown(folder, listed), 200)
     place = folder / "inlined"
     place.mkdir()
     with attached(sqlite_lake(place), "DATA_INLINING_ROW_LIMIT 1000") as duck:
         inlined_rows(duck, ROWS // 10)
     flushed = f"assert lake.flush_inlined_data().rows_flushed == {ROWS // 10}"
-    _tell(f"memory while {ROWS // 10:,} inlined rows are flushed", grown(place, flushed))
+    _report(f"memory while {ROWS // 10:,} inlined rows are flushed", grown(place, flushed))
     return []
 
 
-def _tell(what: str, megabytes: int, promised: int | None = None) -> None:
+def _report(what: str, megabytes: int, promised: int | None = None) -> None:
     print(json.dumps({"benchmark": what, "MB more": megabytes} | ({} if promised is None else {"promised": promised})), flush=True)
 
 
 def grown(folder: Path, statement: str) -> int:
-    """Most MB that a statement about ``lake`` adds to what a process holds that has opened the lake and loaded the verbs' modules."""
+    """Return the peak memory, in MB, that a statement adds to a process that has opened the lake and imported the operations."""
     # Not ru_maxrss, which begins with what the process held that started this one.
     program = (
         "import re, pathlib, ducklake_core.maintenance.checkpoint, pyarrow.parquet\n"

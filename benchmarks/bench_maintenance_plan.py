@@ -1,4 +1,4 @@
-"""Planning every verb of maintenance for a lake of many tables, each with ten files, on SQLite.
+"""Planning every maintenance operation for a lake of many tables, each with ten files, on SQLite.
 
 Run with ``python -m benchmarks.bench_maintenance_plan``; ``BENCH_TABLES`` is the number of tables. No file is opened, so that the
 rows of the catalog are enough.
@@ -55,7 +55,7 @@ if __name__ == "__main__":
             "merge_adjacent_files": lambda: lake.merge_adjacent_files(dry_run=True),
             "rewrite_data_files": lambda: lake.rewrite_data_files(dry_run=True),
             "flush_inlined_data": lambda: lake.flush_inlined_data(dry_run=True),
-            "checkpoint (all verbs)": lambda: lake.checkpoint(dry_run=True),
+            "checkpoint (all operations)": lambda: lake.checkpoint(dry_run=True),
             "lake.tables()": lake.tables,
         }
         title = f"plans for {TABLES} tables of {FILES} files"

@@ -27,7 +27,7 @@ SOURCE = 10_000
 
 
 def source(session: SparkSession, number: int, *, spread: bool) -> DataFrame:
-    """Rows of which the even ones match, and the odd ones are new."""
+    """Make rows for a merge: even rows match, odd rows are new."""
     step = ROWS // SOURCE if spread else 1
     key = f"case when id % 2 = 0 then id * {step} + {number} else {ROWS} + {number} * {SOURCE} + id end as id"
     return session.range(SOURCE).selectExpr(key).selectExpr(*COLUMNS).withColumn("name", sf.lit(f"merged-{number}"))
@@ -36,7 +36,7 @@ def source(session: SparkSession, number: int, *, spread: bool) -> DataFrame:
 def merging(session: SparkSession, *, spread: bool) -> Result:
     """One kind of keys."""
     with tempfile.TemporaryDirectory() as folder:
-        places = [Path(folder) / name for name in ("ours", "theirs")]
+        places = [Path(folder) / name for name in ("core", "duckdb")]
         for place in places:
             place.mkdir()
         (our_address, address) = (sqlite_lake(place) for place in places)
@@ -48,7 +48,7 @@ def merging(session: SparkSession, *, spread: bool) -> Result:
         with attached(address) as duck:
             duck.run(f"CREATE TABLE t AS FROM '{plain[0]}/*.parquet'")
 
-            def ours() -> None:
+            def core() -> None:
                 data = source(session, next(numbers), spread=spread)
                 done = lake.table("t").merge(data, on=["id"]).when_matched_update("all").when_not_matched_insert("all").execute()
                 assert (done.rows_updated, done.rows_added) == (SOURCE // 2, SOURCE // 2)
@@ -68,7 +68,7 @@ def merging(session: SparkSession, *, spread: bool) -> Result:
                 duck.run("MERGE INTO t USING s USING (id) WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT")
                 duck.connection.unregister("s")
 
-            contenders = {"table.merge on Spark": ours, "join and rewrite with Spark": rewrite, "DuckDB's MERGE INTO": duckdb}
+            contenders = {"table.merge on Spark": core, "join and rewrite with Spark": rewrite, "DuckDB's MERGE INTO": duckdb}
             return compare(
                 f"{SOURCE:,} rows, {'spread' if spread else 'next to each other'}, into {ROWS:,}",
                 contenders,

@@ -50,7 +50,7 @@ def in_duckdb(folder: Path) -> int:
         return int(str(duck.value("SELECT count(*) FROM ducklake_list_files('lake', 't')")))
 
 
-def in_ours(folder: Path, rows: int = ROWS, values: int = VALUES) -> int:
+def in_core(folder: Path, rows: int = ROWS, values: int = VALUES) -> int:
     """Write the rows with this library; the number of files."""
     folder.mkdir()
     lake = DuckLake.create(f"sqlite:///{folder}/catalog.sqlite", data_path=f"{folder}/files/")
@@ -62,9 +62,9 @@ def in_ours(folder: Path, rows: int = ROWS, values: int = VALUES) -> int:
 def most_memory(rows: int, values: int) -> tuple[int, float]:
     """Files of a write in a process of its own, and the most MB that the process held; the rows are computed there as well."""
     program = (
-        "import pathlib, sys, tempfile\nfrom benchmarks.bench_partitions import in_ours\n"
+        "import pathlib, sys, tempfile\nfrom benchmarks.bench_partitions import in_core\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
-        "    files = in_ours(pathlib.Path(folder) / 'lake', int(sys.argv[1]), int(sys.argv[2]))\n"
+        "    files = in_core(pathlib.Path(folder) / 'lake', int(sys.argv[1]), int(sys.argv[2]))\n"
         "status = pathlib.Path('/proc/self/status').read_text()\n"
         "print(files, status.split('VmHWM:')[1].split()[0])\n"
     )
@@ -79,15 +79,15 @@ def run() -> Result:
     with tempfile.TemporaryDirectory() as folder:
         numbers, files = itertools.count(), {"DuckLake.write": 0, "DuckDB's INSERT": 0}
 
-        def ours() -> None:
-            files["DuckLake.write"] = in_ours(Path(folder) / str(next(numbers)))
+        def core() -> None:
+            files["DuckLake.write"] = in_core(Path(folder) / str(next(numbers)))
 
-        def theirs() -> None:
+        def duckdb() -> None:
             files["DuckDB's INSERT"] = in_duckdb(Path(folder) / str(next(numbers)))
 
         result = compare(
             f"{ROWS:,} rows over {VALUES:,} values",
-            {"DuckLake.write": ours, "DuckDB's INSERT": theirs},
+            {"DuckLake.write": core, "DuckDB's INSERT": duckdb},
             baseline="DuckDB's INSERT",
             promised_ratio=1.0,
             rounds=ROUNDS,

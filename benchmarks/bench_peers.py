@@ -1,4 +1,4 @@
-"""Everyday calls beside other libraries in process: ducklakepy and DuckDB on a lake that DuckDB made in SQLite, others on their formats.
+"""Everyday calls in process: ducklake_core, ducklakepy and DuckDB on a lake that DuckDB made in SQLite, others on their formats.
 
 Run with ``python -m benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed
 (``make bench`` installs them; ``pip install '.[bench]'``).
@@ -29,18 +29,18 @@ from rich.table import Table
 from benchmarks.bench_maintenance import Twins, small_files
 from benchmarks.bench_selective import made_rows
 from benchmarks.harness import least_processor_time
-from benchmarks.peer_tables import by_call, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb, ours
+from benchmarks.peer_tables import by_call, core_calls, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
 MERGED = int(os.environ.get("BENCH_MERGED", "1000"))
-OURS = "ducklake_core"
-NAMES = (OURS, "ducklakepy", "DuckDB", "delta-rs", "pyiceberg")
+CORE = "ducklake_core"
+NAMES = (CORE, "ducklakepy", "DuckDB", "delta-rs", "pyiceberg")
 
 
-def theirs(address: LakeAddress) -> Any:
+def ducklakepy_catalog(address: LakeAddress) -> Any:
     """The lake as ducklakepy opens it."""
     from ducklakepy import DuckLakeCatalog
 
@@ -75,22 +75,22 @@ def make(address: LakeAddress) -> None:
 
 def contenders(address: LakeAddress, duck: Oracle, folder: Path) -> dict[str, dict[str, Callable[[], object]]]:
     """Each call as each of them would write it; a peer that has no such call is left out."""
-    lake, catalog = DuckLake.connect(address.url), theirs(address)
+    lake, catalog = DuckLake.connect(address.url), ducklakepy_catalog(address)
     rows = f"read {ROWS:,} changed rows"
     calls: dict[str, dict[str, Callable[[], object]]] = {
-        "open a table, warm": {OURS: lambda: lake.table("t"), "ducklakepy": lambda: catalog.load_table("main.t")},
+        "open a table, warm": {CORE: lambda: lake.table("t"), "ducklakepy": lambda: catalog.load_table("main.t")},
         "count after deletes": {
-            OURS: lambda: lake.table("t").scan().count(),
+            CORE: lambda: lake.table("t").scan().count(),
             "ducklakepy": lambda: catalog.load_table("main.t").scan().count(),
             "DuckDB": lambda: duck.value("SELECT count(*) FROM t"),
         },
         rows: {
-            OURS: lambda: lake.table("t").scan().to_arrow(),
+            CORE: lambda: lake.table("t").scan().to_arrow(),
             "ducklakepy": lambda: catalog.load_table("main.t").to_arrow(),
             "DuckDB": lambda: duck.arrow("FROM t"),
         },
         f"plan {FILES:,} files, all kept": {
-            OURS: lambda: lake.table("many").scan().plan(),
+            CORE: lambda: lake.table("many").scan().plan(),
             "ducklakepy": lambda: list(catalog.load_table("main.many").scan().plan_files()),
         },
     }
@@ -107,7 +107,7 @@ def _versions_of_rows(lake: DuckLake) -> tuple[pa.Table, pa.Table]:
 
 
 def other_formats(folder: Path, rows: pa.Table, changed: pa.Table) -> dict[str, tuple[Callable[[], object], ...]]:
-    """The same rows and changes in other table formats, as far as their libraries are installed: opening, counting and reading them."""
+    """Open, count and read the same rows and changes in other table formats whose libraries are installed."""
     found: dict[str, tuple[Callable[[], object], ...]] = {}
     with suppress(ImportError):
         import deltalake
@@ -146,7 +146,11 @@ def other_formats(folder: Path, rows: pa.Table, changed: pa.Table) -> dict[str, 
 def cold(url: str, data_path: str, side: str) -> None:
     """In a process of its own: import, open and read; prints rows and the process's processor seconds."""
     address = LakeAddress(url, "", data_path, "sqlite")
-    rows = (DuckLake.connect(url).table("t").to_arrow() if side == "ours" else theirs(address).load_table("main.t").to_arrow()).num_rows
+    rows = (
+        DuckLake.connect(url).table("t").to_arrow()
+        if side == "ducklake_core"
+        else ducklakepy_catalog(address).load_table("main.t").to_arrow()
+    ).num_rows
     used = resource.getrusage(resource.RUSAGE_SELF)
     print(json.dumps([rows, used.ru_utime + used.ru_stime]))
 
@@ -174,7 +178,7 @@ def changing(folder: Path) -> dict[str, dict[str, float]]:
     with ExitStack() as stack:
         lakes = [stack.enter_context(made_by_duckdb(folder / name, rows)) for name in NAMES[:3]]
         sides = {
-            OURS: ours(lakes[0][0], rows, one, changed, value(OURS)),
+            CORE: core_calls(lakes[0][0], rows, one, changed, value(CORE)),
             "ducklakepy": ducklakepys(lakes[1][0], rows, one, changed, value("ducklakepy")),
             "DuckDB": duckdbs(lakes[2][1], rows, one, changed, value("DuckDB")),
             "delta-rs": installed(lambda: deltas(folder, rows, one, changed, value("delta-rs"))),
@@ -195,25 +199,27 @@ def run() -> None:
                 found[call] = least_processor_time(ways)
         found |= changing(Path(folder) / "changing")
         found[f"merge {MERGED:,} files of 1,000 rows"] = merges(Path(folder) / "merges")
-        (our_rows, our_seconds), (their_rows, their_seconds) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
+        (our_rows, our_seconds), (their_rows, their_seconds) = (
+            _in_a_cold_process(address, side) for side in ("ducklake_core", "ducklakepy_catalog")
+        )
         assert our_rows == their_rows, (our_rows, their_rows)
-        found[f"a cold process reads {ROWS:,} changed rows"] = {OURS: our_seconds, "ducklakepy": their_seconds}
+        found[f"a cold process reads {ROWS:,} changed rows"] = {CORE: our_seconds, "ducklakepy": their_seconds}
     for call, seconds in found.items():
-        ratio = round(seconds[OURS] / seconds["ducklakepy"], 2)
+        ratio = round(seconds[CORE] / seconds["ducklakepy"], 2)
         print(json.dumps({"benchmark": "peers", "call": call, **seconds, "ratio to ducklakepy": ratio}), flush=True)
         table.add_row(call, *(f"{seconds[name] * 1000:.1f}" if name in seconds else "" for name in NAMES))
     Console(width=140).print(table)
 
 
 class _Merged(Twins):
-    """Copies of a lake of small files, open in all three, of which each run leaves one file."""
+    """Copies of a lake of small files, open in all three libraries; each run merges the files to one."""
 
     peer: Any = None
 
     def renew(self) -> None:
         self.close()
         super().renew()
-        self.peer = theirs(self.address)
+        self.peer = ducklakepy_catalog(self.address)
         self.peer.snapshots()
 
     def close(self) -> None:
@@ -237,7 +243,7 @@ def merges(folder: Path) -> dict[str, float]:
     """The least processor seconds of merging small files, each time of a copy of a lake that DuckDB built."""
     folder.mkdir()
     twins = _Merged(folder, small_files(MERGED, 1000))
-    ways = {OURS: twins.by_us, "ducklakepy": twins.by_ducklakepy, "DuckDB": twins.by_duckdb}
+    ways = {CORE: twins.by_us, "ducklakepy": twins.by_ducklakepy, "DuckDB": twins.by_duckdb}
     found = least_processor_time(ways, before_each=twins.renew)
     twins.close()
     return found

@@ -1,8 +1,8 @@
-"""Planning on PostgreSQL over 100,000 data files with statistics of 10 columns: ours against DuckDB's answer to the same query.
+"""Planning on PostgreSQL over 100,000 data files with statistics of 10 columns, compared with DuckDB's answer to the same query.
 
 Run with ``python -m benchmarks.bench_plan``; ``BENCH_FILES`` is the number of files. DuckDB makes the lake, and rows of its catalog
 are made more in the database: each like DuckDB's, in the order of its inserts. All files have the path of one real file, which is the one
-that the predicate keeps. Ours is measured without an index, as DuckDB leaves it, and with those of ``lake.create_indexes()``.
+that the predicate keeps. ducklake_core is measured without an index, as DuckDB leaves it, and with those of ``lake.create_indexes()``.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def run() -> list[Result]:
                 def read(where: str = where) -> None:
                     assert lake.table("t").scan(where=where).to_arrow().num_rows in (ROWS, ROWS - 10)
 
-                def ask(query: str = query) -> None:
+                def query(query: str = query) -> None:
                     assert duck.value(query) in (ROWS, ROWS - 10)
 
                 results.append(
                     compare(
                         f"range over {name}, {FILES:,} files",
-                        {"plan": plan, "plan and read": read, "plan, with indexes": plan_indexed, "DuckDB": ask},
+                        {"plan": plan, "plan and read": read, "plan, with indexes": plan_indexed, "DuckDB": query},
                         baseline="DuckDB",
                         promised_ratio=0.5,
                     )

@@ -1,4 +1,4 @@
-"""An upsert of 10,000 rows, half of them new, into 2,000,000, and a delete of 0.1 % of them, in process: ours against DuckDB.
+"""An upsert of 10,000 rows, half of them new, into 2,000,000, and a delete of 0.1 % of them, in process, compared with DuckDB.
 
 Run with ``python -m benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made. Processor
 seconds of all threads, the least of several rounds, are printed before the table of seconds on the clock.
@@ -38,29 +38,31 @@ def run() -> list[Result]:
         address = sqlite_lake(Path(folder))
         with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
             duck.connection.register("made", rows)
-            duck.run("CREATE TABLE ours AS FROM made", "CREATE TABLE theirs AS FROM made")
+            duck.run("CREATE TABLE core AS FROM made", "CREATE TABLE duckdb AS FROM made")
             lake = DuckLake.connect(address.url)
 
             def upsert() -> None:
-                lake.table("ours").upsert(source(), on=["id"])
+                lake.table("core").upsert(source(), on=["id"])
 
             def merge() -> None:
                 duck.connection.register("source", source())
-                duck.run("MERGE INTO theirs t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+                duck.run("MERGE INTO duckdb t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
 
             def delete() -> None:
-                lake.table("ours").delete(f"k = {next(values)}")
+                lake.table("core").delete(f"k = {next(values)}")
 
-            def delete_theirs() -> None:
-                duck.run(f"DELETE FROM theirs WHERE k = {next(values)}")
+            def delete_duckdb() -> None:
+                duck.run(f"DELETE FROM duckdb WHERE k = {next(values)}")
 
             results = []
-            for name, ours, theirs in (
+            for name, core, duckdb in (
                 (f"upsert of {CHANGED:,} rows into {ROWS:,}", upsert, merge),
-                (f"delete of 0.1 % of {ROWS:,}", delete, delete_theirs),
+                (f"delete of 0.1 % of {ROWS:,}", delete, delete_duckdb),
             ):
-                print(f"{name}: processor time {processor_time(ours, 4):.4f} s, DuckDB {processor_time(theirs, 4):.4f} s", flush=True)
-                results.append(compare(name, {"ours": ours, "DuckDB": theirs}, baseline="DuckDB", promised_ratio=1.3, rounds=ROUNDS))
+                print(f"{name}: processor time {processor_time(core, 4):.4f} s, DuckDB {processor_time(duckdb, 4):.4f} s", flush=True)
+                results.append(
+                    compare(name, {"ducklake_core": core, "DuckDB": duckdb}, baseline="DuckDB", promised_ratio=1.3, rounds=ROUNDS)
+                )
             return results
 
 

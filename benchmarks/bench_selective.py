@@ -1,7 +1,7 @@
-"""Few of two million rows in one file, and all of them, in process: ours against DuckDB, on a lake that DuckDB made.
+"""Few of two million rows in one file, and all of them, in process, compared with DuckDB, on a lake that DuckDB made.
 
 Run with ``python -m benchmarks.bench_selective``. The same rows are in a file that we wrote and in one that DuckDB wrote; each call
-opens the table, as the README shows it. Processor seconds are printed beside the clock's, which other work on the machine blurs.
+opens the table, as the README shows it. Processor seconds are printed next to elapsed seconds, which other work on the machine changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONDITIONS = {
 
 
 def made_rows() -> pa.Table:
-    """Numbers, texts and times, some of few values."""
+    """Numbers, strings and times, some with few distinct values."""
     random = np.random.default_rng(1)
     return pa.table(
         {
@@ -64,11 +64,11 @@ def run() -> list[Result]:
         address = sqlite_lake(Path(folder))
         with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
             duck.connection.register("made", rows)
-            duck.run("CREATE TABLE ours AS FROM made LIMIT 0", "CREATE TABLE theirs AS FROM made")
+            duck.run("CREATE TABLE core AS FROM made LIMIT 0", "CREATE TABLE duckdb AS FROM made")
             lake = DuckLake.connect(address.url)
-            lake.table("ours").append(rows)
+            lake.table("core").append(rows)
             for name, where in CONDITIONS.items():
-                for table, writer in (("ours", "our file"), ("theirs", "DuckDB's file")):
+                for table, writer in (("core", "file of ducklake_core"), ("duckdb", "file of DuckDB")):
                     # The default arguments hold this turn's names.
                     def read(table: str = table, where: str = where) -> object:
                         return lake.table(table).scan(where=where).to_arrow()
@@ -80,17 +80,19 @@ def run() -> list[Result]:
                         f"{name}, {writer}: processor time {processor_time(read):.4f} s, DuckDB {processor_time(query):.4f} s", flush=True
                     )
                     title = f"{name} of {ROWS:,}, {writer}"
-                    results.append(compare(title, {"ours": read, "DuckDB": query}, baseline="DuckDB", promised_ratio=2.0, rounds=ROUNDS))
+                    results.append(
+                        compare(title, {"ducklake_core": read, "DuckDB": query}, baseline="DuckDB", promised_ratio=2.0, rounds=ROUNDS)
+                    )
 
             def write() -> object:
-                return lake.table("ours").append(rows)
+                return lake.table("core").append(rows)
 
             def insert() -> object:
-                return duck.run("INSERT INTO theirs FROM made")
+                return duck.run("INSERT INTO duckdb FROM made")
 
             print(f"write: processor time {processor_time(write, 3):.4f} s, DuckDB {processor_time(insert, 3):.4f} s", flush=True)
             results.append(
-                compare(f"write {ROWS:,} rows", {"ours": write, "DuckDB": insert}, baseline="DuckDB", promised_ratio=1.0, rounds=3)
+                compare(f"write {ROWS:,} rows", {"ducklake_core": write, "DuckDB": insert}, baseline="DuckDB", promised_ratio=1.0, rounds=3)
             )
     return results
 

@@ -73,7 +73,7 @@ def measure(backend: str, new_place: Callable[[Path], LakeAddress]) -> list[Resu
                 duck.run("INSERT INTO t VALUES (1, 'x')")
 
         contenders = {"ducklake_core": appending(lakes[1], "t"), "DuckDB": append_duck}
-        title = f"the same beside DuckDB, {TABLES} tables on {backend}"
+        title = f"the same compared with DuckDB, {TABLES} tables on {backend}"
         found.append(compare(title, contenders, baseline="DuckDB", promised_ratio=0.5, rounds=3))
         return found
 

@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H on Spark over tables of which DuckDB deleted and updated 1 to 2 %, against plain Parquet of the same rows.
+"""Run the 22 queries of TPC-H on Spark over tables in which DuckDB changed 1 to 2 % of the rows, and over plain Parquet of the same rows.
 
 Run with ``python -m benchmarks.bench_tpch``; ``BENCH_SCALE`` is the scale factor. Views are made once, as a user would, for both.
 With numbers of queries after the command only these run.
@@ -59,11 +59,11 @@ def make(duck: Oracle, folder: str) -> tuple[list[str], dict[int, str]]:
     return names, dict(own.execute("SELECT query_nr, query FROM tpch_queries()").fetchall())
 
 
-def use(session: SparkSession, lake: DuckLake, names: list[str], folder: str, *, ours: bool) -> None:
+def use(session: SparkSession, lake: DuckLake, names: list[str], folder: str, *, in_lake: bool) -> None:
     """Give the views of one side their names."""
     for name in names:
-        frame = lake.table(name).to_spark(session) if ours else session.read.parquet(f"{folder}/{name}.parquet")
-        frame.createOrReplaceTempView(f"{'lake' if ours else 'plain'}_{name}")
+        frame = lake.table(name).to_spark(session) if in_lake else session.read.parquet(f"{folder}/{name}.parquet")
+        frame.createOrReplaceTempView(f"{'lake' if in_lake else 'plain'}_{name}")
 
 
 def run() -> list[Result]:
@@ -79,21 +79,21 @@ def run() -> list[Result]:
         with attached(address) as duck:
             names, queries = make(duck, folder)
         lake = DuckLake.connect(address.url)
-        for ours in (False, True, True):
+        for in_lake in (False, True, True):
             began = time.perf_counter()
-            use(session, lake, names, folder, ours=ours)
-            print(json.dumps({"benchmark": "views", "ours": ours, "seconds": round(time.perf_counter() - began, 3)}), flush=True)
+            use(session, lake, names, folder, in_lake=in_lake)
+            print(json.dumps({"benchmark": "views", "in lake": in_lake, "seconds": round(time.perf_counter() - began, 3)}), flush=True)
         for number, query in queries.items():
             if wanted and number not in wanted:
                 continue
-            texts = {side: _renamed(query, names, side) for side in ("lake", "plain")}
-            contenders = {side: lambda text=text: consume(session.sql(text)) for side, text in texts.items()}  # type: ignore[misc]
+            statements = {side: _renamed(query, names, side) for side in ("lake", "plain")}
+            contenders = {side: lambda text=text: consume(session.sql(text)) for side, text in statements.items()}  # type: ignore[misc]
             result = compare(f"query {number}", contenders, baseline="plain", promised_ratio=BOUND, rounds=ROUNDS)
             summary = {"query": number, "ratio": round(result.ratio("lake"), 2), "seconds": round(result.median("lake"), 2)}
             print(json.dumps(summary), flush=True)
             results.append(result)
     session.stop()
-    _tell_all(results)
+    _print_all(results)
     return results
 
 
@@ -110,14 +110,14 @@ def _renamed(query: str, names: list[str], side: str) -> str:
     return tree.sql(dialect="spark")
 
 
-def _tell_all(results: list[Result]) -> None:
-    ours, plain = (sum(result.median(side) for result in results) for side in ("lake", "plain"))
+def _print_all(results: list[Result]) -> None:
+    lake_seconds, plain_seconds = (sum(result.median(side) for result in results) for side in ("lake", "plain"))
     ratios = [result.ratio("lake") for result in results]
     found = {
         "benchmark": "tpch",
         "scale": SCALE,
-        "seconds": [round(ours, 2), round(plain, 2)],
-        "ratio of sums": round(ours / plain, 2),
+        "seconds": [round(lake_seconds, 2), round(plain_seconds, 2)],
+        "ratio of sums": round(lake_seconds / plain_seconds, 2),
         "geometric mean": round(statistics.geometric_mean(ratios), 2),
         "worst": round(max(ratios), 2),
     }

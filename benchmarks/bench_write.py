@@ -37,12 +37,12 @@ COLUMNS = (
 
 
 def frame(session: SparkSession, rows: int = ROWS) -> DataFrame:
-    """The rows, computed anew by every action."""
+    """The rows, computed again by every action."""
     return session.range(0, rows, 1, 2).selectExpr(*COLUMNS)
 
 
 def binary_frame(session: SparkSession) -> DataFrame:
-    """The same rows, of which the column of codes is binary."""
+    """The same rows, with codes as binary."""
     return frame(session).withColumn("code", sf.col("code").cast("binary"))
 
 
@@ -58,7 +58,7 @@ def run() -> Result:
 
         lake = new_lake(sqlite_lake(Path(folder)))
 
-        def ours() -> None:
+        def core() -> None:
             written = lake.write(f"t{next(numbers)}", df)
             assert written.rows_added == ROWS
             shutil.rmtree(f"{folder}/files")
@@ -70,7 +70,7 @@ def run() -> Result:
 
         result = compare(
             f"{ROWS:,} rows x {len(COLUMNS)} columns{', one of them binary' if BINARY else ''}, 2 cores",
-            {"DuckLake.write": ours, "df.write.parquet": sparks},
+            {"DuckLake.write": core, "df.write.parquet": sparks},
             baseline="df.write.parquet",
             promised_ratio=1.2,
             rounds=ROUNDS,

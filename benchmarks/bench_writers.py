@@ -1,4 +1,4 @@
-"""Eight processes that append one row after another to one table on PostgreSQL, in a lake that DuckDB made: ours against DuckDB's.
+"""Eight processes that append one row after another to one table on PostgreSQL, in a lake that DuckDB made, compared with DuckDB.
 
 Run with ``python -m benchmarks.bench_writers``. All start together; rows go into the catalog, as is the default of both. A writer of
 DuckDB that runs out of retries goes on with its next row, and the rows that failed are counted.
@@ -41,7 +41,7 @@ class Race:
         return self.committed / self.seconds
 
 
-def append_ours(address: LakeAddress, commits: int, ready: Any, done: Any) -> None:
+def append_core(address: LakeAddress, commits: int, ready: Any, done: Any) -> None:
     """One writer with this library."""
     lake = DuckLake.connect(address.url)
     lake.table("t")
@@ -53,7 +53,7 @@ def append_ours(address: LakeAddress, commits: int, ready: Any, done: Any) -> No
     _write(append, DuckLakeError, commits, ready, done)
 
 
-def append_theirs(address: LakeAddress, commits: int, ready: Any, done: Any) -> None:
+def append_duckdb(address: LakeAddress, commits: int, ready: Any, done: Any) -> None:
     """One writer with DuckDB."""
     import duckdb
 
@@ -95,7 +95,7 @@ def run(rounds: int = 3) -> None:
     results: dict[str, list[Race]] = {"ducklake_core": [], "DuckDB": []}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
-            for name, writer in (("ducklake_core", append_ours), ("DuckDB", append_theirs)):
+            for name, writer in (("ducklake_core", append_core), ("DuckDB", append_duckdb)):
                 address = server.lake(Path(folder) / f"{name}{number}")
                 with attached(address) as duck:
                     duck.run("CREATE TABLE t (a INT, b VARCHAR)")

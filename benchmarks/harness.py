@@ -43,7 +43,7 @@ def tree_time() -> float:
 
 
 servers: list[int] = []
-"""First processes of servers that work for this one and for nobody else."""
+"""First processes of servers that work for this process only."""
 
 
 def server_time() -> float:

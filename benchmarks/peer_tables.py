@@ -36,7 +36,7 @@ def made_by_duckdb(folder: Path, rows: pa.Table) -> Iterator[tuple[LakeAddress, 
         yield address, duck
 
 
-def ours(address: LakeAddress, rows: pa.Table, one: pa.Table, changed: Rows, value: Callable[[], int]) -> Calls:
+def core_calls(address: LakeAddress, rows: pa.Table, one: pa.Table, changed: Rows, value: Callable[[], int]) -> Calls:
     """As the README shows it."""
     lake, start = DuckLake.connect(address.url), rows.num_rows // 2
     return {
@@ -49,7 +49,7 @@ def ours(address: LakeAddress, rows: pa.Table, one: pa.Table, changed: Rows, val
 
 
 def ducklakepys(address: LakeAddress, rows: pa.Table, one: pa.Table, changed: Rows, value: Callable[[], int]) -> Calls:
-    """With a table that is opened at each call, as ours is."""
+    """With a table that is opened at each call, as in :func:`core_calls`."""
     from ducklakepy import DuckLakeCatalog
     from ducklakepy.expressions import col
 

@@ -125,7 +125,7 @@ def _reject_no_context(pipes: object) -> None:
 
 
 def _is_outside(pipes: object) -> bool:
-    """Return whether no run has started this process: Pipes then returns a mock, of which every call does nothing."""
+    """Return whether no run has started this process. Pipes then returns a mock whose calls do nothing."""
     # Without unittest.mock in sys.modules there is no mock, so the import is never paid for here.
     mock = sys.modules.get("unittest.mock")
     return mock is not None and isinstance(pipes, mock.NonCallableMock)

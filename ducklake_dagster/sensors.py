@@ -36,7 +36,7 @@ Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
 # Characters of a string in an event: other writers choose messages, and a thousand events carry the same one.
 _LONGEST_TEXT = 500
 _MAX_TABLES_READ = 5
-_VERBS = {
+_ACTIONS = {
     "created_table": "created",
     "dropped_table": "dropped",
     "altered_table": "altered",
@@ -273,8 +273,8 @@ def _put_back(changes: LakeChanges, cursor: _Cursor) -> str:
     """Return the reason to report everything when the catalog was restored to a state before the cursor; empty otherwise."""
     # After a restore, new commits reuse the ids of lost ones. Only the commit time of the cursor's snapshot reveals it.
     before = changes.before
-    gone = not changes.snapshots if before is None else bool(cursor.committed) and before.time.isoformat() != cursor.committed
-    return f"the catalog was put back to a state before snapshot {cursor.snapshot}, which was reported" if gone else ""
+    is_restored = not changes.snapshots if before is None else bool(cursor.committed) and before.time.isoformat() != cursor.committed
+    return f"the catalog was put back to a state before snapshot {cursor.snapshot}, which was reported" if is_restored else ""
 
 
 def _committed(changes: LakeChanges, snapshot_id: int) -> str:
@@ -439,7 +439,7 @@ def _exists(instance: dg.DagsterInstance, table: AssetTable, found: ChangedTable
 
 
 def _unseen(table: AssetTable) -> ChangedTable:
-    """Return the change of a table of which nothing is known."""
+    """Return the change of a table without details."""
     from ducklake_core import ChangedTable, Schema
 
     return ChangedTable(name=table.address.sql, id_before=None, id_after=None, schema=Schema(columns=()))
@@ -705,16 +705,16 @@ def changes_text(snapshot: Snapshot, names: Mapping[int, str]) -> str:
         # Another writer stored changes that this library cannot parse: show them as they are.
         return snapshot.changes
     done: dict[str, list[str]] = {}
-    for kind, verb in _VERBS.items():
+    for kind, action in _ACTIONS.items():
         tables = getattr(changes, kind)
         if not tables:
             continue
-        found = done.setdefault(verb, [])
+        found = done.setdefault(action, [])
         for table in tables:
             name = names.get(table, f"table {table}") if isinstance(table, int) else f"{table.schema}.{table.name}"
             if name not in found:
                 found.append(name)
-    return "; ".join(f"{verb} {', '.join(found)}" for verb, found in done.items()) or snapshot.changes
+    return "; ".join(f"{action} {', '.join(found)}" for action, found in done.items()) or snapshot.changes
 
 
 def table_names(changes: LakeChanges) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Options of a lake, schema or table: their texts in ``ducklake_metadata`` as typed values (specification: Configuration)."""
+"""Parse options of a lake, schema or table, which ``ducklake_metadata`` stores as strings (specification: Configuration)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Options:
             )
 
     @classmethod
-    def from_mapping(cls, texts: Mapping[str, str]) -> Options:
+    def from_mapping(cls, stored: Mapping[str, str]) -> Options:
         """Return the options from their strings by name, without regard to case; missing options have their defaults.
 
         >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
@@ -92,7 +92,7 @@ class Options:
         Raises:
             UsageError: A text is not a valid value of its option.
         """
-        known = {name.lower(): text for name, text in texts.items() if name.lower() in _PARSERS}
+        known = {name.lower(): text for name, text in stored.items() if name.lower() in _PARSERS}
         return cls(**{name: _parse(name, text) for name, text in known.items()})  # type: ignore[arg-type]
 
 

@@ -240,7 +240,7 @@ class TableListing(NamedTuple):
     Attributes:
         record_count: Rows in live data files, deleted ones included.
         file_count: Live data files, ``file_size_bytes`` their bytes.
-        delete_file_count: Live delete files of live data files; ``delete_file_size_bytes`` and ``delete_count`` are theirs.
+        delete_file_count: Live delete files of live data files; ``delete_file_size_bytes`` and ``delete_count`` are sums over them.
         is_exact: False when a live file also holds rows or deletes of later snapshots, so that only a scan can count.
     """
 

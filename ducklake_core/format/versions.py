@@ -30,7 +30,7 @@ class InlinedLimits:
     Attributes:
         most_columns: Maximum number of columns of a table: 1600 in PostgreSQL, 2000 in SQLite; DuckDB fails beyond.
         most_row_bytes: Maximum size of a row in bytes, four for each character; None for no limit.
-        max_page_bytes: Maximum length of a row in a page of the database, out of which it moves long values; None for any.
+        max_page_bytes: Maximum length of a row in a database page, in bytes; None for no limit. Longer values are stored elsewhere.
         most_name_bytes: Maximum length of a column's name in UTF-8, None for any.
         plain_names: Whether names of columns have to differ by more than case and accents, and have no character beyond U+FFFF.
     """

@@ -73,7 +73,7 @@ def plan_write(
     Raises:
         NotFoundError: There is no such table, or no schema to make it in.
         SchemaError: The frame does not fit the table; the message lists every difference.
-        UsageError: It is not said what an overwrite of a partitioned table replaces.
+        UsageError: Option partitionOverwriteMode is missing for an overwrite of a partitioned table.
         UnsupportedFeatureError: A column of a type that cannot be written.
     """
     table = options.table
@@ -124,7 +124,7 @@ def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> 
     """Return the scope that an overwrite replaces. Spark does not pass data sources in Python the settings of the session.
 
     Raises:
-        UsageError: It is not said, or the table has no partitions to replace.
+        UsageError: The option is missing for a partitioned table, or is 'dynamic' for a table without partitions.
     """
     if is_stream or (options.overwrite_mode is None and state.partition_spec is None):
         return "all"

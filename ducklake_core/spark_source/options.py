@@ -54,7 +54,7 @@ class SourceOptions:
         create: Whether a batch write makes a table that is missing.
         missing_columns: What happens when a frame lacks columns of the table that have no default.
         overwrite_mode: Whether an overwrite of a partitioned table replaces all rows (static) or the partitions that its rows are in
-            (dynamic); None when it is not said.
+            (dynamic); None when the option is missing.
         starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it reports.
         feed: Changes that a stream reports.
         most_snapshots: Snapshots of a micro-batch at most.
@@ -112,37 +112,37 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
         UsageError: An option is unknown, belongs to another purpose, is missing, or has an invalid value.
         NotFoundError: The file of ``catalogFile`` is not there.
     """
-    texts = _Texts(given, purpose)
-    version, timestamp = texts.whole("versionAsOf"), texts.text("timestampAsOf")
+    options = _Given(given, purpose)
+    version, timestamp = options.whole("versionAsOf"), options.text("timestampAsOf")
     if version is not None and timestamp is not None:
         raise UsageError("give either versionAsOf or timestampAsOf")
-    starting = texts.text("startingVersion") or "earliest"
+    starting = options.text("startingVersion") or "earliest"
     return SourceOptions(
-        catalog=_catalog(texts),
-        table=_table(texts),
-        metadata_schema=texts.text("metadataSchema"),
-        data_path=texts.text("dataPath"),
-        override_data_path=texts.choice("overrideDataPath", ("false", "true")) == "true",
+        catalog=_catalog(options),
+        table=_table(options),
+        metadata_schema=options.text("metadataSchema"),
+        data_path=options.text("dataPath"),
+        override_data_path=options.choice("overrideDataPath", ("false", "true")) == "true",
         storage=_storage(given),
         version=version,
         timestamp=None if timestamp is None else _time(timestamp),
-        where=texts.text("where"),
-        exact=texts.choice("types", ("exact", "nearest")) == "exact",
-        author=texts.text("author"),
-        message=texts.text("message"),
-        commit_id=texts.text("commitId"),
-        create=texts.choice("createTable", ("true", "false")) == "true",
-        missing_columns=cast('Literal["error", "null"]', texts.choice("missingColumns", ("error", "null"))),
-        overwrite_mode=_overwrite_mode(texts),
-        starting=starting if starting in ("earliest", "latest") else cast("int", texts.whole("startingVersion")),  # type: ignore[arg-type]
-        feed=cast("FeedKind", texts.choice("feed", ("insertions", "deletions", "changes"))),
-        most_snapshots=texts.whole("maxSnapshotsPerTrigger", least=1),
-        stream_id=texts.text("streamId"),
-        checkpoint=texts.text("checkpointLocation"),
+        where=options.text("where"),
+        exact=options.choice("types", ("exact", "nearest")) == "exact",
+        author=options.text("author"),
+        message=options.text("message"),
+        commit_id=options.text("commitId"),
+        create=options.choice("createTable", ("true", "false")) == "true",
+        missing_columns=cast('Literal["error", "null"]', options.choice("missingColumns", ("error", "null"))),
+        overwrite_mode=_overwrite_mode(options),
+        starting=starting if starting in ("earliest", "latest") else cast("int", options.whole("startingVersion")),  # type: ignore[arg-type]
+        feed=cast("FeedKind", options.choice("feed", ("insertions", "deletions", "changes"))),
+        most_snapshots=options.whole("maxSnapshotsPerTrigger", least=1),
+        stream_id=options.text("streamId"),
+        checkpoint=options.text("checkpointLocation"),
     )
 
 
-class _Texts:
+class _Given:
     """Options by name without regard to case, after unknown ones were rejected."""
 
     def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
@@ -174,8 +174,8 @@ class _Texts:
         return text
 
 
-def _catalog(texts: _Texts) -> str:
-    url, file = texts.text("catalogUrl"), texts.text("catalogFile")
+def _catalog(options: _Given) -> str:
+    url, file = options.text("catalogUrl"), options.text("catalogFile")
     if (url is None) == (file is None):
         raise UsageError(
             "give the catalog's address as option catalogUrl, or as catalogFile the path of a file on the driver that holds it"
@@ -189,18 +189,18 @@ def _catalog(texts: _Texts) -> str:
         raise NotFoundError(f"cannot read the catalog's address from {file}: {error.strerror}", path=file) from None
 
 
-def _table(texts: _Texts) -> str:
-    table, path = texts.text("table"), texts.text("path")
+def _table(options: _Given) -> str:
+    table, path = options.text("table"), options.text("path")
     name = table if path is None else path
     if name is None or (table is not None and path is not None):
         raise UsageError("name the table once: load('schema.table'), save('schema.table'), or option table")
     return name
 
 
-def _overwrite_mode(texts: _Texts) -> Literal["static", "dynamic"] | None:
-    if texts.text("partitionOverwriteMode") is None:
+def _overwrite_mode(options: _Given) -> Literal["static", "dynamic"] | None:
+    if options.text("partitionOverwriteMode") is None:
         return None
-    return cast('Literal["static", "dynamic"]', texts.choice("partitionOverwriteMode", ("static", "dynamic")))
+    return cast('Literal["static", "dynamic"]', options.choice("partitionOverwriteMode", ("static", "dynamic")))
 
 
 def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -49,9 +49,9 @@ def check_columns(wanted: StructType, schema: Schema, table: str) -> None:
         types = [way[place].dataType for way in ways]
         if field.dataType not in types or not field.nullable:
             known = " or ".join(dict.fromkeys(one.simpleString() for one in types))
-            asked = field.dataType.simpleString() + ("" if field.nullable else " not null")
+            requested = field.dataType.simpleString() + ("" if field.nullable else " not null")
             raise SchemaError(
-                f"column {field.name!r} of {table} cannot be read as {asked}, only as {known}; a stream whose table was changed is "
+                f"column {field.name!r} of {table} cannot be read as {requested}, only as {known}; a stream whose table was changed is "
                 "started again with a new checkpoint",
                 table=table,
                 column=field.name,
@@ -245,7 +245,8 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except NotFoundError as error:
             raise NotFoundError(
                 f"the stream of {self._options.table} cannot go on from snapshot {first} to {last}: {error.message}. "
-                "What it has not told of is lost to it; start it with a new checkpoint, and startingVersion where history is there",
+                "The stream cannot return these changes any more. Start it with a new checkpoint location, and with startingVersion set to "
+                "a snapshot that still exists",
                 table=self._options.table,
                 snapshot_id=first,
             ) from error

@@ -51,13 +51,13 @@ _SOURCE, _PAIRS = "__ducklake_source", "__ducklake_pairs"
 class _Narrowing:
     """The predicates of DuckDB's scans of the table: rows for which none of them holds are not changed."""
 
-    asked: list[Predicate | None] = field(default_factory=list)
+    conditions: list[Predicate | None] = field(default_factory=list)
     settled: Predicate | None = None
     is_settled: bool = False
 
     def begin(self) -> None:
         """Forget the predicates of earlier scans."""
-        self.asked, self.settled, self.is_settled = [], None, False
+        self.conditions, self.settled, self.is_settled = [], None, False
 
     def settle(self) -> None:
         """Limit later scans to the rows of earlier ones."""
@@ -70,7 +70,7 @@ class _Narrowing:
             of_columns = _of_columns(where)
             if self.is_settled:
                 return read(columns, conjunction(part for part in (of_columns, self.settled) if part is not None))
-            self.asked.append(of_columns)
+            self.conditions.append(of_columns)
             return read(columns, of_columns)
 
         return watched
@@ -80,8 +80,8 @@ class _Narrowing:
         """A predicate for every row that may be changed, None for all rows."""
         if self.is_settled:
             return self.settled
-        known = [one for one in self.asked if one is not None]
-        return any_of(known) if known and len(known) == len(self.asked) else None
+        known = [one for one in self.conditions if one is not None]
+        return any_of(known) if known and len(known) == len(self.conditions) else None
 
 
 def _of_columns(where: Predicate | None) -> Predicate | None:
@@ -205,7 +205,7 @@ class _Change:
         where = "" if statement.where is None else f" WHERE {self._text(statement.where)}"
         # Several rows of FROM that set the same values count as one.
         distinct = "" if statement.other is None else "DISTINCT "
-        columns = ", ".join([f'{self._alias}."{ROW_ID_NAME}"', *self._value_texts(0)])
+        columns = ", ".join([f'{self._alias}."{ROW_ID_NAME}"', *self._value_expressions(0)])
         yield 0, session.rows(f"{statement.prefix} SELECT {distinct}{columns} FROM {scans}{where}")  # noqa: S608 - names are quoted
 
     def _merged(self, session: Session) -> Iterator[tuple[int, pa.Table]]:
@@ -270,7 +270,7 @@ class _Change:
                 yield number, session.rows(f'SELECT "{ROW_ID_NAME}" FROM {rows} WHERE {is_chosen}')  # noqa: S608
             elif branch.then != "nothing":
                 joined = f"{scans}, {rows} {self._paired(keys, 'WHERE')} AND {is_chosen}"
-                columns = ", ".join([f'__p."{ROW_ID_NAME}"', *self._value_texts(number)])
+                columns = ", ".join([f'__p."{ROW_ID_NAME}"', *self._value_expressions(number)])
                 yield number, session.rows(f"{prefix} SELECT {columns} FROM {joined}")  # noqa: S608
 
     @staticmethod
@@ -287,12 +287,12 @@ class _Change:
                 f"MERGE into {self._table} ends with its ERROR, WHEN {branch.when.upper()}{': ' if message else ''}{message or ''}"
             )
 
-    def _value_texts(self, number: int) -> list[str]:
-        texts = []
+    def _value_expressions(self, number: int) -> list[str]:
+        expressions = []
         for name, text in self._values.get(number, {}).items():
             column = self._schema.column(name)
-            texts.append(cast_text(f"({self._text(value_text(text, column))}\n)", column))
-        return texts
+            expressions.append(cast_text(f"({self._text(value_text(text, column))}\n)", column))
+        return expressions
 
     _sides: tuple[tuple[tuple[str, ...], str], ...] = ()
 
@@ -336,8 +336,8 @@ def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: Sp
     table = name_of(statement.target)
     plain = Plain(statement=statement, table=table, schema=queries.schema(table))
     try:
-        # The library's own operations come first, because they need no DuckDB. _by_verb checks everything before anything is staged.
-        carry_out = _by_verb(tx, queries, plain, spark)
+        # The library's own operations come first, because they need no DuckDB. _by_operation checks everything before anything is staged.
+        carry_out = _by_operation(tx, queries, plain, spark)
     except DuckLakeError as rejection:
         if spark is not None:
             raise
@@ -346,7 +346,7 @@ def change_rows(tx: StatementTarget, queries: StagedQueries, sql: str, spark: Sp
         carry_out()
 
 
-def _by_verb(tx: StatementTarget, queries: StagedQueries, plain: Plain, spark: SparkSession | None) -> Callable[[], None]:
+def _by_operation(tx: StatementTarget, queries: StagedQueries, plain: Plain, spark: SparkSession | None) -> Callable[[], None]:
     """Return a function that runs a statement with the library's own operations.
 
     Raises:
@@ -434,14 +434,14 @@ def _checked(text: str, found: Sources) -> Sources:
     # DuckDB's own tables have row ids; the views that stand for the tables of the lake have none.
     if problem is None and ROW_ID.name not in named:
         return found
-    texts = [text, *found.texts]
-    extended = with_virtual_columns(found, texts)
-    missing = [ROW_ID.name] if problem is None else missing_virtual(texts, problem)
+    statements = [text, *found.statements]
+    extended = with_virtual_columns(found, statements)
+    missing = [ROW_ID.name] if problem is None else missing_virtual(statements, problem)
     if not missing or extended == found:
         if problem is not None:
             raise problem
         return found
-    check_named_alone(texts, extended, missing, problem)
+    check_named_alone(statements, extended, missing, problem)
     check_statement(text, extended)
     return extended
 
@@ -468,7 +468,7 @@ def _change(queries: StagedQueries, text: str, found: Sources, staged: StagedTab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """An UPDATE, DELETE or MERGE as arguments of the library's own operations, as far as they support its parts.
+    """An UPDATE, DELETE or MERGE as arguments of the library's own operations, which support most of their clauses.
 
     Args:
         statement: It, taken apart.
@@ -592,7 +592,7 @@ def by_column(branch: Branch, target: Schema, source: Sequence[str], alias: str)
         case "by position":
             if len(source) != len(target):
                 raise UsageError(f"the source of MERGE has {len(source)} columns, for {len(target)} of the table: BY NAME, or name them")
-            pairs = [(name, quoted_path((alias, theirs))) for name, theirs in zip(target.names, source, strict=True)]
+            pairs = [(name, quoted_path((alias, value))) for name, value in zip(target.names, source, strict=True)]
         case "defaults":
             pairs = [(name, DEFAULT) for name in target.names]
         case tuple(values):

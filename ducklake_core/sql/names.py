@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | None], Scan]"
 """Makes a scan of columns; rows for which the predicate is not true are left out."""
-TAKE_TEXTS = {"query", "query_table"}
+RUN_STRINGS = {"query", "query_table"}
 """Functions that take names of tables as strings."""
 _LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}
@@ -127,7 +127,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
     # query('...') takes SQL in a string, in which every word may be a name.
-    if mentioned & TAKE_TEXTS:
+    if mentioned & RUN_STRINGS:
         mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}

@@ -21,7 +21,7 @@ from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.temporal import checked_zone, in_zone, is_named, session_zone
 from ducklake_core.planning.plan import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.scan import Scan
-from ducklake_core.sql.names import TAKE_TEXTS, all_then, lake_names, sources
+from ducklake_core.sql.names import RUN_STRINGS, all_then, lake_names, sources
 from ducklake_core.sql.time_travel import identifiers, without_time_travel
 from ducklake_core.staging.arguments import At, resolve_at
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
@@ -204,26 +204,26 @@ def rows_in_process(
         return run(statement, found, target=target, by_name=by_name)
     # Virtual columns are added only when the query fails without them, because ``*`` would show them.
     except (UsageError, NotFoundError) as problem:
-        texts = [text, *found.texts]
-        extended = with_virtual_columns(found, texts)
-        missing = missing_virtual(texts, problem)
+        statements = [text, *found.statements]
+        extended = with_virtual_columns(found, statements)
+        missing = missing_virtual(statements, problem)
         if not missing or extended == found:
             raise
-        check_named_alone(texts, extended, missing, problem)
+        check_named_alone(statements, extended, missing, problem)
         return run(statement, extended, target=target, by_name=by_name)
 
 
-def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
+def missing_virtual(statements: Sequence[str], problem: DuckLakeError) -> list[str]:
     """Return the virtual columns that SQL text names and that were not found."""
-    mentioned = {name for one in texts for name in identifiers(one)}
+    mentioned = {name for one in statements for name in identifiers(one)}
     return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
 
 
-def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
+def check_named_alone(statements: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
     """Reject queries that show all columns or whole rows of a table, because they would show the virtual columns that they name as well.
 
     Args:
-        texts: Queries or statements.
+        statements: Queries or statements.
         extended: What they may name, with the virtual columns.
         named: Names of these.
         problem: What is wrong without them.
@@ -233,15 +233,15 @@ def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[s
     """
     read = {folded(table.name) for table in extended.tables}
     own = {folded(column.name) for table in extended.tables for column in table.columns}
-    if any(_shows_all_columns(one, read, own) for one in texts if (read | TAKE_TEXTS) & identifiers(one)):
+    if any(_shows_all_columns(one, read, own) for one in statements if (read | RUN_STRINGS) & identifiers(one)):
         known = "virtual columns are known to queries that name their columns, without * and whole rows"
         before = "" if problem is None else f"{problem.message}; "
         raise UsageError(f"{before}{', '.join(named)}: {known}") from problem
 
 
-def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
+def with_virtual_columns(found: Sources, statements: Sequence[str]) -> Sources:
     """Return what SQL text may name, with the virtual columns that it names."""
-    mentioned = {name for one in texts for name in identifiers(one)}
+    mentioned = {name for one in statements for name in identifiers(one)}
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
     for table in found.tables:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Assigned: TypeAlias = "Mapping[str, str] | tuple[str, ...] | Literal['by position', 'by name', 'defaults']"
-"""Texts of expressions by column, or for all columns in their order; or where they come from."""
+"""Expressions as SQL text: by column, or for all columns in their order; or the place that has them."""
 Then: TypeAlias = Literal["update", "delete", "insert", "nothing", "error"]
 
 DEFAULT = "DEFAULT"
@@ -39,7 +39,7 @@ class Insert:
         columns: Names of the columns that are given, all of the table's when None.
         by_name: Whether the query's columns are matched by name.
         query: The text of the query.
-        rows: The texts of the values, for VALUES.
+        rows: The statements of the values, for VALUES.
         prefix: The text of WITH, empty where there is none.
         defaults: Whether every column of one row gets its default.
     """

@@ -17,7 +17,7 @@ from ducklake_core.catalog.inlined.write import is_readable
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.engines.arrow.positions import Deletions
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.evolution.defaults import OWN_TEXTS, canonical_default, default_scalar, rejection, statement_tree
+from ducklake_core.format.evolution.defaults import OWN_STRINGS, canonical_default, default_scalar, rejection, statement_tree
 from ducklake_core.format.evolution.promotion import bounds_hold
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.literals import text_literal
@@ -520,7 +520,7 @@ def _is_plain(column: Field) -> bool:
     """Return whether the stored default is the value's own text."""
     if column.default_is_expression or column.type == TIMESTAMPTZ:
         return False
-    return column.type in OWN_TEXTS or canonical_default(column) == column.default
+    return column.type in OWN_STRINGS or canonical_default(column) == column.default
 
 
 def _computed(column: Field, moment: datetime) -> Scalar:

@@ -21,7 +21,7 @@ from ducklake_core.view_sql.scopes import Scope, Sources, TableSource
 from ducklake_core.view_sql.typed import Rejected, Typed, is_comparable, spark_name
 
 Keys = tuple[exp.Expression, ...]
-_MOST = 4096
+_MAX_GROUPING_SETS = 4096
 """Sets of one query; DuckDB takes 65535."""
 
 Translate = Callable[[exp.Expression], Typed]
@@ -45,8 +45,8 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
     found: list[Keys] = [()]
     for part in parts:
         own = list(_sets(part))
-        if len(found) * len(own) > _MOST:
-            raise Rejected(f"it has more than {_MOST} grouping sets")
+        if len(found) * len(own) > _MAX_GROUPING_SETS:
+            raise Rejected(f"it has more than {_MAX_GROUPING_SETS} grouping sets")
         found = [(*before, *keys) for before, keys in product(found, own)]
     return found
 
@@ -64,8 +64,8 @@ def _sets(part: exp.Expression) -> Iterator[Keys]:
             yield from (_joined(elements[:length]) for length in range(len(elements), -1, -1))
         case exp.Cube():
             elements = [_keys(one) for one in part.expressions]
-            if 2 ** len(elements) > _MOST:
-                raise Rejected(f"it has more than {_MOST} grouping sets")
+            if 2 ** len(elements) > _MAX_GROUPING_SETS:
+                raise Rejected(f"it has more than {_MAX_GROUPING_SETS} grouping sets")
             for chosen in product((True, False), repeat=len(elements)):
                 yield _joined([keys for keys, is_in in zip(elements, chosen, strict=True) if is_in])
         case exp.GroupingSets():
@@ -120,19 +120,19 @@ class Grouping:
         every = len({key for keys in self.sets for key in keys})
         return f"(count(*) FILTER (WHERE {self.here}) > 0 OR grouping_id() = {2**every - 1})"
 
-    def source(self, text: str, scope: Scope, texts: Sequence[str]) -> str:
+    def source(self, text: str, scope: Scope, expressions: Sequence[str]) -> str:
         """Return FROM and WHERE, with the row that is added.
 
         Args:
             text: FROM and WHERE of the rows.
             scope: The names of the query.
-            texts: SQL of all expressions over the rows.
+            expressions: SQL of all expressions over the rows.
         """
         if self.here is None:
             return text
         if scope.uses_outer:
             raise Rejected("it has ROLLUP, CUBE or GROUPING SETS within a correlated query")
-        mentioned = set(re.findall(r"\bc\d+\b", " ".join([*texts, self.clause])))
+        mentioned = set(re.findall(r"\bc\d+\b", " ".join([*expressions, self.clause])))
         columns = []
         for relation in scope.relations:
             hidden = (relation.virtual(column.name) for column in VIRTUAL_SCHEMA if column != FILE_INDEX)
@@ -157,13 +157,13 @@ def grouping_of(sets: Sequence[Keys], typed: Callable[[exp.Expression], Typed], 
     """
     found = []
     for keys in sets:
-        texts = []
+        expressions = []
         for key in keys:
             one = typed(key)
             if one.constant is not None:
                 raise Rejected(f"it has the constant {shown(key)} in ROLLUP, CUBE or GROUPING SETS")
-            texts.append(one.sql)
-        found.append(tuple(dict.fromkeys(texts)))
+            expressions.append(one.sql)
+        found.append(tuple(dict.fromkeys(expressions)))
     if not any(found):
         raise Rejected("it has GROUPING SETS without keys")
     return Grouping(sets=tuple(found), here=here)
@@ -250,11 +250,11 @@ def _neighbour(function: str, call: exp.Anonymous, translate: Translate, over: s
         raise Rejected(f"it has {function} with other than a constant distance")
     if len(parts) > (3 if function in ("lag", "lead") else 2 if function == "nth_value" else 1):
         raise Rejected(f"it has {function} with {len(parts)} arguments")
-    texts = [value.sql, *(str(part.integer) for part in numbers)]
+    arguments = [value.sql, *(str(part.integer) for part in numbers)]
     if len(parts) == 3:
-        texts.append(cast(parts[2], value.type).sql)
+        arguments.append(cast(parts[2], value.type).sql)
     name = {"first": "first_value", "last": "last_value"}.get(function, function)
-    return Typed(sql=f"{name}({', '.join(texts)}) {nulls} {over}", type=value.type)
+    return Typed(sql=f"{name}({', '.join(arguments)}) {nulls} {over}", type=value.type)
 
 
 def order_item(node: exp.Expression, part: Typed) -> str:

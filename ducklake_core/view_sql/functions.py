@@ -425,7 +425,7 @@ def _letters_of_several() -> dict[str, str]:
 
 def _text(part: Typed) -> str:
     if part.type != VARCHAR:
-        raise Rejected(f"it calls a function of texts with {part.type}")
+        raise Rejected(f"it calls a function of strings with {part.type}")
     return cast(part, VARCHAR).sql
 
 
@@ -452,7 +452,7 @@ def _in_case(change: Callable[[str], str]) -> Function:
     return function
 
 
-def _of_texts(template: str, data_type: DataType, count: int = 2) -> Function:
+def _of_strings(template: str, data_type: DataType, count: int = 2) -> Function:
     def function(parts: Sequence[Typed]) -> Typed:
         _check_count(parts, count)
         return Typed(sql=template.format(*(_text(part) for part in parts)), type=data_type)
@@ -735,11 +735,11 @@ FUNCTIONS: dict[str, Function] = {
     "rtrim": _of_text(f"trim(TRAILING {_BLANKS} FROM {{}})", VARCHAR),
     "md5": _of_text("md5({})", VARCHAR),
     "length": _length, "len": _length, "char_length": _length, "character_length": _length, "array_length": _length, "cardinality": _length,
-    "starts_with": _of_texts("startswith({}, {})", BOOLEAN), "prefix": _of_texts("startswith({}, {})", BOOLEAN),
-    "ends_with": _of_texts("endswith({}, {})", BOOLEAN), "suffix": _of_texts("endswith({}, {})", BOOLEAN),
+    "starts_with": _of_strings("startswith({}, {})", BOOLEAN), "prefix": _of_strings("startswith({}, {})", BOOLEAN),
+    "ends_with": _of_strings("endswith({}, {})", BOOLEAN), "suffix": _of_strings("endswith({}, {})", BOOLEAN),
     "contains": _contains, "list_contains": _contains, "array_contains": _contains, "list_has": _contains, "array_has": _contains,
-    "strpos": _of_texts("CAST(instr({}, {}) AS BIGINT)", INT64), "instr": _of_texts("CAST(instr({}, {}) AS BIGINT)", INT64),
-    "position": _of_texts("CAST(instr({}, {}) AS BIGINT)", INT64),
+    "strpos": _of_strings("CAST(instr({}, {}) AS BIGINT)", INT64), "instr": _of_strings("CAST(instr({}, {}) AS BIGINT)", INT64),
+    "position": _of_strings("CAST(instr({}, {}) AS BIGINT)", INT64),
     "substring": _substring, "substr": _substring, "left": _side("left"), "right": _side("right"), "repeat": _side("repeat"),
     "lpad": _padded("lpad"), "rpad": _padded("rpad"), "split_part": _split_part, "replace": _replaced,
     "concat": _concat, "concat_ws": _concat_ws, "regexp_matches": _matches(whole=False), "regexp_full_match": _matches(whole=True),

@@ -107,16 +107,16 @@ def written_columns(sql: str) -> list[str]:
     start = next((i for i, t in enumerate(tokens) if t.token_type == TokenType.SELECT and not (with_first and depths[i])), None)
     if start is None:
         return []
-    texts, begin = [], start + 1
+    arguments, begin = [], start + 1
     for index in range(start + 1, len(tokens) + 1):
         ends = index == len(tokens) or depths[index] < depths[start] or (depths[index] == depths[start] and _ends(tokens, index))
         if ends or (tokens[index].token_type == TokenType.COMMA and depths[index] == depths[start]):
             if index > begin:
-                texts.append(_as_named(sql[tokens[begin].start : tokens[index - 1].end + 1]))
+                arguments.append(_as_named(sql[tokens[begin].start : tokens[index - 1].end + 1]))
             begin = index + 1
         if ends:
             break
-    return texts
+    return arguments
 
 
 def _as_named(text: str) -> str:

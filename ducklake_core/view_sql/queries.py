@@ -129,7 +129,7 @@ class Queries:
         sides = [self.query(side, outer) for side in (node.this, node.expression)]
         widths = [len(side.columns) for side in sides]
         if widths[0] != widths[1]:
-            raise Rejected(f"it puts {widths[0]} columns beside {widths[1]}")
+            raise Rejected(f"it puts {widths[0]} columns next to {widths[1]}")
         word = f"{_SETS[type(node)]}{'' if node.args.get('distinct') else ' ALL'}"
         columns = []
         for left, right in zip(*(side.columns for side in sides), strict=True):
@@ -137,8 +137,10 @@ class Queries:
             if word != "UNION ALL" and not is_comparable(kind):
                 raise Rejected(f"it has {word} of values of type {kind}")
             columns.append(OutputColumn(name=left.name, sql=self.sources.fresh(), type=kind))
-        texts = [_selected(side, columns) for side in sides]
-        query = Query(sql=f"({texts[0]}) {word} ({texts[1]})", columns=tuple(columns), correlated=any(side.correlated for side in sides))
+        queries = [_selected(side, columns) for side in sides]
+        query = Query(
+            sql=f"({queries[0]}) {word} ({queries[1]})", columns=tuple(columns), correlated=any(side.correlated for side in sides)
+        )
         return self._ordered(node, query)
 
     def _ordered(self, node: exp.Expression, query: Query) -> Query:
@@ -216,21 +218,21 @@ class Select:
         windows: Mapping[str, exp.Window] = {window.name.lower(): window for window in node.args.get("windows") or ()}
         sets = grouping_sets(node.args.get("group"))
         here = self.sources.fresh() if sets is not None and () in sets else None
-        texts = Expressions(
+        expressions = Expressions(
             scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows, sets=sets is not None, here=here
         )
         # In the order in which DuckDB binds names: FROM makes the relations and the list its aliases; alias_rule decides for each later
         # clause whether a name means a column or an alias. Tables note every column that is used on the way.
-        source, is_inner = self._from(scope, texts)
-        self._list(scope, texts)
-        where = self._clause("where", texts, scope, "column")
+        source, is_inner = self._from(scope, expressions)
+        self._list(scope, expressions)
+        where = self._clause("where", expressions, scope, "column")
         if where and is_inner:
             push_conditions(node.args["where"].this, scope, self.sources)
-        grouping = None if sets is None else self._grouping(sets, scope, texts)
-        group = self._group(scope, texts) if grouping is None else grouping.clause
-        having = self._clause("having", texts, scope, "either")
-        qualify = self._clause("qualify", texts, scope, "either")
-        keys = self._keys(scope, texts)
+        grouping = None if sets is None else self._grouping(sets, scope, expressions)
+        group = self._group(scope, expressions) if grouping is None else grouping.clause
+        having = self._clause("having", expressions, scope, "either")
+        qualify = self._clause("qualify", expressions, scope, "either")
+        keys = self._keys(scope, expressions)
         columns = tuple(OutputColumn(name=item.name, sql=self.sources.fresh(), type=item.typed.type) for item in self.items)
         rows = f"{source}{f' WHERE {where}' if where else ''}"
         if grouping is not None:
@@ -240,10 +242,10 @@ class Select:
         body = f"{rows}{group or ''}{f' HAVING {having}' if having else ''}"
         sql = self._outermost(columns, body, qualify, keys)
         # An aggregate without GROUP BY makes exactly one row, unless HAVING or LIMIT removes it.
-        single = group is None and texts.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
+        single = group is None and expressions.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
         return Query(sql=sql, columns=columns, correlated=scope.uses_outer, single_row=single)
 
-    def _from(self, scope: Scope, texts: Expressions) -> tuple[str, bool]:
+    def _from(self, scope: Scope, expressions: Expressions) -> tuple[str, bool]:
         clause = self.node.args.get("from_") or self.node.args.get("from")
         if clause is None:
             return "", False
@@ -251,26 +253,26 @@ class Select:
             sources=self.sources,
             scope=scope,
             named=self.queries.named,
-            expressions=texts,
+            expressions=expressions,
             subquery=lambda node: self.queries.query(node, None),
         )
         return f" FROM {reads.text(clause.this, self.node.args.get('joins') or [])}", reads.only_inner
 
-    def _list(self, scope: Scope, texts: Expressions) -> None:
+    def _list(self, scope: Scope, expressions: Expressions) -> None:
         """Translate the SELECT list, stars expanded; a name that it gives may be used to its right."""
         for node in self.node.expressions:
             if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-                self._star(node, scope, texts)
+                self._star(node, scope, expressions)
                 continue
             inner = node.this if isinstance(node, exp.Alias) else node
-            before = texts.aggregates
-            typed = texts.typed(inner)
+            before = expressions.aggregates
+            typed = expressions.typed(inner)
             name = node.alias if isinstance(node, exp.Alias) else _own_name(inner)
-            self.items.append(_Item(name=name, typed=typed, has_aggregate=texts.aggregates > before, node=inner))
+            self.items.append(_Item(name=name, typed=typed, has_aggregate=expressions.aggregates > before, node=inner))
             if isinstance(node, exp.Alias):
                 scope.aliases.setdefault(folded(node.alias), typed)
 
-    def _star(self, node: exp.Expression, scope: Scope, texts: Expressions) -> None:
+    def _star(self, node: exp.Expression, scope: Scope, expressions: Expressions) -> None:
         star = node if isinstance(node, exp.Star) else node.this
         qualifier = node.table if isinstance(node, exp.Column) else None
         if isinstance(node, exp.Column):
@@ -282,21 +284,21 @@ class Select:
             if column.name is not None and any(same_name(column.name, name) for name in excluded):
                 continue
             other = replaced.pop(folded(column.name or ""), None)
-            before = texts.aggregates
-            typed = column.typed if other is None else texts.typed(other)
+            before = expressions.aggregates
+            typed = column.typed if other is None else expressions.typed(other)
             node = exp.column(column.name or "", quoted=True)
-            self.items.append(_Item(name=column.name, typed=typed, has_aggregate=texts.aggregates > before, node=node))
+            self.items.append(_Item(name=column.name, typed=typed, has_aggregate=expressions.aggregates > before, node=node))
         if replaced:
             raise Rejected(f"it replaces {', '.join(replaced)}, which * does not have")
 
-    def _clause(self, key: str, texts: Expressions, scope: Scope, rule: str) -> str:
+    def _clause(self, key: str, expressions: Expressions, scope: Scope, rule: str) -> str:
         clause = self.node.args.get(key)
         if clause is None:
             return ""
         scope.alias_rule = rule
-        return texts.condition(clause.this)
+        return expressions.condition(clause.this)
 
-    def _group(self, scope: Scope, texts: Expressions) -> str | None:
+    def _group(self, scope: Scope, expressions: Expressions) -> str | None:
         clause = self.node.args.get("group")
         if clause is None:
             return None
@@ -305,7 +307,7 @@ class Select:
         if clause.args.get("all"):
             keys = [item.typed for item in self.items if not item.has_aggregate]
         else:
-            keys = [self._position(part) or texts.typed(part) for part in clause.expressions if not _is_empty(part)]
+            keys = [self._position(part) or expressions.typed(part) for part in clause.expressions if not _is_empty(part)]
         for key in keys:
             if not is_comparable(key.type):
                 raise Rejected(f"it groups by values of type {key.type}")
@@ -313,17 +315,17 @@ class Select:
         listed = [key.sql if key.constant is None else f"CAST({key.sql} AS {spark_name(key.type)})" for key in keys]
         return f" GROUP BY {', '.join(dict.fromkeys(listed))}" if listed else None
 
-    def _grouping(self, sets: Sequence[Keys], scope: Scope, texts: Expressions) -> Grouping:
+    def _grouping(self, sets: Sequence[Keys], scope: Scope, expressions: Expressions) -> Grouping:
         """Return the sets of ROLLUP, CUBE and GROUPING SETS."""
         scope.alias_rule = "column"
 
         def key(node: exp.Expression) -> Typed:
-            found = self._position(node) or texts.typed(node)
+            found = self._position(node) or expressions.typed(node)
             if not is_comparable(found.type):
                 raise Rejected(f"it groups by values of type {found.type}")
             return found
 
-        return grouping_of(sets, key, texts.here)
+        return grouping_of(sets, key, expressions.here)
 
     def _above_sets(self, grouping: Grouping, having: str, qualify: str) -> tuple[str, str]:
         """Return HAVING and QUALIFY for Spark, which finds no keys of sets in HAVING: conditions are tested above the groups."""
@@ -344,7 +346,7 @@ class Select:
             raise Rejected(f"it has {node.name} for a position among {len(self.items)} columns")
         return self.items[int(node.name) - 1].typed
 
-    def _keys(self, scope: Scope, texts: Expressions) -> list[tuple[Typed, bool, bool]]:
+    def _keys(self, scope: Scope, expressions: Expressions) -> list[tuple[Typed, bool, bool]]:
         """Sort keys, whether they descend, and whether NULLs come first."""
         order = self.node.args.get("order")
         if order is None:
@@ -359,7 +361,7 @@ class Select:
                 keys += [(own.typed, *direction) for own in self.items]
                 continue
             scope.alias_rule = "alias" if isinstance(item.this, exp.Column) and not item.this.table else "either"
-            keys.append((self._position(item.this) or texts.typed(item.this), *direction))
+            keys.append((self._position(item.this) or expressions.typed(item.this), *direction))
         return keys
 
     def _outermost(self, columns: tuple[OutputColumn, ...], body: str, qualify: str, keys: list[tuple[Typed, bool, bool]]) -> str:

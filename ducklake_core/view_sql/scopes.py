@@ -92,7 +92,7 @@ class Scope:
         relations: Of this query, in order.
         merged: Columns that USING made one, by folded name.
         hidden: Identifiers of the columns behind a merged one.
-        aliases: Expressions of the SELECT list by folded name, as far as they are known.
+        aliases: Known expressions of the SELECT list by folded name.
         alias_rule: What a name means that is both: ``column``, ``alias``, or ``either``, which raises an error.
         outer: The query around this one.
         uses_outer: Whether a column of the query around it was used.
@@ -182,7 +182,7 @@ class Scope:
         ]
 
     def _variant(self, parts: tuple[str, ...]) -> str | None:
-        """Return the variant of which a name is a part, None for none."""
+        """Return the variant that a name is a part of; None for other names."""
         for relation in self.relations:
             for taken in (0, *self._qualified(relation, parts)):
                 inner = len(parts) > taken + 1

@@ -96,7 +96,7 @@ def as_decimal(data_type: DataType) -> DecimalType:
     """Return the decimal that an integer becomes next to a decimal."""
     found = data_types.as_decimal(data_type)
     if found is None:
-        raise Rejected(f"it puts {data_type} beside a decimal")
+        raise Rejected(f"it combines {data_type} with a decimal")
     return found
 
 
@@ -134,7 +134,7 @@ def _common_time(first: DataType, second: DataType) -> DataType | None:
 
 
 def _no_common(first: DataType, second: DataType) -> DataType:
-    raise Rejected(f"it puts {first} beside {second}")
+    raise Rejected(f"it combines {first} with {second}")
 
 
 def fits(value: int, data_type: DataType) -> bool:

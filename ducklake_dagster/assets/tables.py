@@ -118,7 +118,7 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableTexts:
+class TableComments:
     """Descriptions of a table and of its columns. Without a description, the catalog's comment stays unchanged.
 
     Attributes:
@@ -146,7 +146,7 @@ class TableTexts:
         return found
 
 
-def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> TableTexts:
+def table_comments(context: dg.OutputContext, metadata: Mapping[str, Any]) -> TableComments:
     """Return the descriptions in an asset's definition: its own, and those of ``dagster/column_schema`` in its metadata.
 
     Args:
@@ -154,12 +154,12 @@ def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Table
         metadata: Metadata of the output's definition.
     """
     if not context.has_asset_key:
-        return TableTexts()
+        return TableComments()
     schema = metadata.get("dagster/column_schema")
     columns = schema.columns if isinstance(schema, dg.TableSchema) else []
     described = {column.name: column.description for column in columns if column.description}
     spec = spec_of(context)
-    return TableTexts(table=spec.description or None if spec is not None else None, columns=described)
+    return TableComments(table=spec.description or None if spec is not None else None, columns=described)
 
 
 def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:

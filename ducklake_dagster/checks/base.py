@@ -163,7 +163,7 @@ def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
 
 
 def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:
-    """Return the verdict for a list of faults, of which the first few are shown."""
+    """Return the verdict for a list of faults; it shows the first few."""
     more = f"; and {len(faults) - _MAX_SHOWN} more" if len(faults) > _MAX_SHOWN else ""
     return Verdict(passed=not faults, description="; ".join(faults[:_MAX_SHOWN]) + more or otherwise, metadata=metadata)
 

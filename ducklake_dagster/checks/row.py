@@ -222,7 +222,7 @@ def _mapping(value: object) -> Mapping[Any, Any]:
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether a value is a pair of least and greatest value, of which one may be None and neither is NaN."""
+    """Return whether a value is a pair of minimum and maximum. One of them may be None; neither is NaN."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         return False
     least, greatest = value
@@ -315,7 +315,7 @@ class Freshness(LakeCheck):
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
-        return f"Somebody changed rows of the table in the last {shown_age(age_of(self.max_age))}."
+        return f"Rows of the table were changed in the last {shown_age(age_of(self.max_age))}."
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Compare the last commit that changed rows with the catalog's clock."""

@@ -166,14 +166,14 @@ class Reference(_ScanCheck):
         """Find rows without a partner."""
         mine, others = self._keys_of_both()
         opened = subject.other_table(self.table)
-        _reject_texts_beside_others(part.stored.opened, mine, opened, others)
+        _reject_mixed_strings(part.stored.opened, mine, opened, others)
         other, scan = opened.scan(list(others)), _scan(part, mine)
         if subject.session is not None:
             session = subject.session()
             frame = _without_nulls(scan.to_spark(session))
             names = _places(others)
             partner = _without_nulls(other.to_spark(session).toDF(*names)).distinct()
-            matched = [frame[_ticked(name)] == partner[theirs] for name, theirs in zip(frame.columns, names, strict=True)]
+            matched = [frame[_ticked(name)] == partner[other_name] for name, other_name in zip(frame.columns, names, strict=True)]
             return _of_spark(frame.join(partner, matched, "left_anti"), frame.columns)
         # The other table is read as a whole, even in a run of one partition.
         if (total := other.count()) > self.max_rows:
@@ -240,17 +240,20 @@ def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -
     return part.stored.opened.scan(None if columns is None else list(columns), AllOf(conditions=conditions) if conditions else None)
 
 
-def _reject_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
+def _reject_mixed_strings(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
     """Reject a comparison of strings with other values: engines cast them in different directions.
 
     Raises:
         UsageError: A varchar column is compared with a column of another type.
     """
-    for mine, theirs in zip(columns, others, strict=True):
-        found, beside = table.schema.find(mine), other.schema.find(theirs)
-        types = [str(column.type) for column in (found, beside) if column is not None]
+    for mine, other_name in zip(columns, others, strict=True):
+        found, partner = table.schema.find(mine), other.schema.find(other_name)
+        types = [str(column.type) for column in (found, partner) if column is not None]
         if len(types) == 2 and types.count("varchar") == 1:
-            raise UsageError(f"{mine} is {types[0]} and {theirs} of {other.name} is {types[1]}: texts are compared with texts alone")
+            raise UsageError(
+                f"column {mine!r} of {table.name} is {types[0]}, but {other_name!r} of {other.name} is {types[1]}. Compare columns of "
+                "the same type"
+            )
 
 
 def _in_memory(scan: Scan) -> pa.Table:

@@ -92,7 +92,7 @@ def build_check_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         required_resource_keys={lake_key},
-        description="Checks DuckLake tables by the statistics of their catalog whenever somebody changed them.",
+        description="Checks DuckLake tables by the statistics of their catalog after each commit, whichever client made it.",
     )
     def check_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, checks)
@@ -112,7 +112,7 @@ def _evaluate(
     return dg.SensorResult(
         asset_events=events,
         cursor=_Cursor(snapshot=state.snapshot_id, passed=passed).text(),
-        skip_reason=f"reported {len(events)} checks, {failed} of which failed, at snapshot {state.snapshot_id}",
+        skip_reason=f"reported {len(events)} checks ({failed} failed) at snapshot {state.snapshot_id}",
     )
 
 

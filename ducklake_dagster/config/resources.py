@@ -164,7 +164,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     catalog: Catalog = Field(discriminator="kind", description="The database of the lake's metadata.")
     storage: Storage = Field(discriminator="kind", description="The place of the lake's files, and how to reach it.")
     allowed_paths: list[str] = Field(
-        default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
+        default_factory=list,
+        description=(
+            "Paths outside of the data path from which files may be read. Each entry allows all paths that begin with it. Default: none."
+        ),
     )
     create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
     override_data_path: bool = Field(
@@ -173,7 +176,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
     version: Literal["1.0", "1.1"] = Field(
         default="1.0",
-        description="Of the format, of a lake that is created here; lakes that are there keep theirs. DuckDB 1.5 opens none of 1.1.",
+        description=(
+            "DuckLake format version of a lake that this resource creates. Existing lakes keep their version. DuckDB 1.5 cannot open "
+            "version 1.1."
+        ),
     )
 
     base_directory: str | None = Field(

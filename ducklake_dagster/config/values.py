@@ -31,7 +31,7 @@ SECRET: dict[str, Any] = {"dagster__is_secret": True}
 _PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
 # The part of an address that names a user and a password, or a parameter that is one.
 _LOGIN = re.compile(r"//[^/?#]*:[^?#]*@|\b\w*(password|passwd|secret|token)\s*=", re.IGNORECASE)
-# libpq parameters and fsspec options that are secrets, and names that others give to theirs.
+# libpq parameters and fsspec options that are secrets, and names that other libraries give to secrets.
 _SECRET_NAMES = re.compile(
     r"password|passwd|pwd|secret|token|passphrase|credential|authorization|cookie|sslkeylog|key$|sas|connection_string", re.IGNORECASE
 )

@@ -46,7 +46,7 @@ class OutputCommit:
         writer: The asset, or the op's output.
         rows: Bounds of the rows that the commit writes.
         writers: The record of assets that may have rows in the table after this commit.
-        texts: Author, message, extra_info (which contains ``writers``) and commit id.
+        commit: Author, message, extra_info (which contains ``writers``) and commit id.
     """
 
     address: TableAddress
@@ -60,7 +60,7 @@ class OutputCommit:
     writer: str
     rows: SliceBounds
     writers: Mapping[str, Any]
-    texts: Mapping[str, Any]
+    commit: Mapping[str, Any]
 
     @property
     def name(self) -> str:
@@ -105,8 +105,8 @@ class OutputCommit:
         # A plain write commits by itself. Audits, and changes of layout, columns or comments, must be in the same snapshot as the rows.
         is_one_write = self.creates_nothing or (self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table))
         if is_one_write and look is None:
-            return lake.write(self.name, self.frame, **self._how, **self.texts)
-        with lake.transaction(**self.texts) as tx:
+            return lake.write(self.name, self.frame, **self._how, **self.commit)
+        with lake.transaction(**self.commit) as tx:
             if tx.repeated is None:
                 self.stage(tx)
                 if look is not None:
@@ -135,7 +135,7 @@ class OutputCommit:
     def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
         """Return the result of a commit that an earlier attempt made."""
         if self.settings.merge is None:
-            return lake.write(self.name, self.frame, **self._how, **self.texts)
+            return lake.write(self.name, self.frame, **self._how, **self.commit)
         return self._unwritten(snapshot)
 
     def _unwritten(self, snapshot: Snapshot) -> WriteResult:
@@ -161,7 +161,7 @@ class OutputCommit:
             self._replace_columns(tx, self.table)
             if _differ(settings.partition_by, self.table.info().partition_by):
                 tx.set_partitioned_by(self.name, settings.partition_by)
-            if _differ(settings.sort_by, _sort_texts(self.table)):
+            if _differ(settings.sort_by, _sort_keys(self.table)):
                 tx.set_sorted_by(self.name, settings.sort_by)
         if settings.merge is not None:
             if self.table is not None:
@@ -212,7 +212,7 @@ class OutputCommit:
         if self.table is None:
             return
         stays = "files that are there stay as they are"
-        partitions, order = self.table.info().partition_by, _sort_texts(self.table)
+        partitions, order = self.table.info().partition_by, _sort_keys(self.table)
         if _differ(self.settings.partition_by, partitions):
             yield f"partitioned by {', '.join(self.settings.partition_by)}, was by {', '.join(partitions) or 'nothing'}; {stays}"
         if _differ(self.settings.sort_by, order):
@@ -237,7 +237,7 @@ class OutputCommit:
             return
         # The keys may name columns that are dropped below: reset them first and set them again afterwards. Where the asset declares
         # other keys, stage() sets those instead.
-        before, order = table.info().partition_by, _sort_texts(table)
+        before, order = table.info().partition_by, _sort_keys(table)
         if before:
             tx.reset_partitioned_by(self.name)
         if order:
@@ -338,7 +338,7 @@ def _named_columns(condition: str) -> Iterator[str]:
             yield folded(quoted.replace('""', '"') or bare)
 
 
-def _sort_texts(table: Table) -> tuple[str, ...]:
+def _sort_keys(table: Table) -> tuple[str, ...]:
     """Return sort keys as users write them."""
     return tuple(f"{key.expression} {key.direction} {key.null_order.replace('_', ' ')}" for key in table.sort_keys)
 
@@ -382,7 +382,7 @@ def _doubled(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWriters:
-    """Assets (and outputs of ops) that may have rows in a table, as far as unexpired snapshots record them.
+    """Assets (and outputs of ops) that may have rows in a table, as recorded by unexpired snapshots.
 
     Attributes:
         slices: Bounds of the rows of each.

@@ -123,8 +123,8 @@ class TableInput:
         since = last_read(self.context, reader_branch) if self.settings.changes == "last_materialization" else None
         if since is not None and since.lake != lake_identity(lake):
             raise UsageError(
-                f"input {self.subject}: {table.name} was read last in another lake, so nobody knows what changed since; materialise the "
-                "asset once with ducklake_input(changes='beginning') on its input",
+                f"input {self.subject}: {table.name} was last read from another lake, so the changes since then are not known; "
+                "materialise the asset once with ducklake_input(changes='beginning') on its input",
                 input=self.subject,
             )
         return since
@@ -149,7 +149,7 @@ class TableInput:
         return view
 
     def _no_rows(self) -> pa.Table:
-        """Return the columns that the definition declares, as far as it does."""
+        """Return the columns that the definition declares; None if it declares none."""
         from ducklake_core import Field, Schema, data_type_of
 
         declared = self.declared.columns if self.declared is not None else []

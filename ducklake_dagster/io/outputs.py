@@ -21,7 +21,15 @@ from ducklake_dagster.assets.settings import (
     reject_unknown_keys,
     resolve_settings,
 )
-from ducklake_dagster.assets.tables import AssetTable, TableAddress, TableTexts, output_address, reject_other_names, spec_of, table_texts
+from ducklake_dagster.assets.tables import (
+    AssetTable,
+    TableAddress,
+    TableComments,
+    output_address,
+    reject_other_names,
+    spec_of,
+    table_comments,
+)
 from ducklake_dagster.io.audits import RESULTS, Audit, AuditResult, Branch, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.io.commit import OutputCommit, WrittenOutput, table_writers
 from ducklake_dagster.io.handlers import ArrowHandler, FrameHandler, handler_for_frame, outside_text
@@ -50,7 +58,7 @@ class TableOutput:
         dimensions: Partition dimensions of the asset, each with all of its keys.
         asset: The asset as sensors and checks see it, None for the output of an op.
         provenance: Commit id, message and facts about the run.
-        texts: Descriptions of the table and its columns, which become comments.
+        comments: Descriptions of the table and its columns, which become comments.
         audits: Conditions that rows must meet before they are committed.
         branch: The branch that is written to, None for production.
         declared: Columns that the definition declares for the table, None when it declares none.
@@ -67,7 +75,7 @@ class TableOutput:
     dimensions: tuple[tuple[PartitionDimension, tuple[str, ...]], ...]
     asset: AssetTable | None
     provenance: Provenance
-    texts: TableTexts
+    comments: TableComments
     audits: Mapping[str, Audit]
     branch: str | None
     declared: Schema | None = None
@@ -229,11 +237,11 @@ class TableOutput:
             table=table,
             predicate=predicate,
             creates_nothing=self.creates_nothing,
-            comments=() if self.creates_nothing else self.texts.differing_from(table, self.columns),
+            comments=() if self.creates_nothing else self.comments.differing_from(table, self.columns),
             writer=self.provenance.writer,
             rows=rows,
             writers=known,
-            texts={
+            commit={
                 "author": AUTHOR,
                 "message": self.provenance.message,
                 "extra_info": self.provenance.with_writers(known),
@@ -329,7 +337,7 @@ def plan_output(
         dimensions=dimensions,
         asset=_asset(context, address, definition),
         provenance=provenance(context, keys, branch=branch.name if branch is not None else None, audits=list(audits)),
-        texts=table_texts(context, definition) if comments else TableTexts(),
+        comments=table_comments(context, definition) if comments else TableComments(),
         audits=audits,
         branch=branch.name if branch is not None else None,
         declared=declared_columns(definition.get("dagster/column_schema")),

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ducklake_core.errors import UsageError
 from ducklake_dagster.assets.settings import name_list
 from ducklake_dagster.config.values import age_of, is_count, is_number, reject_no_text
-from ducklake_dagster.maintenance.steps import VERBS, Assets, MaintenanceVerb, outcome_op, step_op
+from ducklake_dagster.maintenance.steps import STEPS, Assets, MaintenanceVerb, outcome_op, step_op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ class _Plan:
         ops: dict[str, Any] = {}
         for step, how in self.settings(enabled=enabled, tables=tables).items():
             try:
-                ops[step] = VERBS[step].config(**how)
+                ops[step] = STEPS[step].config(**how)
             except ValidationError as error:
                 faults = "; ".join(
                     f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {fault['input']!r}" for fault in error.errors()
@@ -351,9 +351,9 @@ def _spark_limit(spark_key: str | None, spark_above_bytes: int | None) -> int | 
 
 
 def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, ...]:
-    unknown = [step for step in steps if step not in VERBS]
+    unknown = [step for step in steps if step not in STEPS]
     if isinstance(steps, str) or unknown or not steps or len(set(steps)) != len(steps):
-        raise UsageError(f"steps must be some of {', '.join(VERBS)}, each once, not {steps!r}", parameter="steps")
+        raise UsageError(f"steps must be some of {', '.join(STEPS)}, each once, not {steps!r}", parameter="steps")
     return tuple(steps)
 
 

@@ -237,21 +237,21 @@ def _bound(work: Work, config: _AgeConfig, days: float) -> datetime | timedelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verb:
+class _Step:
     config: type[_StepConfig]
     run: Callable[[Work, Any], "MaintenanceResult"]
     text: str
 
 
-VERBS: Mapping[MaintenanceVerb, _Verb] = {
-    "flush_inlined_data": _Verb(config=FlushConfig, run=_flush, text="Moves rows that the catalog holds to files, a snapshot a table."),
-    "expire_snapshots": _Verb(config=ExpireConfig, run=_expire, text="Expires snapshots of the lake that are older than an age."),
-    "merge_adjacent_files": _Verb(
+STEPS: Mapping[MaintenanceVerb, _Step] = {
+    "flush_inlined_data": _Step(config=FlushConfig, run=_flush, text="Moves rows that the catalog holds to files, a snapshot a table."),
+    "expire_snapshots": _Step(config=ExpireConfig, run=_expire, text="Expires snapshots of the lake that are older than an age."),
+    "merge_adjacent_files": _Step(
         config=MergeConfig, run=_merge, text="Merges small files into larger ones; small tables share a snapshot."
     ),
-    "rewrite_data_files": _Verb(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows again, a snapshot a table."),
-    "cleanup_old_files": _Verb(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
-    "delete_orphaned_files": _Verb(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),
+    "rewrite_data_files": _Step(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows again, a snapshot a table."),
+    "cleanup_old_files": _Step(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
+    "delete_orphaned_files": _Step(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),
 }
 
 
@@ -268,7 +268,7 @@ def step_op(
         spark_key: Resource key of something with a ``spark_session``.
         pool: Dagster pool.
     """
-    verb = VERBS[step]
+    kind = STEPS[step]
     keys = {lake_key} | ({spark_key} if spark_key is not None and step == "merge_adjacent_files" else set())
 
     def compute(context: dg.OpExecutionContext, config: Any) -> None:
@@ -279,13 +279,13 @@ def step_op(
             return
         results = []
         with noted(work.failures, step.replace("_", " ")):
-            results.append(verb.run(work, config))
+            results.append(kind.run(work, config))
         _finish(work, results, dry_run=config.dry_run)
 
     # Dagster takes the config class from the annotation, and it is known only here: its defaults are those of the job.
-    compute.__annotations__ = {"context": dg.OpExecutionContext, "config": _with_defaults(verb.config, defaults), "return": None}
+    compute.__annotations__ = {"context": dg.OpExecutionContext, "config": _with_defaults(kind.config, defaults), "return": None}
     after = {"after": dg.In(dg.Nothing)}
-    return dg.op(name=f"{job}__{step}", required_resource_keys=keys, pool=pool, ins=after, description=verb.text)(compute)
+    return dg.op(name=f"{job}__{step}", required_resource_keys=keys, pool=pool, ins=after, description=kind.text)(compute)
 
 
 def _with_defaults(config: type[_StepConfig], defaults: Mapping[str, Any]) -> type[_StepConfig]:

@@ -54,7 +54,7 @@ class ColumnConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePredicate:
-    """Rows of a slice: those in any of the boxes, each of which is the conjunction of its column constraints."""
+    """Rows of a slice: those in any of the boxes. A box is the conjunction of its column constraints."""
 
     boxes: tuple[tuple[ColumnConstraint, ...], ...]
 

@@ -43,7 +43,7 @@ class Part:
     Attributes:
         label: Partition key, or the number of partitions; empty for the whole table.
         rows: Stored rows that belong to it alone.
-        mixed: Stored rows of which some may belong to it, which only the files themselves show.
+        mixed: Stored rows in files that may have rows of other partitions, too.
         keys: Partition keys, None for the whole table.
     """
 
@@ -196,7 +196,7 @@ class StoredTable:
         return Part(stored=self, label=key, rows=owned.get(key, ()), mixed=overlapping, keys=[key])
 
     def keys_with_rows(self) -> Iterator[str]:
-        """Return partitions that have rows now, as far as statistics show it without reading files."""
+        """Return partitions that have rows now, according to statistics; no file is read."""
         return (key for key, rows in self._by_partition[0].items() if any(one.rows_at(self.now) != 0 for one in rows))
 
     def keys_changed_since(self, snapshot_id: int) -> list[str]:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def audits(demo: Demo) -> None:
     """Show that rows which fail an audit never become visible."""
-    demo.title("Write, audit, publish: what fails an audit is never seen")
+    demo.title("Write, audit, publish: rows that fail an audit stay invisible")
     demo.materialize([fleet.fleet], "fleet, with audits")
     planes = demo.lake.table("planes")
     before = demo.lake.table("fleet").snapshot_id, demo.lake.table_info("fleet").row_count
     planes.append(
         pa.table({"tailnum": ["N00000"], "seats": pa.array([-1], pa.int64())}),
         missing_columns="null",
-        author="somebody",
-        message="a plane of no seats",
+        author="analyst",
+        message="a plane without seats",
     )
     failed = demo.run([fleet.fleet])
     failure = failed.failure_data_for_node("fleet")
@@ -35,31 +35,31 @@ def audits(demo: Demo) -> None:
     if failed.success or demo.lake.table_info("fleet").row_count != before[1]:
         raise RuntimeError("rows that fail an audit were committed")
     demo.console.print(f"  [yellow]rejected:[/] {description}")
-    planes.delete("tailnum = 'N00000'", author="somebody", message="a mistake")
+    planes.delete("tailnum = 'N00000'", author="analyst", message="a mistake")
 
 
 def checks(demo: Demo) -> None:
     """Show a check that fails, and the asset that waits for it."""
-    demo.title("A blocking check: what reads the table waits until it passes")
-    asked = [fleet.charters, fleet.charter_names]
-    for what in ("nobody flies charters", "somebody does"):
-        if what == "somebody does":
-            demo.lake.table("airlines").append(pa.table({"carrier": ["YY"], "name": ["Charters & Co."]}), author="somebody")
-        result = demo.run(asked)
+    demo.title("A blocking check: downstream assets wait until it passes")
+    for has_charters in (False, True):
+        if has_charters:
+            demo.lake.table("airlines").append(pa.table({"carrier": ["YY"], "name": ["Charters & Co."]}), author="analyst")
+        result = demo.run([fleet.charters, fleet.charter_names])
         (found,) = result.get_asset_check_evaluations()
         verdict = "passed" if found.passed else "failed"
         after = "was made" if result.asset_materializations_for_node("charter_names") else "was not made"
-        demo.console.print(f"  {what}: charters.{found.check_name} {verdict} ({found.description}), charter_names {after}")
-        if found.passed != (what == "somebody does") or result.success != found.passed:
-            raise RuntimeError("a blocking check did not stop what comes after")
+        case = "with a charter airline" if has_charters else "without charter airlines"
+        demo.console.print(f"  {case}: charters.{found.check_name} {verdict} ({found.description}), charter_names {after}")
+        if found.passed != has_charters or result.success != found.passed:
+            raise RuntimeError("a blocking check did not stop the downstream asset")
 
 
 def changes(demo: Demo) -> None:
     """Show an asset that reads only the changes since it last ran."""
-    demo.title("Only what changed since the last run")
+    demo.title("Read only the changes since the last run")
     for what, rename in (("all carriers, the first time", False), ("after one was renamed", True)):
         if rename:
-            demo.lake.table("airlines").update({"name": "'Chartered Airways'"}, where="carrier = 'ZZ'", author="somebody")
+            demo.lake.table("airlines").update({"name": "'Chartered Airways'"}, where="carrier = 'ZZ'", author="analyst")
         before = demo.lake.table_info("carrier_changes").row_count if demo.lake.has_table("carrier_changes") else 0
         demo.run([fleet.carrier_changes], raise_on_error=True)
         demo.console.print(f"  {what}: {demo.lake.table_info('carrier_changes').row_count - before} changes")
@@ -69,7 +69,7 @@ def partner(demo: Demo) -> None:
     """Show tables of another writer as assets, and a sensor that requests a run of the asset that reads them."""
     from ducklake_dagster import build_commit_sensor, load_table_specs
 
-    demo.title("A partner writes: external tables and views as assets, and a run of what reads them")
+    demo.title("Tables of a partner: external assets, and a sensor that runs the assets that read them")
     demo.lake.write("partner.bookings", pa.table({"flight": [1545], "seats": [2]}), author="partner", comment="Seats that were sold")
     demo.lake.create_view("partner.groups", "SELECT flight, seats FROM partner.bookings WHERE seats > 1", author="partner")
     specs = load_table_specs(demo.lake, include="partner.*")
@@ -86,22 +86,22 @@ def partner(demo: Demo) -> None:
         dg.build_sensor_context(instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs, cursor=first.cursor)
     )
     for request in tick.run_requests or ():
-        demo.console.print(f"  the sensor asks for a run of {', '.join(key.to_user_string() for key in request.asset_selection or ())}")
+        demo.console.print(f"  the sensor requests a run of {', '.join(key.to_user_string() for key in request.asset_selection or ())}")
 
 
 def branch(demo: Demo) -> None:
     """Run the same project in a branch next to production, and publish the branch."""
     from ducklake_dagster import DuckLakeIOManager
 
-    demo.title("A branch: read production, write beside it, by one setting")
+    demo.title("A branch: read production, write to a copy, with one setting")
     manager = DuckLakeIOManager(lake=demo.lake_resource, default_frame="arrow", branch="trial")
     before = demo.lake.table("fleet").info()
     demo.run([fleet.fleet], resources={**demo.project.resources, "io_manager": manager}, raise_on_error=True)
     for info in demo.lake.tables("main__trial"):
         demo.console.print(f"  {info.table}: {info.row_count:,} rows; production has its {before.row_count:,} as before")
-    demo.lake.write("fleet", demo.lake.table("main__trial.fleet"), mode="overwrite", author="somebody", message="publish the branch trial")
-    demo.console.print(f"  published in one commit, snapshot {demo.lake.snapshot().id}: the branch's rows are production's")
-    demo.lake.drop_schema("main__trial", cascade=True, author="dagster", message="the branch is over")
+    demo.lake.write("fleet", demo.lake.table("main__trial.fleet"), mode="overwrite", author="analyst", message="publish the branch trial")
+    demo.console.print(f"  published in one commit, snapshot {demo.lake.snapshot().id}: production has the rows of the branch")
+    demo.lake.drop_schema("main__trial", cascade=True, author="dagster", message="the branch is published")
 
 
 def component(demo: Demo) -> None:

@@ -117,7 +117,7 @@ def _story(demo: Demo) -> None:
     for day in ("2013-03-01", "2013-03-02", "2013-03-03"):
         demo.materialize(daily, day, partition_key=day)
 
-    demo.title("The same day again: replaced, not doubled")
+    demo.title("The same day again: rows are replaced, not doubled")
     before = demo.lake.table_info("flights").row_count
     demo.materialize([assets.flights], "2013-03-02 again", partition_key="2013-03-02")
     after = demo.lake.table_info("flights").row_count
@@ -125,13 +125,13 @@ def _story(demo: Demo) -> None:
     if before != after:
         raise RuntimeError("re-materialising a day changed the number of rows")
 
-    demo.title("Who committed what")
+    demo.title("Snapshots and their authors")
     report.snapshots(demo.console, demo.lake)
 
-    demo.title("Somebody else commits, and the sensor tells Dagster")
+    demo.title("Another client commits, and the sensor reports it to Dagster")
     seen = demo.tick(demo.project.commit_sensor).cursor
     by_hand = pa.table({"carrier": ["ZZ"], "name": ["Chartered by hand"]})
-    demo.lake.table("airlines").append(by_hand, author="somebody", message="a carrier that was missing")
+    demo.lake.table("airlines").append(by_hand, author="analyst", message="a carrier that was missing")
     report.events(demo.console, demo.tick(demo.project.commit_sensor, seen))
 
     chapters.audits(demo)
@@ -141,7 +141,7 @@ def _story(demo: Demo) -> None:
     chapters.branch(demo)
     chapters.component(demo)
 
-    demo.title("Maintenance: flush what is inlined, merge small files, expire old snapshots, delete what nothing needs")
+    demo.title("Maintenance: flush inlined rows, merge small files, expire old snapshots, delete unneeded files")
     report.requests(demo.console, demo.tick(demo.project.defs.resolve_sensor_def("ducklake_maintenance_sensor")))
     # Nothing else works on this lake, so the age floors that protect readers and writers may be zero.
     now = {"older_than_days": 0.0, "min_age_hours": 0.0}

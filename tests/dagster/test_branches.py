@@ -207,7 +207,7 @@ def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resour
     # The branch gets a table of its own, which happens to have the number of production's.
     run([source], tags={"n": "2"}, io=branch)
     assert own_lake.connect().table("source").state.id == lake_resource.connect().table("source").state.id
-    with pytest.raises(dg.Failure, match="was read last in another lake"):
+    with pytest.raises(dg.Failure, match="was last read from another lake"):
         run([source, read], selection=[read], io=branch)
 
 

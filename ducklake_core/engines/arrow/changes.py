@@ -92,10 +92,10 @@ class ChangeWriter:
         Returns:
             Indexes of the rows that were updated or deleted, ascending.
         """
-        gone: list[np.ndarray] = []
+        deleted: list[np.ndarray] = []
         for clause, places, chosen in self.change.chosen(when, rows):
             if clause.action != "insert":
-                gone.append(places)
+                deleted.append(places)
             if clause.action == "delete":
                 continue
             names, arrays = self.change.new_rows(clause, chosen)
@@ -104,7 +104,7 @@ class ChangeWriter:
                 self._add_updated(rows, row_ids.take(pa.array(places)))
             else:
                 self._add("insert", rows)
-        return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
+        return np.sort(np.concatenate(deleted)) if deleted else np.empty(0, np.int64)
 
     def _add_updated(self, rows: pa.RecordBatch, row_ids: Any) -> None:
         """Add changed rows; rows without a committed row id (below 0) are added as new rows."""
@@ -173,25 +173,27 @@ class _Matching:
         """Return the filter by which readers skip rows that match nothing; None when all rows matter, or the source is large."""
         if self.change.about("not matched by source") or self.rows.num_rows > SOUGHT:
             return None
-        parts = [(self.change.target.columns[ours], self.change.source.columns[theirs]) for ours, theirs in self.change.keys]
-        return KeyFilter(parts, [self.rows.column(theirs) for _, theirs in self.change.keys])
+        parts = [
+            (self.change.target.columns[target_key], self.change.source.columns[source_key]) for target_key, source_key in self.change.keys
+        ]
+        return KeyFilter(parts, [self.rows.column(source_key) for _, source_key in self.change.keys])
 
     def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
         """Return the indexes of the matched rows of the target, and each joined with its row of the source."""
-        ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
-        both = joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
+        target_rows, source_rows = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
+        both = joined(target.take(pa.array(target_rows)), self.rows.take(pa.array(source_rows)))
         if self.change.residual is not None:
             from ducklake_core.engines.arrow.evaluate import holds_for
 
             holds = holds_for(self.change.residual, both)
             mask = np.asarray(holds).astype(bool)
-            ours, theirs, both = ours[mask], theirs[mask], both.filter(holds)
+            target_rows, source_rows, both = target_rows[mask], source_rows[mask], both.filter(holds)
         # A source row counts as matched only if the residual holds. The pairs are sorted by target, so that a second match of a target
         # row is its neighbour; SQL forbids it, because the result would depend on the order.
-        self.found[theirs] = True
-        if len(ours) and np.any(ours[1:] == ours[:-1]):
+        self.found[source_rows] = True
+        if len(target_rows) and np.any(target_rows[1:] == target_rows[:-1]):
             raise matched_twice(table)
-        return ours, both
+        return target_rows, both
 
 
 def matched_twice(table: str) -> UsageError:
@@ -321,8 +323,8 @@ def hide(
 def _positions(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
     """Change the rows of one batch of a file; yield the positions in the file of those to delete."""
     positions = shape.virtual_column(batch, "file_row_number")
-    for gone in _change(writer, matching, batch, shape):
-        yield positions.to_numpy(zero_copy_only=False)[gone]
+    for deleted in _change(writer, matching, batch, shape):
+        yield positions.to_numpy(zero_copy_only=False)[deleted]
 
 
 def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBatch, shape: ScanProjection) -> Iterator[np.ndarray]:
@@ -332,17 +334,17 @@ def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBa
     rows = pa.RecordBatch.from_arrays(batch.columns[:width], schema=nullable_schema(Schema(columns=flat_columns(change.target, "t"))))
     row_ids = shape.virtual_column(batch, "rowid")
     if matching is None:
-        gone = writer.apply("matched", rows, row_ids)
+        deleted = writer.apply("matched", rows, row_ids)
     else:
-        ours, both = matching.pairs(rows, shape.table)
-        gone = ours[writer.apply("matched", both, row_ids.take(pa.array(ours)))]
+        matched, both = matching.pairs(rows, shape.table)
+        deleted = matched[writer.apply("matched", both, row_ids.take(pa.array(matched)))]
         if change.about("not matched by source"):
-            rest = np.setdiff1d(np.arange(rows.num_rows), ours, assume_unique=True)
+            rest = np.setdiff1d(np.arange(rows.num_rows), matched, assume_unique=True)
             left = rows.take(pa.array(rest))
             alone = joined(left, nulls(flat_columns(change.source, "s"), len(rest)))
-            gone = np.concatenate([gone, rest[writer.apply("not matched by source", alone, row_ids.take(pa.array(rest)))]])
-    if len(gone):
-        yield gone
+            deleted = np.concatenate([deleted, rest[writer.apply("not matched by source", alone, row_ids.take(pa.array(rest)))]])
+    if len(deleted):
+        yield deleted
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -418,13 +420,13 @@ class _NamedRows:
         if not len(self._ids):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         places = np.minimum(np.searchsorted(self._ids, row_ids), len(self._ids) - 1)
-        ours = np.flatnonzero(self._ids[places] == row_ids)
-        theirs = self._order[places[ours]]
+        found = np.flatnonzero(self._ids[places] == row_ids)
+        sources = self._order[places[found]]
         before = int(np.count_nonzero(self._found))
-        self._found[theirs] = True
-        if int(np.count_nonzero(self._found)) - before != len(theirs):
+        self._found[sources] = True
+        if int(np.count_nonzero(self._found)) - before != len(sources):
             raise CatalogCorruptError(f"table {self.table} has several rows with one row id, so it is not clear which to change")
-        return ours, theirs
+        return found, sources
 
     def check_found(self) -> None:
         """Reject the change if rows are missing that existed when the source was computed.
@@ -458,8 +460,10 @@ def change_rows_by_id(
             shape = replace(plan.shape, virtual=("rowid", "filename"))
             for batch in read_inlined(plan.inlined, shape):
                 row_ids, names = (shape.virtual_column(batch, name) for name in shape.virtual)
-                ours, theirs = named.find(row_ids.to_numpy(zero_copy_only=False))
-                for place in ours[_apply(writer, named, batch.take(pa.array(ours)), theirs, row_ids.take(pa.array(ours)))].tolist():
+                found_rows, sources = named.find(row_ids.to_numpy(zero_copy_only=False))
+                for place in found_rows[
+                    _apply(writer, named, batch.take(pa.array(found_rows)), sources, row_ids.take(pa.array(found_rows)))
+                ].tolist():
                     inlined.setdefault(names[place].as_py(), []).append(row_ids[place].as_py())
         named.check_found()
         if named.new.num_rows:
@@ -474,11 +478,11 @@ def change_rows_by_id(
     )
 
 
-def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, theirs: np.ndarray, row_ids: Any) -> np.ndarray:
+def _apply(writer: ChangeWriter, named: _NamedRows, columns: pa.RecordBatch, sources: np.ndarray, row_ids: Any) -> np.ndarray:
     """Change rows whose first columns are the table's; return the indexes of those to delete."""
     flat = Schema(columns=flat_columns(named.change.target, "t"))
     rows = pa.RecordBatch.from_arrays(columns.columns[: len(flat)], schema=nullable_schema(flat))
-    return writer.apply("matched", joined(rows, named.rows.take(pa.array(theirs))), row_ids)
+    return writer.apply("matched", joined(rows, named.rows.take(pa.array(sources))), row_ids)
 
 
 def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape: ScanProjection, storage: Storage) -> list[np.ndarray]:
@@ -487,19 +491,19 @@ def _change_file(writer: ChangeWriter, named: _NamedRows, task: FileTask, shape:
     parts = list(_named_in_file(named, task, shape, storage))
     if not parts:
         return []
-    positions, theirs, row_ids = (np.concatenate(part) for part in zip(*parts, strict=True))
+    positions, sources, row_ids = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(positions, kind="stable")
-    positions, theirs, row_ids = positions[order], theirs[order], row_ids[order]
+    positions, sources, row_ids = positions[order], sources[order], row_ids[order]
     if not named.reads_columns:
         nothing = nulls(flat_columns(named.change.target, "t"), len(positions))
-        return [positions[_apply(writer, named, nothing, theirs, pa.array(row_ids))]]
+        return [positions[_apply(writer, named, nothing, sources, pa.array(row_ids))]]
     whole = replace(shape, virtual=(_POSITION,))
-    gone: list[np.ndarray] = []
+    deleted: list[np.ndarray] = []
     for batch in read_chosen(task, whole, ChosenRows(positions=positions, wanted=True), storage):
         read = whole.virtual_column(batch, _POSITION).to_numpy(zero_copy_only=False)
         places = np.searchsorted(positions, read)
-        gone.append(read[_apply(writer, named, batch, theirs[places], pa.array(row_ids[places]))])
-    return gone
+        deleted.append(read[_apply(writer, named, batch, sources[places], pa.array(row_ids[places]))])
+    return deleted
 
 
 def _named_in_file(
@@ -509,9 +513,9 @@ def _named_in_file(
     ids = replace(shape, schema=Schema(columns=()), virtual=("rowid", _POSITION))
     for batch in read_task(task, ids, storage):
         row_ids, positions = (ids.virtual_column(batch, name).to_numpy(zero_copy_only=False) for name in ids.virtual)
-        ours, theirs = named.find(row_ids)
-        if len(ours):
-            yield positions[ours], theirs, row_ids[ours]
+        found_rows, sources = named.find(row_ids)
+        if len(found_rows):
+            yield positions[found_rows], sources, row_ids[found_rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -572,14 +576,14 @@ def restore_file(
     if pair.then is None:
         assert pair.now is not None
         return delete_in_file(pair.now, _of_positions(now), target, storage)
-    theirs = _visible(pair.then, then, storage)
+    earlier = _visible(pair.then, then, storage)
     if pair.now is None:
-        _write_back(writer, pair.then, then, theirs, storage)
+        _write_back(writer, pair.then, then, earlier, storage)
         return None
-    ours = _visible(pair.now, now, storage)
-    gone = np.setdiff1d(ours, theirs, assume_unique=True)
-    _write_back(writer, pair.then, then, np.setdiff1d(theirs, ours, assume_unique=True), storage)
-    return write_position_deletes(pair.now.file, gone, now, target, storage) if len(gone) else None
+    visible = _visible(pair.now, now, storage)
+    hidden = np.setdiff1d(visible, earlier, assume_unique=True)
+    _write_back(writer, pair.then, then, np.setdiff1d(earlier, visible, assume_unique=True), storage)
+    return write_position_deletes(pair.now.file, hidden, now, target, storage) if len(hidden) else None
 
 
 def _same_rows(one: FileTask, two: FileTask) -> bool:
@@ -614,17 +618,17 @@ def _with_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
     """Write back inlined rows that are not visible now; return those to delete, which were not visible then, by physical table."""
-    ours, theirs = _inlined_keys(now), _inlined_keys(then)
-    both = set(ours) & set(theirs)
+    keys, earlier_keys = _inlined_keys(now), _inlined_keys(then)
+    both = set(keys) & set(earlier_keys)
     if then.inlined is not None:
-        back = then.inlined.filter(pa.array([key not in both for key in theirs], pa.bool_()))
+        back = then.inlined.filter(pa.array([key not in both for key in earlier_keys], pa.bool_()))
         for batch in _inlined_batches(back, then):
             writer.write(_with_row_ids(batch))
-    gone: dict[str, list[int]] = {}
-    for key in ours:
+    deleted: dict[str, list[int]] = {}
+    for key in keys:
         if key not in both:
-            gone.setdefault(key[0], []).append(key[1])
-    return gone
+            deleted.setdefault(key[0], []).append(key[1])
+    return deleted
 
 
 def _inlined_batches(rows: pa.Table, plan: ScanPlan) -> Iterator[pa.RecordBatch]:

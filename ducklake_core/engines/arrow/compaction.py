@@ -442,31 +442,31 @@ def _rows(
     own_schema = pa.schema(list(shape.arrow_schema())[:width])
     is_cast = not is_exact(own_schema, columns)
     opened = _check_row_ids if virtual == ("snapshot_id",) else None
-    dated = _dated_anew(task.files) if "snapshot_id" in virtual else None
-    if dated is not None:
+    first_snapshots = _first_snapshots(task.files) if "snapshot_id" in virtual else None
+    if first_snapshots is not None:
         shape = replace(shape, virtual=(*virtual, "file_index"))
     tasks = (FileTask(file=file, index=index) for index, file in enumerate(task.files))
     for batch in read_tasks(tasks, shape, task.state.storage, ahead=threads, opened=opened):
         arrays = batch.columns
-        if dated is not None:
+        if first_snapshots is not None:
             *arrays, snapshots, indexes = arrays
-            arrays.append(pa.array(np.maximum(snapshots.to_numpy(), dated[indexes.to_numpy()])))
+            arrays.append(pa.array(np.maximum(snapshots.to_numpy(), first_snapshots[indexes.to_numpy()])))
         if system == (_SNAPSHOT_ID,) and opened is None:
             row_id = _row_id_after(arrays[width], row_id)
-        own, beside = arrays[:width], arrays[len(arrays) - len(system) :]
+        own, extra = arrays[:width], arrays[len(arrays) - len(system) :]
         if is_cast:
             own = cast_to(pa.RecordBatch.from_arrays(own, schema=own_schema), columns).columns
-        yield pa.RecordBatch.from_arrays([*own, *beside], schema=arrow_schema)
+        yield pa.RecordBatch.from_arrays([*own, *extra], schema=arrow_schema)
 
 
-def _dated_anew(files: tuple[DataFile, ...]) -> np.ndarray | None:
+def _first_snapshots(files: tuple[DataFile, ...]) -> np.ndarray | None:
     """Return for each file the earliest snapshot that its rows may belong to; None where no file can store an earlier one.
 
     A rewritten file may store the snapshots that its rows had before. At those snapshots the sources of the rewrite show the rows, so
     that a merged file must not show them a second time.
     """
-    dated = [file.begin_snapshot if file.partial_max is None and file.row_id_start is None else 0 for file in files]
-    return np.array(dated, np.int64) if any(dated) else None
+    first_snapshots = [file.begin_snapshot if file.partial_max is None and file.row_id_start is None else 0 for file in files]
+    return np.array(first_snapshots, np.int64) if any(first_snapshots) else None
 
 
 def _check_row_ids(reader: FileReader) -> None:

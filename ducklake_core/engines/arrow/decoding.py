@@ -145,16 +145,16 @@ def decoded(
         with open_parquet(storage, file.path, file.encryption_key) as source:
             yield from OpenFile(source).batches(groups, columns, batch_rows, threads)
 
-    batches, count, looked_twice = decode(), 0, False
+    batches, count, is_reread = decode(), 0, False
     while True:
         try:
             batch = _next(batches, file, storage)
         except CorruptFileError:
-            if looked_twice:
+            if is_reread:
                 raise
             # A truncated response of an object store looks like a corrupt file, so that one failure proves nothing. The second reader
             # cuts its batches in the same way, and skips those that the caller already has.
-            batches, looked_twice = islice(decode(), count, None), True
+            batches, is_reread = islice(decode(), count, None), True
             continue
         if batch is None:
             return
@@ -517,10 +517,10 @@ def _fixed(start: bytes, typed: ArrowArray, width: int, kept: int) -> ArrowArray
     return _of_one_size(np.concatenate([starts, held[:, :kept]], axis=1))
 
 
-def _sized(texts: ArrowArray, start: Any) -> ArrowArray:
-    lengths = pc.binary_length(texts).dictionary_encode()
+def _sized(strings: ArrowArray, start: Any) -> ArrowArray:
+    lengths = pc.binary_length(strings).dictionary_encode()
     starts = pa.array([start(length) for length in lengths.dictionary.to_pylist()], pa.binary())
-    return _joined([starts.take(lengths.indices), texts])
+    return _joined([starts.take(lengths.indices), strings])
 
 
 def _decimal_form(precision: int) -> tuple[bytes, int]:

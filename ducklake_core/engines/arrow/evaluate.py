@@ -872,5 +872,5 @@ def has_key_value(wanted: KeyValue, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Return whether the key of each row has the wanted value; never NULL."""
     field = Field(id=wanted.column.column_id, name=wanted.column.path[0], type=wanted.column.type)
     rows = pa.RecordBatch.from_arrays([column_of(wanted.column, batch)], names=[field.name])
-    (texts,) = partition_arrays(PartitionSpec(fields=(wanted.key,)), Schema(columns=(field,)), rows)
-    return texts.is_null() if wanted.text is None else pc.fill_null(pc.equal(texts, pa.scalar(wanted.text)), False)
+    (strings,) = partition_arrays(PartitionSpec(fields=(wanted.key,)), Schema(columns=(field,)), rows)
+    return strings.is_null() if wanted.text is None else pc.fill_null(pc.equal(strings, pa.scalar(wanted.text)), False)

@@ -207,7 +207,7 @@ class FileReader:
             return list(self._rows(opened, start, [group], chosen, threads=False))
 
     def _rows(self, opened: OpenFile, start: int, run: list[int], chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
-        """Yield wanted rows of neighbouring row groups, of which the first begins at a position."""
+        """Yield wanted rows of consecutive row groups; the first begins at the given position."""
         if self._layout.passes.rest:
             for position, group in _starts(self._opened.metadata, start, run):
                 yield from self._late(opened, position, group, chosen, threads)
@@ -291,11 +291,11 @@ class FileReader:
         from ducklake_core.engines.arrow.evaluate import evaluate
 
         assert self._predicate is not None
-        arrays = [self._column(column, rows) for column in self._layout.asked]
-        arrays += [self._virtual(name, rows) for name in self._layout.asked_virtual]
+        arrays = [self._column(column, rows) for column in self._layout.requested]
+        arrays += [self._virtual(name, rows) for name in self._layout.requested_virtual]
         # A predicate without columns is a constant, and an Arrow batch without columns has no row count.
         known = (
-            pa.RecordBatch.from_arrays(arrays, schema=self._layout.asked_schema())
+            pa.RecordBatch.from_arrays(arrays, schema=self._layout.requested_schema())
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
@@ -418,8 +418,8 @@ class FileLayout:
         unchanged: By id, those whose values are returned without a cast: index in the file and type.
         row_id_place: Index of the column of row ids, None if the file has none.
         snapshot_id_place: Index of the column of snapshot ids, None if the file has none.
-        asked: Columns that the predicate reads.
-        asked_virtual: Virtual columns that it reads.
+        requested: Columns that the predicate reads.
+        requested_virtual: Virtual columns that it reads.
         passes: The columns of the first and of the second pass.
         output_schema: The batches to return.
         is_common: Whether it holds for every file of this Arrow schema: columns are found by their ids alone.
@@ -433,8 +433,8 @@ class FileLayout:
     unchanged: Mapping[int, tuple[int, Any]]
     row_id_place: int | None
     snapshot_id_place: int | None
-    asked: Schema
-    asked_virtual: tuple[str, ...]
+    requested: Schema
+    requested_virtual: tuple[str, ...]
     passes: DecodingPasses
     output_schema: pa.Schema
     is_common: bool
@@ -444,9 +444,9 @@ class FileLayout:
         """Return the index in the file of each column to read, None where the file lacks its values."""
         return [_place(self.sources, column) for column in self.read_schema]
 
-    def asked_schema(self) -> pa.Schema:
+    def requested_schema(self) -> pa.Schema:
         """Return the columns that the predicate reads, for its evaluation."""
-        return _asked_schema(self.asked, self.asked_virtual)
+        return _requested_schema(self.requested, self.requested_virtual)
 
     def fits(self, schema: pa.Schema, task: FileTask, is_filtered: bool) -> bool:
         """Return whether a file of the same scan with this Arrow schema has this layout."""
@@ -490,11 +490,11 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
         column.id: (column, source) for column, source in zip(shape.read_schema, find_columns(schema, task.file, shape), strict=True)
     }
     predicate = None if task.all_rows_match else shape.predicate
-    asked = Schema(columns=tuple(_asked_columns(shape.read_schema, predicate)))
-    asked_virtual = needed_virtual(predicate)
+    requested = Schema(columns=tuple(_requested_columns(shape.read_schema, predicate)))
+    requested_virtual = needed_virtual(predicate)
     system = {"rowid": by_id.get(ROW_ID_FIELD_ID), "snapshot_id": by_id.get(SNAPSHOT_ID_FIELD_ID)}
     out = {_place(sources, column) for column in shape.schema} | {system.get(name) for name in shape.virtual}
-    first = {_place(sources, column) for column in asked} | {system.get(name) for name in asked_virtual}
+    first = {_place(sources, column) for column in requested} | {system.get(name) for name in requested_virtual}
     if task.snapshot_filter is not None:
         first.add(system["snapshot_id"])
     # Without a predicate no row is found late, so that a second pass would only decode the same row group twice.
@@ -509,8 +509,8 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
         unchanged={number: found for number, (column, source) in sources.items() if (found := _unchanged(column, source))},
         row_id_place=system["rowid"],
         snapshot_id_place=system["snapshot_id"],
-        asked=asked,
-        asked_virtual=asked_virtual,
+        requested=requested,
+        requested_virtual=requested_virtual,
         passes=_passes(schema.names, first, out),
         output_schema=shape.arrow_schema(),
         is_common=task.file.mapping_id is None and None not in ids,
@@ -539,14 +539,14 @@ def _ascending(places: set[int | None]) -> tuple[int, ...]:
     return tuple(sorted(place for place in places if place is not None))
 
 
-def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> list[Field]:
+def _requested_columns(read_schema: Schema, predicate: Predicate | None) -> list[Field]:
     """Return columns that the predicate reads, by any of their fields."""
     needed = frozenset() if predicate is None else pruning.columns(predicate)
     return [column for column in read_schema if any(node.id in needed for node in column.walk())]
 
 
-def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
-    fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
+def _requested_schema(requested: Schema, virtual: tuple[str, ...]) -> pa.Schema:
+    fields = [*to_arrow_schema(requested), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
     return pa.schema([field.with_nullable(True) for field in fields])
 
 

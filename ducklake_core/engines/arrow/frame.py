@@ -341,7 +341,9 @@ def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
         array: Any = pa.Array.from_pandas(values)
     except OverflowError:
         missing = values.isna()
-        return _large_integers("pandas DataFrame", name, [None if gone else value for value, gone in zip(values, missing, strict=True)])
+        return _large_integers(
+            "pandas DataFrame", name, [None if is_missing else value for value, is_missing in zip(values, missing, strict=True)]
+        )
     return pa.field(name, array.type), array
 
 

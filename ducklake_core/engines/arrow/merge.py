@@ -228,9 +228,9 @@ class Binder:
             )
         found: list[tuple[int, Expression]] = []
         for place, column in enumerate(self.target):
-            theirs = self.source.find(column.name)
-            if theirs is not None:
-                flat = f"s{self.source.columns.index(theirs)}"
+            source_column = self.source.find(column.name)
+            if source_column is not None:
+                flat = f"s{self.source.columns.index(source_column)}"
                 found.append((place, parse_expression(f'"{flat}"', self.flat)))
         return tuple(found)
 
@@ -308,7 +308,7 @@ class MergeSource:
         if request.by_row_id:
             return request.where
         known = self._known_keys(request)
-        parts = [self._bounds(request.target.columns[ours], theirs, known.get(theirs)) for ours, theirs in request.keys]
+        parts = [self._bounds(request.target.columns[target], source, known.get(source)) for target, source in request.keys]
         found = conjunction(part for part in parts if part is not None)
         return found if any(part is not None for part in parts) else None
 
@@ -316,9 +316,9 @@ class MergeSource:
         """Return the keys by which readers skip target rows that match nothing; None when all rows matter, or the source is large."""
         if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > SOUGHT:
             return None
-        parts = tuple((request.target.columns[ours], self.schema.columns[theirs]) for ours, theirs in request.keys)
+        parts = tuple((request.target.columns[target], self.schema.columns[source]) for target, source in request.keys)
         if self.rows is not None:
-            held: list[Any] = [self.rows.column(theirs).combine_chunks() for _, theirs in request.keys]
+            held: list[Any] = [self.rows.column(source).combine_chunks() for _, source in request.keys]
             return SourceKeys(parts=parts, rows=tuple(held))
         names = tuple(dict.fromkeys(column.name for _, column in parts))
         return SourceKeys(parts=parts, plan=self.scan(names))
@@ -328,8 +328,8 @@ class MergeSource:
         return self.rows.num_rows if self.rows is not None else sum(file.record_count for file in self.files)
 
     def _known_keys(self, request: ChangeRequest) -> dict[int, Any]:
-        """Return the key columns by their index, as far as they are few enough to be held."""
-        places = dict.fromkeys(theirs for _, theirs in request.keys)
+        """Return the key columns by their index; none when they are too large to be held in memory."""
+        places = dict.fromkeys(source for _, source in request.keys)
         if self.rows is not None:
             return {place: self.rows.column(place).combine_chunks() for place in places}
         if self._row_count > SOUGHT:
@@ -462,8 +462,8 @@ class KeyFilter:
         for batch in batches:
             mask = np.ones(batch.num_rows, dtype=bool)
             for target, column, domain, known in self._parts:
-                ours, theirs = unified(batch.column(place[target.id]), target.type, known, column.type, domain)
-                mask &= np.asarray(pc.is_in(hashable(ours), value_set=hashable(theirs)))
+                keys, source_keys = unified(batch.column(place[target.id]), target.type, known, column.type, domain)
+                mask &= np.asarray(pc.is_in(hashable(keys), value_set=hashable(source_keys)))
             kept = batch if mask.all() else batch.filter(pa.array(mask))
             if kept.num_rows:
                 yield kept
@@ -491,8 +491,8 @@ def merge_request(
     binder = Binder(table, target, source)
     keys, residual = _matching(binder, on)
     flat = flat_columns(binder.source, "s")
-    for ours, theirs in keys:
-        key_domain(target.columns[ours], flat[theirs])
+    for target_key, source_key in keys:
+        key_domain(target.columns[target_key], flat[source_key])
     requested = tuple(_clause(binder, *clause) for clause in clauses)
     for when, _ in _ORDER:
         about = [clause for clause in requested if clause.when == when]
@@ -513,7 +513,7 @@ def stored_names(source: Schema, clauses: Sequence[tuple[When, Action, Any, str 
     for _, _, values, _ in clauses:
         if values == "all":
             found |= {folded(column.name) for column in source}
-        found |= {folded(name) for name, text in _texts_by_name(values) if _is_same_name(name, text)}
+        found |= {folded(name) for name, text in _expressions_by_name(values) if _is_same_name(name, text)}
     return frozenset(found)
 
 
@@ -528,13 +528,13 @@ def computed_names(clauses: Sequence[tuple[When, Action, Any, str | None]]) -> f
     """
     found: set[str] = set()
     for _, _, values, condition in clauses:
-        texts = [text for name, text in _texts_by_name(values) if not _is_same_name(name, text)]
-        for text in [*texts, *([condition] if condition is not None else [])]:
+        expressions = [text for name, text in _expressions_by_name(values) if not _is_same_name(name, text)]
+        for text in [*expressions, *([condition] if condition is not None else [])]:
             found |= {folded(one.name) for one in parse_text(text).find_all(exp.Identifier)}
     return frozenset(found)
 
 
-def _texts_by_name(values: object) -> list[tuple[str, str]]:
+def _expressions_by_name(values: object) -> list[tuple[str, str]]:
     return [(name, text) for name, text in values.items() if isinstance(text, str)] if isinstance(values, Mapping) else []
 
 
@@ -556,7 +556,7 @@ def _matching(binder: Binder, on: str | Sequence[str]) -> tuple[tuple[tuple[int,
         if not on:
             raise UsageError(f"a merge into {binder.table} needs on=: names of key columns, or a condition", table=binder.table)
         columns = [(binder.target.column(name), binder.source.column(name)) for name in on]
-        return tuple((binder.target.columns.index(ours), binder.source.columns.index(theirs)) for ours, theirs in columns), None
+        return tuple((binder.target.columns.index(target), binder.source.columns.index(source)) for target, source in columns), None
     keys: list[tuple[int, int]] = []
     rest: list[str] = []
     for part in conjuncts(on):
@@ -624,10 +624,10 @@ class SourceIndex:
         # The sources are then sorted by that integer, and every target finds its run of equal ones by a binary search.
         targets, sources = np.zeros(rows.num_rows, np.int64), np.zeros(self._source.num_rows, np.int64)
         for (target, column, domain), name in zip(self._keys, names, strict=True):
-            ours, theirs = unified(rows.column(name), target.type, self._source.column(column.name), column.type, domain)
-            ours, theirs = hashable(ours), hashable(theirs)
-            distinct = theirs.unique().drop_null()
-            target_codes, source_codes = (_codes(array, distinct) for array in (ours, theirs))
+            target_values, source_values = unified(rows.column(name), target.type, self._source.column(column.name), column.type, domain)
+            target_values, source_values = hashable(target_values), hashable(source_values)
+            distinct = source_values.unique().drop_null()
+            target_codes, source_codes = (_codes(array, distinct) for array in (target_values, source_values))
             size = len(distinct) + 1
             targets = np.where((targets < 0) | (target_codes < 0), -1, targets * size + target_codes)
             sources = np.where((sources < 0) | (source_codes < 0), -1, sources * size + source_codes)

@@ -67,7 +67,7 @@ class DeleteTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedFile:
-    """A data file of which no row is left.
+    """A data file without visible rows.
 
     Attributes:
         data_file_id: The file.
@@ -201,8 +201,10 @@ def delete_in_file(
         None when no visible row matches.
     """
     if keys is None and (task.all_rows_match or shape.predicate is None):
-        gone = len(deleted_positions(storage, task.file, shape.snapshot_id, read=process_memory.read))
-        return EndedFile(data_file_id=task.file.id, new_count=task.file.record_count - gone) if gone < task.file.record_count else None
+        deleted = len(deleted_positions(storage, task.file, shape.snapshot_id, read=process_memory.read))
+        return (
+            EndedFile(data_file_id=task.file.id, new_count=task.file.record_count - deleted) if deleted < task.file.record_count else None
+        )
     parts: list[np.ndarray] = []
     for batch in read_task(task, shape, storage, threads=threads):
         matching = batch if keys is None else batch.filter(keys.contains(batch))

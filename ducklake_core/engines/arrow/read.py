@@ -192,8 +192,9 @@ def naming_table(shape: ScanProjection) -> Iterator[None]:
         yield
     except NotFoundError as error:
         message = (
-            f"{error.message}, which table {shape.table} names at snapshot {shape.snapshot_id}: the snapshot was expired, or its files "
-            "merged, and cleaned up since the scan was planned, or somebody else removed the file"
+            f"{error.message}. Table {shape.table} has this file at snapshot {shape.snapshot_id}. Maintenance may have cleaned it up after "
+            "the scan was planned, because the snapshot expired or its files were merged: plan the scan again. Otherwise the file was "
+            "deleted outside of DuckLake: restore it from a backup"
         )
         raise NotFoundError(message, **{**error.details, "table": shape.table}) from error
 

@@ -69,7 +69,7 @@ from ducklake_core.format.values.value_text import BLANKS, from_cast_text, json_
 _SMALL_DECIMAL = 18
 _NEVER_LENIENT = (JSON, TIMESTAMPTZ)
 """Types whose strings only DuckDB's own rules parse, so that this library cannot decide which of them become NULL."""
-_OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
+_OWN_STRINGS = (INTERVAL, TIMETZ, TIME_NS)
 """Types whose strings this library parses in one form only."""
 _DAY = 86_400_000_000
 TIMESTAMP_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
@@ -142,16 +142,16 @@ def text_value(text: str, wanted: DataType) -> Any:
 
 def _same_values(held: DataType, wanted: DataType) -> bool:
     """Return whether two nested types hold the same values and differ only in ids, or in the case or order of a struct's fields."""
-    ours, theirs = (
+    fields, wanted_fields = (
         sorted(children_of(one), key=lambda field: folded(field.name)) if isinstance(one, StructType) else children_of(one)
         for one in (held, wanted)
     )
-    if type(held) is not type(wanted) or not ours or len(ours) != len(theirs):
+    if type(held) is not type(wanted) or not fields or len(fields) != len(wanted_fields):
         return held == wanted
     named = isinstance(held, StructType)
     return all(
         (not named or folded(one.name) == folded(two.name)) and _same_values(one.type, two.type)
-        for one, two in zip(ours, theirs, strict=True)
+        for one, two in zip(fields, wanted_fields, strict=True)
     )
 
 
@@ -192,11 +192,11 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
         if held == JSON:
             return array.storage if isinstance(array, pa.ExtensionArray) else array
         text: Callable[[Any], str] = zoned_text if held == TIMESTAMPTZ else partial(to_cast_text, data_type=held)
-        texts = _over_distinct(array, lambda part: [None if v is None else text(v) for v in python_values(part, held)], VARCHAR)
-        return _with_signs(texts, array) if held == FLOAT64 else texts
+        strings = _over_distinct(array, lambda part: [None if v is None else text(v) for v in python_values(part, held)], VARCHAR)
+        return _with_signs(strings, array) if held == FLOAT64 else strings
     if wanted == JSON:
-        texts = _over_distinct(array, lambda part: [None if v is None else json_text(v) for v in part.to_pylist()], VARCHAR)
-        return from_values(texts.to_pylist(), JSON) if isinstance(to_arrow_type(JSON), pa.BaseExtensionType) else texts
+        strings = _over_distinct(array, lambda part: [None if v is None else json_text(v) for v in part.to_pylist()], VARCHAR)
+        return from_values(strings.to_pylist(), JSON) if isinstance(to_arrow_type(JSON), pa.BaseExtensionType) else strings
     if held == VARCHAR:
         read = _lenient if lenient else _read
         return _over_distinct(array, lambda part: [None if v is None else read(v, wanted) for v in part.to_pylist()], wanted)
@@ -233,11 +233,11 @@ def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
     return cast_array(array, Field(id=0, name="value", type=wanted))
 
 
-def _with_signs(texts: Any, array: Any) -> Any:
+def _with_signs(strings: Any, array: Any) -> Any:
     """Add the sign to NaN, because DuckDB's strings show it."""
     numbers = np.asarray(array.fill_null(0.0))
     negative = np.isnan(numbers) & np.signbit(numbers)
-    return pc.if_else(pa.array(negative), "-nan", texts) if negative.any() else texts
+    return pc.if_else(pa.array(negative), "-nan", strings) if negative.any() else strings
 
 
 def _wide(array: Any) -> Any:
@@ -317,7 +317,7 @@ def _read(text: str, wanted: DataType) -> object:
     try:
         return from_cast_text(text, wanted)
     except (DuckLakeError, ValueError) as error:
-        if wanted in _OWN_TEXTS:
+        if wanted in _OWN_STRINGS:
             raise UnsupportedFeatureError(f"{text!r} as a value of type {wanted}", type=str(wanted)) from error
         raise UsageError(f"{text!r} cannot be read as a value of type {wanted}", type=str(wanted)) from error
 
@@ -578,13 +578,13 @@ def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray
     if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
         blobs = [value.array.cast(pa.binary()) for value in values]
         return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
-    texts = [as_type(value, VARCHAR, rows) for value in values]
+    strings = [as_type(value, VARCHAR, rows) for value in values]
     if function == "||":
         if any(value.is_null for value in values):
             return nulls(rows, VARCHAR)
     else:
-        texts = [pc.fill_null(text, "") for text in texts]
-    return TypedArray(pc.binary_join_element_wise(*texts, "", null_handling="emit_null"), VARCHAR)
+        strings = [pc.fill_null(text, "") for text in strings]
+    return TypedArray(pc.binary_join_element_wise(*strings, "", null_handling="emit_null"), VARCHAR)
 
 
 def of_text(function: str, value: TypedArray) -> TypedArray:

@@ -65,10 +65,10 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     try:
         return pc.sort_indices(pa.RecordBatch.from_pydict(keys), sort_keys=sort_keys)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        texts = ", ".join(order.expression for order in orders)
+        expressions = ", ".join(order.expression for order in orders)
         raise UnsupportedFeatureError(
-            f"table {table} is sorted by {texts}, of types that Arrow cannot sort ({error}); write a Spark DataFrame, or set the table's "
-            "option sort_on_insert to false to write unsorted files",
+            f"table {table} is sorted by {expressions}, but Arrow cannot sort values of these types ({error}). Write a Spark DataFrame, or "
+            "set the table's option sort_on_insert to false to write unsorted files",
             table=table,
         ) from error
 

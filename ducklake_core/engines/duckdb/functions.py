@@ -36,8 +36,8 @@ def taken_in(text: str, data_type: DataType) -> str:
 
 
 def _given_out(text: str, data_type: DataType) -> str:
-    with_texts = _mapped(text, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
-    return _mapped(with_texts, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
+    with_strings = _mapped(text, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
+    return _mapped(with_strings, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
 
 
 def _holds(data_type: DataType, wanted: DataType) -> bool:
@@ -162,18 +162,18 @@ def _marked_child(own: pa.Field, field: Field) -> pa.Field:
     return own.with_type(_marked_type(own.type, field.type))
 
 
-def make_functions(connection: DuckDBPyConnection, texts: Collection[str], known: Collection[str]) -> None:
+def make_functions(connection: DuckDBPyConnection, statements: Collection[str], known: Collection[str]) -> None:
     """Create the functions that SQL text calls and DuckDB lacks.
 
     Args:
         connection: The instance.
-        texts: A query, with the SQL text of the views and macros that it may name.
+        statements: A query, with the SQL text of the views and macros that it may name.
         known: Names of macros of the lake, which take precedence.
 
     Raises:
         UnsupportedFeatureError: A relation is called, and the package shapely is not installed.
     """
-    called = {found.lower() for text in texts for found in _CALL.findall(text)} - {folded(name) for name in known}
+    called = {found.lower() for text in statements for found in _CALL.findall(text)} - {folded(name) for name in known}
     for name in sorted(called & _CONSTANTS.keys()):
         connection.execute(f"CREATE MACRO main.{name}{_CONSTANTS[name]}")
     for name in sorted(called & RELATIONS.keys()):

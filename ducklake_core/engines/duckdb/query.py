@@ -79,7 +79,7 @@ class Sources:
     macros: tuple[MacroSource, ...] = ()
 
     @property
-    def texts(self) -> list[str]:
+    def statements(self) -> list[str]:
         """Return the SQL text of views and macros."""
         return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
 
@@ -98,13 +98,13 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
         UsageError: DuckDB rejects the query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
-    asked = _Asked(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone())
-    running, others = _started(asked, ways(asked.texts, sources.tables))
+    request = _Request(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone())
+    running, others = _started(request, ways(request.statements, sources.tables))
     return pa.RecordBatchReader.from_batches(running.reader.schema, _batches(running, others))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Request:
     """The arguments of :func:`run`."""
 
     sql: str
@@ -114,17 +114,17 @@ class _Asked:
     zone: str
 
     @property
-    def texts(self) -> list[str]:
-        return [self.sql, *self.sources.texts]
+    def statements(self) -> list[str]:
+        return [self.sql, *self.sources.statements]
 
 
 class _Running:
     """A query in an instance of its own."""
 
-    def __init__(self, asked: _Asked, way: Way) -> None:
-        self.asked = asked
+    def __init__(self, request: _Request, way: Way) -> None:
+        self.request = request
         self._failures = Failures()
-        self._connection = new_instance(asked.zone)
+        self._connection = new_instance(request.zone)
         try:
             self.reader = run_interruptibly(self._connection, lambda: self._reader(way))
         except BaseException as problem:
@@ -135,10 +135,10 @@ class _Running:
             raise reported from problem
 
     def _reader(self, way: Way) -> pa.RecordBatchReader:
-        asked, connection = self.asked, self._connection
-        prepared = prepare(connection, asked.texts, asked.sources, self._failures, way)
-        described = sources_need_conversion(asked.sources)
-        return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, described=described)
+        request, connection = self.request, self._connection
+        prepared = prepare(connection, request.statements, request.sources, self._failures, way)
+        described = sources_need_conversion(request.sources)
+        return _reader(connection, request.sql, prepared, request.target, by_name=request.by_name, described=described)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; they can be read once."""
@@ -155,14 +155,14 @@ class _Running:
             self._connection.close()
 
     def _user_error(self, problem: BaseException) -> BaseException:
-        return user_error(problem, self._failures, self.asked.sql)
+        return user_error(problem, self._failures, self.request.sql)
 
 
-def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
+def _started(request: _Request, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
     """Begin the query in the first way that DuckDB accepts; return it with the remaining ways."""
     for place, way in enumerate(ways):
         try:
-            return _Running(asked, way), ways[place + 1 :]
+            return _Running(request, way), ways[place + 1 :]
         except FilterNotTakenError as problem:
             if place + 1 == len(ways):
                 raise problem.reported from problem
@@ -180,7 +180,7 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
             # Another way may give the rows in another order, so that it cannot continue after the first batch.
             if given or not others:
                 raise problem.reported from problem
-            running, others = _started(running.asked, others)
+            running, others = _started(running.request, others)
         else:
             return
 
@@ -202,7 +202,7 @@ def _reader(
 def sources_need_conversion(sources: Sources) -> bool:
     """Return whether the tables, views or macros of a query have values that need conversion (see ``variants``)."""
     nodes = (node for table in sources.tables for node in table.columns.walk())
-    return any(node.type in (VARIANT, UINT128) for node in nodes) or any(query_needs_conversion(text) for text in sources.texts)
+    return any(node.type in (VARIANT, UINT128) for node in nodes) or any(query_needs_conversion(text) for text in sources.statements)
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
@@ -250,19 +250,19 @@ def line_of(problem: BaseException) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def prepare(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources, failures: Failures, way: Way) -> list[str]:
+def prepare(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources, failures: Failures, way: Way) -> list[str]:
     """Create the tables, views and macros that queries may name; return the reasons for those that cannot be created.
 
     Args:
         connection: A new instance.
-        texts: The queries, and the SQL text of views and macros.
+        statements: The queries, and the SQL text of views and macros.
         sources: The tables, views and macros.
         failures: Collects the first error of a scan.
         way: How queries are run.
     """
     if not way.joins_filter:
         connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
-    make_own_functions(connection, texts, sources)
+    make_own_functions(connection, statements, sources)
     named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
     for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
@@ -275,10 +275,10 @@ def prepare(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sourc
     return make_views(connection, sources)
 
 
-def make_own_functions(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources) -> None:
+def make_own_functions(connection: DuckDBPyConnection, statements: Sequence[str], sources: Sources) -> None:
     """Create the functions that the SQL text calls and DuckDB lacks."""
     macros = [one.name for one in sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA]
-    make_functions(connection, texts, macros)
+    make_functions(connection, statements, macros)
 
 
 def make_views(connection: DuckDBPyConnection, sources: Sources) -> list[str]:
@@ -390,11 +390,11 @@ class Session:
         return int(row[0])
 
 
-def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found]) -> Found:
+def in_instance(statements: Sequence[str], sources: Sources, work: Callable[[Session], Found]) -> Found:
     """Do work with an instance; repeat it in the next way if DuckDB makes a filter that no scan accepts.
 
     Args:
-        texts: SQL text that the work runs.
+        statements: SQL text that the work runs.
         sources: The tables, views and macros that it may name.
         work: Function that may run twice; it returns rows in memory, not streams.
 
@@ -403,24 +403,24 @@ def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session]
         UsageError: DuckDB rejects a query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
-    found = ways([*texts, *sources.texts], sources.tables)
+    found = ways([*statements, *sources.statements], sources.tables)
     for way in found[:-1]:
         try:
-            return _worked(texts, sources, work, way)
+            return _worked(statements, sources, work, way)
         except FilterNotTakenError:
             continue
     try:
-        return _worked(texts, sources, work, found[-1])
+        return _worked(statements, sources, work, found[-1])
     except FilterNotTakenError as problem:
         raise problem.reported from problem
 
 
-def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found], way: Way) -> Found:
+def _worked(statements: Sequence[str], sources: Sources, work: Callable[[Session], Found], way: Way) -> Found:
     failures = Failures()
     with new_instance() as connection:
 
         def whole() -> Found:
-            prepare(connection, [*texts, *sources.texts], sources, failures, way)
+            prepare(connection, [*statements, *sources.statements], sources, failures, way)
             # One transaction for all queries, so that now() is the same in each.
             connection.begin()
             return work(Session(connection))
@@ -428,7 +428,7 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
         try:
             return run_interruptibly(connection, whole)
         except Exception as problem:
-            reported = user_error(problem, failures, texts[0])
+            reported = user_error(problem, failures, statements[0])
             if reported is problem:
                 raise
             raise reported from problem
@@ -502,7 +502,7 @@ def check_statement(sql: str, sources: Sources) -> None:
     import duckdb
 
     with new_instance() as connection:
-        make_own_functions(connection, [sql, *sources.texts], sources)
+        make_own_functions(connection, [sql, *sources.statements], sources)
         named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
         for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
@@ -544,23 +544,23 @@ def not_taken(problem: BaseException) -> bool:
     return "Pushdown Filter Type" in str(problem)
 
 
-def ways(texts: Sequence[str], tables: Sequence[TableSource]) -> list[Way]:
+def ways(statements: Sequence[str], tables: Sequence[TableSource]) -> list[Way]:
     """Return the ways in which to run a query, in the order to try them.
 
     Without row counts, DuckDB does not know the larger side of a join. Large row counts make Bloom filters more likely, which no scan
     accepts. For two tables their ranks suffice: Bloom filters are rare then, and other filters of joins are kept.
 
     Args:
-        texts: The query, and the SQL text of views and macros.
+        statements: The query, and the SQL text of views and macros.
         tables: The tables that they may name.
     """
-    return list(dict.fromkeys(_ways(texts, tables)))
+    return list(dict.fromkeys(_ways(statements, tables)))
 
 
-def _ways(texts: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
+def _ways(statements: Sequence[str], tables: Sequence[TableSource]) -> Iterator[Way]:
     nothing: Planned = (None,) * len(tables)
     # A later part of a UNION ALL may begin, and fail, after the caller has the rows of the first part: only safe ways remain.
-    begins_at_once = not any("UNION" in text.upper() for text in texts)
+    begins_at_once = not any("UNION" in text.upper() for text in statements)
     if sum(table.row_count is not None for table in tables) > 2:
         counts = _in_proportion(tables)
         if begins_at_once:

@@ -4,7 +4,7 @@ An update whose expressions Arrow can evaluate is one job over groups of files. 
 
     job 1   target rows | t0 ... | row id | file | position |   join   source rows | s0 ... | mark |
             each task writes its updated and inserted rows, and notes the matched positions in files of its own:
-            | file | position | gone |
+            | file | position | deleted |
     job 2   the noted positions, grouped by file: check that no row was matched twice, write one delete file per data file
 
 The positions go through files instead of the driver, because a merge may touch every row of a table.
@@ -67,7 +67,7 @@ _MAX_TASKS = 512
 
 FILE, POSITION, ROW_ID, FROM_SOURCE = "f", "p", "r", "m"
 _POSITIONS = Schema(
-    columns=(Field(id=1, name=FILE, type=INT64), Field(id=2, name=POSITION, type=INT64), Field(id=3, name="gone", type=BOOLEAN))
+    columns=(Field(id=1, name=FILE, type=INT64), Field(id=2, name=POSITION, type=INT64), Field(id=3, name="deleted", type=BOOLEAN))
 )
 
 
@@ -175,19 +175,19 @@ class _Join:
         places = (ROW_ID, FILE, POSITION)
         keys = None if self.source is None else self.source.keys(self.request)
         columns, used = flat_columns(self.request.target, "t"), self._evaluated("t")
-        ours = target_rows(self.plan, self.state.storage, self.session, columns, places, keys, evaluated=used)
+        target = target_rows(self.plan, self.state.storage, self.session, columns, places, keys, evaluated=used)
         if self.plan.predicate is not None and needs_sql(self.plan.predicate):
             named = {column.name: f"t{place}" for place, column in enumerate(self.request.target)}
-            back = ours.withColumnsRenamed({flat: name for name, flat in named.items()})
-            ours = back.filter(to_sql(self.plan.predicate, "spark")).withColumnsRenamed(named)
+            back = target.withColumnsRenamed({flat: name for name, flat in named.items()})
+            target = back.filter(to_sql(self.plan.predicate, "spark")).withColumnsRenamed(named)
         if self.source is None:
-            return ours.withColumn(FROM_SOURCE, sf.lit(True))
-        theirs = self._source_rows()
+            return target.withColumn(FROM_SOURCE, sf.lit(True))
+        source = self._source_rows()
         kinds = {clause.when for clause in self.request.clauses}
         how = {(False, False): "inner", (False, True): "left", (True, False): "right", (True, True): "full"}[
             ("not matched" in kinds, "not matched by source" in kinds)
         ]
-        return ours.join(theirs, on=self._condition(), how=how)
+        return target.join(source, on=self._condition(), how=how)
 
     def _source_rows(self) -> DataFrame:
         assert self.source is not None
@@ -228,9 +228,9 @@ class _Join:
 
     def _condition(self) -> Column:
         parts = []
-        for ours, theirs in self.request.keys:
-            left, right = sf.col(f"t{ours}"), sf.col(f"s{theirs}")
-            if self.request.target.columns[ours].type == UUID:
+        for target_key, source_key in self.request.keys:
+            left, right = sf.col(f"t{target_key}"), sf.col(f"s{source_key}")
+            if self.request.target.columns[target_key].type == UUID:
                 # A UUID has several spellings as a string, and Spark compares characters.
                 left, right = sf.lower(left), sf.lower(right)
             parts.append(left == right)
@@ -269,10 +269,10 @@ class _Join:
                 positions = np.sort(rows.column(POSITION).to_numpy())
                 if np.any(positions[1:] == positions[:-1]):
                     raise matched_twice(table)
-                gone = np.sort(rows.filter(rows.column("gone")).column(POSITION).to_numpy())
+                deleted = np.sort(rows.filter(rows.column("deleted")).column(POSITION).to_numpy())
                 if number == INLINED:
-                    return pa.Table.from_batches([_report("inlined", gone.tolist())])
-                hidden = write_position_deletes(tasks[number].file, gone, shape, target, storage) if len(gone) else None
+                    return pa.Table.from_batches([_report("inlined", deleted.tolist())])
+                hidden = write_position_deletes(tasks[number].file, deleted, shape, target, storage) if len(deleted) else None
                 return pa.Table.from_batches([_report("file", hidden)])
 
         results = noted.groupBy(FILE).applyInArrow(hide, _REPORT).collect()
@@ -295,11 +295,11 @@ def _writer(change: RowChange, state: WriteState, merging: bool) -> Callable[[It
                     chosen = pa.array(np.flatnonzero(mask))
                     if not len(chosen):
                         continue
-                    gone = writer.apply(when, rows.take(chosen), row_ids.take(chosen))
+                    deleted = writer.apply(when, rows.take(chosen), row_ids.take(chosen))
                     if when == "not matched":
                         continue
                     flags = np.zeros(len(chosen), dtype=bool)
-                    flags[gone] = True
+                    flags[deleted] = True
                     # Matched rows are noted even if no branch changes them: job 2 has to find rows that are matched twice.
                     kept = np.ones(len(chosen), dtype=bool) if merging and when == "matched" else flags
                     places = chosen.filter(pa.array(kept))
@@ -314,8 +314,8 @@ def _writer(change: RowChange, state: WriteState, merging: bool) -> Callable[[It
 
 
 def _kinds(files: Any, marks: Any) -> list[tuple[When, np.ndarray]]:
-    ours, theirs = (np.asarray(array.is_valid()) for array in (files, marks))
-    return [("matched", ours & theirs), ("not matched", ~ours & theirs), ("not matched by source", ours & ~theirs)]
+    in_target, in_source = (np.asarray(array.is_valid()) for array in (files, marks))
+    return [("matched", in_target & in_source), ("not matched", ~in_target & in_source), ("not matched by source", in_target & ~in_source)]
 
 
 def restore_rows(

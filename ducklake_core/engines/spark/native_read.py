@@ -76,10 +76,10 @@ READER_CONF = "spark.ducklake.read.files"
 """Session setting: "native" (the default) uses Spark's own Parquet reader for files that it reads exactly, "arrow" never does."""
 _FILES_PER_PARTITION = 4096
 _AT_ONCE = 16
-FILES_LOOKED_AT_HERE = 64
+MAX_FILES_ON_DRIVER = 64
 """Maximum number of footers to check on the driver: some milliseconds once, where a Spark task would take fifty in each action."""
 _MAX_REMEMBERED = 1 << 16
-_looked_at = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MAX_REMEMBERED)
+_footers = BoundedCache[tuple[Storage, str], Mapping[int, str]](_MAX_REMEMBERED)
 """Results of :func:`check_ids` on the driver; they stay valid because no file is ever rewritten under its name."""
 
 MAX_FILES = 4096
@@ -553,11 +553,11 @@ def rejection(
     """
     of_each = {(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values()
     ids = frozenset(column.id for column in read)
-    paths = [path for path in of_each if not _is_known(_looked_at.get((storage, path)), ids)]
-    if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
+    paths = [path for path in of_each if not _is_known(_footers.get((storage, path)), ids)]
+    if len(paths) <= MAX_FILES_ON_DRIVER and not is_connect(session):
         found = _check_all(paths, ids, table, storage)
         for path, without in zip(paths, found, strict=True):
-            _looked_at[storage, path] = without
+            _footers[storage, path] = without
         return None
     parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
     slices = tuple(pickle.dumps(part) for part in parts)

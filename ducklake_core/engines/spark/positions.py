@@ -205,7 +205,7 @@ def target_rows(
     *,
     evaluated: Collection[int] = frozenset(),
 ) -> DataFrame:
-    """Return visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its position.
+    """Return visible rows with their positions, filtered by the parts of the predicate that Arrow can evaluate.
 
     Columns have types that hold every value, because they go back into files. Columns that Spark evaluates an expression on have Spark's
     nearest types; where these differ, an exact copy follows the positions, under the name of :func:`exact_name`.

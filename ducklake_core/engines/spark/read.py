@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _MAX_LOCAL_ROWS = 10_000
 _MAX_LOCAL_BYTES = 1 << 20
-# Types of which Spark makes the same values from Arrow constants as from Arrow batches of a Python worker.
+# Spark makes the same values of these types from Arrow constants as from Arrow batches of a Python worker.
 _LOCAL_TYPES = (NumericType, BooleanType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 V1_SOURCES_CONF = "spark.sql.sources.useV1SourceList"
 """Spark's session setting: formats that its first data source interface reads; by default Parquet is one of them."""

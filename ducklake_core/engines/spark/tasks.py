@@ -30,7 +30,7 @@ INLINED_ROWS = 100_000
 
 _SMALL = 1 << 20
 _NUMBER = 8
-_MOST = 24
+_MAX_BITS = 24
 
 
 class FileWork(Protocol):
@@ -180,7 +180,7 @@ def task_id_frame(session: SparkSession, count: int, size: int) -> DataFrame:
     """
     parts = max(1, count)
     # Powers of two keep the number of distinct queries small, for which Spark generates and compiles code.
-    bits = 0 if size <= _SMALL else min(_MOST, (size // _NUMBER // parts).bit_length())
+    bits = 0 if size <= _SMALL else min(_MAX_BITS, (size // _NUMBER // parts).bit_length())
     if not bits:
         return session.range(0, count, 1, parts)
     made = session.range(0, count << bits, 1, parts)

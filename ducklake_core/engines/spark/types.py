@@ -297,8 +297,8 @@ def _uuid_text(array: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _interval_text(array: pa.Array[Any]) -> pa.Array[Any]:
-    texts = [
+    strings = [
         None if value is None else interval_text(Interval(months=value.months, days=value.days, microseconds=value.nanoseconds // 1000))
         for value in array.to_pylist()
     ]
-    return pa.array(texts, pa.string())
+    return pa.array(strings, pa.string())

@@ -245,7 +245,7 @@ def may_have_lost(reports: Sequence[Any], session: SparkSession) -> bool:
         reports: Rows with the columns of :data:`ATTEMPT_COLUMNS`.
         session: The session that ran the tasks.
     """
-    return any(row["attempt"] for row in reports) or speculates(session) or _ran_anew({row["stage"] for row in reports}, session)
+    return any(row["attempt"] for row in reports) or speculates(session) or _ran_again({row["stage"] for row in reports}, session)
 
 
 def speculates(session: SparkSession) -> bool:
@@ -253,7 +253,7 @@ def speculates(session: SparkSession) -> bool:
     return str(session.conf.get("spark.speculation", "false")).lower() == "true"
 
 
-def _ran_anew(stages: set[int], session: SparkSession) -> bool:
+def _ran_again(stages: set[int], session: SparkSession) -> bool:
     if is_connect(session):
         return False
     tracker = session.sparkContext.statusTracker()

@@ -191,10 +191,10 @@ def sort_within_partitions(
         # Spark Connect analyses expressions only here.
         _ = done.schema
     except (AnalysisException, ParseException) as error:
-        texts = ", ".join(order.expression for order in orders)
+        expressions = ", ".join(order.expression for order in orders)
         raise UnsupportedFeatureError(
-            f"table {table} is sorted by {texts}, which Spark cannot evaluate; set the table's option sort_on_insert to false to write "
-            "unsorted files, or write with DuckDB",
+            f"table {table} is sorted by {expressions}, which Spark cannot evaluate. Set the table's option sort_on_insert to false to "
+            "write unsorted files, or write with DuckDB",
             table=table,
         ) from error
     return done

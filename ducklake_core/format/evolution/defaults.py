@@ -57,7 +57,7 @@ _NO_DEFAULTS = (
     exp.Parameter,
 )
 _MAX_BITS = 256
-OWN_TEXTS = (TIMETZ, TIME_NS, INTERVAL)
+OWN_STRINGS = (TIMETZ, TIME_NS, INTERVAL)
 """Types whose strings have one form only, that of the catalog."""
 
 # Functions of the current time have one value for all rows of a statement, as in SQL. _constant puts it in their place.
@@ -260,7 +260,7 @@ def _cast_text(text: str, field: Field) -> str:
         UsageError: The text is not a value of the type.
     """
     try:
-        if field.type in OWN_TEXTS:
+        if field.type in OWN_STRINGS:
             return to_cast_text(from_cast_text(text, field.type), field.type)
         if field.type == JSON:
             return json_text(text)

@@ -35,7 +35,7 @@ from ducklake_core.format.values.value_text import decimal_text, to_cast_text, u
 
 # From this many digits on, DuckDB copies a decimal's text instead of making a number.
 _NUMBER_DIGITS = 15
-_TEXTS = ("varchar", "json")
+_STRINGS = ("varchar", "json")
 
 
 def promote(array: ArrowArray, field: Field) -> ArrowArray:
@@ -81,7 +81,7 @@ def bounds_hold(old: DataType, new: DataType) -> bool:
 
 def _to_json(array: ArrowArray, field: Field) -> ArrowArray:
     old = _held_type(array, field)
-    if isinstance(old, PrimitiveType) and old.name in _TEXTS:
+    if isinstance(old, PrimitiveType) and old.name in _STRINGS:
         return cast_array(array, field)
     if isinstance(old, PrimitiveType) and old.name == "time":
         raise SchemaError(
@@ -89,8 +89,8 @@ def _to_json(array: ArrowArray, field: Field) -> ArrowArray:
         )
     if old == INTERVAL:
         array = cast_array(array, Field(name=field.name, type=INTERVAL))
-    texts = [None if value is None else json_text(value, old) for value in python_values(array, old)]
-    return cast_array(pa.array(texts, pa.string()), field)
+    strings = [None if value is None else json_text(value, old) for value in python_values(array, old)]
+    return cast_array(pa.array(strings, pa.string()), field)
 
 
 def _has_own_text(arrow_type: ArrowType) -> bool:
@@ -106,8 +106,8 @@ def _to_text(array: ArrowArray, field: Field) -> ArrowArray:
     old = _held_type(array, field)
     # Values are formatted in Python, so each distinct value is formatted once.
     encoded = array.dictionary_encode()
-    texts = [None if value is None else to_cast_text(value, old) for value in python_values(encoded.dictionary, old)]
-    return pc.take(pa.array(texts, pa.string()), encoded.indices)
+    strings = [None if value is None else to_cast_text(value, old) for value in python_values(encoded.dictionary, old)]
+    return pc.take(pa.array(strings, pa.string()), encoded.indices)
 
 
 def _held_type(array: ArrowArray, field: Field) -> DataType:

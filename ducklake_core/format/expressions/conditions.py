@@ -391,7 +391,7 @@ def col(name: str | tuple[str, ...]) -> Column:
         UsageError: A name that cannot be read.
     """
     if isinstance(name, tuple):
-        if not name or not all(name) or not _are_texts(name):
+        if not name or not all(name) or not _are_strings(name):
             raise UsageError(f"a column is named by its text, or by a tuple of its parts, not by {shown(name)}")
         return Column(name if len(name) > 1 else name[0])
     if not isinstance(name, str):
@@ -400,7 +400,7 @@ def col(name: str | tuple[str, ...]) -> Column:
     return Column(parts if len(parts) > 1 else parts[0])
 
 
-def _are_texts(parts: tuple[object, ...]) -> bool:
+def _are_strings(parts: tuple[object, ...]) -> bool:
     return all(isinstance(part, str) for part in parts)
 
 

@@ -16,7 +16,7 @@ from ducklake_core.format.expressions.syntax import data_type_of, unwrapped
 from ducklake_core.format.types.data_types import DataType
 
 _EXTRACT = "variant_extract"
-_TEXTS = ("st_geomfromtext",)
+_FROM_STRING = ("st_geomfromtext",)
 _ENVELOPE = "st_makeenvelope"
 _OVERLAPS = "st_intersects_extent"
 _RELATIONS = (
@@ -127,7 +127,9 @@ def geometry_text(node: exp.Expression) -> str | None:
     match node:
         case exp.Cast() if isinstance(unwrapped(node.this), exp.Literal) and node.to.this == exp.DataType.Type.GEOMETRY:
             return str(unwrapped(node.this).name)
-        case exp.Anonymous() if node.name.lower() in _TEXTS and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
+        case exp.Anonymous() if (
+            node.name.lower() in _FROM_STRING and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal)
+        ):
             return node.expressions[0].name
         case exp.Anonymous() if node.name.lower() == _ENVELOPE and len(node.expressions) == 4:
             numbers = [_number(part) for part in node.expressions]

@@ -354,7 +354,7 @@ def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistic
     if not found.may_be_value:
         return Outcomes(true=False, false=False, null=found.may_be_null)
     prefix = predicate.prefix
-    # Bounds are inclusive: texts with the prefix sort from the prefix itself up to any text that goes on from it.
+    # Bounds are inclusive: strings with the prefix sort from the prefix itself up to any text that goes on from it.
     true = _at_most(prefix, found.high) and (found.low is None or found.low <= prefix or found.low.startswith(prefix))
     within = found.low is not None and found.high is not None and found.low.startswith(prefix) and found.high.startswith(prefix)
     return Outcomes(true=true, false=not within, null=found.may_be_null)

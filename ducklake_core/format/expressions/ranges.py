@@ -207,7 +207,7 @@ def _comparisons(column: ColumnReference, span: Span) -> list[Predicate]:
 
 
 def necessary(predicate: Predicate) -> dict[ColumnReference, list[Span]]:
-    """Return, by column, the values outside of which the condition is surely not true.
+    """Return ranges of values by column; outside of them the condition is not true.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> a, b = (ColumnReference(column_id=n, path=(name,), type=INT32) for n, name in enumerate("ab"))
@@ -322,14 +322,14 @@ def _with_ranges(operands: list[Predicate]) -> list[Predicate]:
         known = spans_of(operand)
         if known is not None:
             sets.setdefault(known[0], []).append((place, known[1]))
-    gone: dict[int, Predicate | None] = {}
+    replaced: dict[int, Predicate | None] = {}
     for column, found in sets.items():
         few = len(found) < _MIN_RANGES and not any(isinstance(operands[place], InRanges) for place, _ in found)
         if len(found) < 2 or few:
             continue
-        gone |= {place: None for place, _ in found}
-        gone[found[0][0]] = in_spans(column, united(span for _, spans in found for span in spans))
-    kept = [gone.get(place, operand) for place, operand in enumerate(operands)]
+        replaced |= {place: None for place, _ in found}
+        replaced[found[0][0]] = in_spans(column, united(span for _, spans in found for span in spans))
+    kept = [replaced.get(place, operand) for place, operand in enumerate(operands)]
     return [operand for operand in kept if operand is not None]
 
 

@@ -193,7 +193,7 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
         return sql
     if "\\" in sql and "LIKE" in sql.upper():
         # A backslash escapes in Spark's LIKE and is an ordinary character in DuckDB's.
-        raise UnsupportedFeatureError(f"a LIKE with a backslash cannot be said to Spark: {sql!r}", expression=sql)
+        raise UnsupportedFeatureError(f"LIKE with a backslash has no equivalent in Spark: {sql!r}", expression=sql)
     import sqlglot
 
     try:

@@ -59,23 +59,25 @@ def written_partitions(values: Iterable[tuple[str | None, ...]], spec: Partition
     """Return the predicate for exactly the rows of the partitions that files were written for, None when there are none.
 
     Args:
-        values: For each file the texts of its partition values, in the order of the keys; None is NULL.
+        values: For each file its partition values as strings, in the order of the keys; None is NULL.
         spec: The keys that the files were written with.
         schema: The table's columns.
     """
-    found = sorted(set(values), key=lambda texts: [(text is not None, text or "") for text in texts])
+    found = sorted(set(values), key=lambda strings: [(text is not None, text or "") for text in strings])
     if not found:
         return None
     if len(spec.fields) == 1 and spec.fields[0].transform == "identity":
-        return _one_of_texts(spec.fields[0], [texts[0] for texts in found], schema)
-    return disjunction(conjunction(_is_text(key, text, schema) for key, text in zip(spec.fields, texts, strict=True)) for texts in found)
+        return _one_of_strings(spec.fields[0], [strings[0] for strings in found], schema)
+    return disjunction(
+        conjunction(_is_text(key, text, schema) for key, text in zip(spec.fields, strings, strict=True)) for strings in found
+    )
 
 
-def _one_of_texts(key: PartitionField, texts: Sequence[str | None], schema: Schema) -> Predicate:
+def _one_of_strings(key: PartitionField, strings: Sequence[str | None], schema: Schema) -> Predicate:
     column = bind_column((key.column,), schema)
-    literals = tuple(_literal(key, text, schema) for text in texts if text is not None)
+    literals = tuple(_literal(key, text, schema) for text in strings if text is not None)
     found: list[Predicate] = [InList(operand=column, values=literals)] if literals else []
-    return disjunction([*found, *([is_null(schema, key.column)] if None in texts else [])])
+    return disjunction([*found, *([is_null(schema, key.column)] if None in strings else [])])
 
 
 def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate:

@@ -22,7 +22,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + "
 """Characters that are the same in text and in DuckDB's text of bytes."""
 
 _DAYS = (-719_162, 2_932_896)
-"""The years 1 to 9999, whose texts sort as they do."""
+"""The years 1 to 9999, whose strings sort as they do."""
 _MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 

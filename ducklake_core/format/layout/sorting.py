@@ -1,4 +1,4 @@
-"""Sort orders of tables: their stored texts as something that writers can follow (specification: ducklake_sort_info)."""
+"""Parse the stored sort orders of tables (specification: ducklake_sort_info)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
 
     # Checked before rows are written, because other programs may have stored any expression.
     if key.dialect.lower() != "duckdb":
-        raise rejected(f"an expression of the dialect {key.dialect!r}, of which only 'duckdb' is known")
+        raise rejected(f"an expression of the dialect {key.dialect!r}, but only 'duckdb' is supported")
     if key.direction not in ("ASC", "DESC") or key.null_order not in ("NULLS_FIRST", "NULLS_LAST"):
         raise rejected(f"in the unknown order {key.direction} {key.null_order}")
     try:

@@ -165,8 +165,8 @@ def _over_distinct(array: pa.Array, data_type: DataType, text_of: Callable[[obje
     """Return the strings of all values; Python code sees each distinct value once."""
     storage = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
     encoded = storage if isinstance(storage, pa.DictionaryArray) else storage.dictionary_encode()
-    texts = [None if value is None else text_of(value) for value in python_values(encoded.dictionary, data_type)]
-    return pa.array(texts, pa.string()).take(encoded.indices)
+    strings = [None if value is None else text_of(value) for value in python_values(encoded.dictionary, data_type)]
+    return pa.array(strings, pa.string()).take(encoded.indices)
 
 
 def _numbers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], int]:
@@ -185,8 +185,8 @@ def _epoch_array(array: pa.Array, transform: str) -> pa.Array:
         hours = numbers * 24 if per_day == 1 else np.floor_divide(numbers, per_day // 24)
         return pa.array(hours, mask=mask).cast(pa.string())
     days = pa.array(np.floor_divide(numbers, per_day), mask=mask).dictionary_encode()
-    texts = [None if day is None else str(_units_until(day, transform)) for day in days.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(days.indices)
+    strings = [None if day is None else str(_units_until(day, transform)) for day in days.dictionary.to_pylist()]
+    return pa.array(strings, pa.string()).take(days.indices)
 
 
 def _units_until(day: int, transform: str) -> int:
@@ -209,8 +209,8 @@ def _calendar_array(array: pa.Array, part: str) -> pa.Array:
     days = pa.array(np.floor_divide(numbers, per_day), mask=mask).dictionary_encode()
     index = ("year", "month", "day").index(part)
     zoned = not is_date and arrow.tz is not None
-    texts = [None if day is None else str(_part_of(day, index, zoned)) for day in days.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(days.indices)
+    strings = [None if day is None else str(_part_of(day, index, zoned)) for day in days.dictionary.to_pylist()]
+    return pa.array(strings, pa.string()).take(days.indices)
 
 
 def _part_of(day: int, index: int, zoned: bool) -> int:
@@ -252,7 +252,7 @@ def partition_may_match(
 
     Args:
         spec: The spec that the file itself was written with.
-        values: Texts of its keys, in key order, None for NULL.
+        values: Values of its keys as strings, in key order; None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
         file_begin_snapshot: Snapshot that the file came with. Buckets prune only files that are as new as the
@@ -274,7 +274,7 @@ def partition_must_match(
 
     Args:
         spec: The spec that the file itself was written with.
-        values: Texts of its keys, in key order, None for NULL.
+        values: Values of its keys as strings, in key order; None for NULL.
         predicate: Bound to ``schema``.
         schema: The table's columns.
         file_begin_snapshot: Snapshot that the file came with, see :func:`partition_may_match`.
@@ -321,11 +321,11 @@ def partition_statistics(
 ) -> dict[int, ColumnStatistics]:
     """Turn partition values into bounds of columns, in the form of file statistics: all rows of the file are alike.
 
-    Calendar parts bound a column as far as they lead down from the year without a gap.
+    Calendar parts bound a column only if they are consecutive from the year down (year and month, but not year and day).
 
     Args:
         spec: The spec that the file was written with.
-        values: Texts of its keys, in key order, None for NULL.
+        values: Values of its keys as strings, in key order; None for NULL.
         schema: The table's columns.
         record_count: Number of rows that the statistics describe.
     """

@@ -99,7 +99,7 @@ def schema_path(text: str) -> str:
 
 
 def schemas_meant(text: str) -> tuple[str, str]:
-    """Return the paths that a schema's name may mean, of which the first that exists counts, as in DuckDB.
+    """Return the paths that a schema's name may mean. The first that exists counts, as in DuckDB.
 
     They are the path ``a.b``, and one schema at the top whose whole name is ``a.b``.
 

@@ -708,9 +708,9 @@ def _newest(rows: Iterable[ColumnRow]) -> dict[int, ColumnRow]:
 
 def _check_cells(row: ColumnRow) -> None:
     """Reject cells of another type: SQLite stores anything in a column of any type."""
-    texts: tuple[object, ...] = (row.column_name, row.column_type)
+    strings: tuple[object, ...] = (row.column_name, row.column_type)
     numbers: tuple[object, ...] = (row.column_id, row.parent_column or 0, row.column_order or 0, row.begin_snapshot)
-    if not (all(isinstance(text, str) and text for text in texts) and all(isinstance(number, int) for number in numbers)):
+    if not (all(isinstance(text, str) and text for text in strings) and all(isinstance(number, int) for number in numbers)):
         raise CatalogCorruptError(
             f"column {row.column_name!r} (id {row.column_id}) has the type {row.column_type!r}, the place {row.column_order!r} and the "
             f"parent {row.parent_column!r}",

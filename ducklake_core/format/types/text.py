@@ -14,7 +14,7 @@ from typing import Any
 from ducklake_core.errors import UsageError
 
 _DAYS_OF_A_PART = 30
-"""Days of a month of which there is only a part, in DuckDB."""
+"""Days of a fraction of a month, as DuckDB counts them."""
 _UNITS = {
     "microsecond": "us usec usecs usecond useconds microsecond microseconds",
     "millisecond": "ms msec msecs millisecond milliseconds",
@@ -211,7 +211,7 @@ def _item(value: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text of a user or of the catalog in one line, as far as it shows what it is.
+    """Return a string of a user or of the catalog in one line, shortened for a message.
 
     >>> one_line("a  b\\n\\x1b[31mc"), len(one_line("x" * 1000))
     ('a  b\\\\n\\\\x1b[31mc', 203)

@@ -108,7 +108,7 @@ def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) 
     wanted = to_arrow_schema(schema, physical=physical)
     if arrow_schema.names != wanted.names or arrow_schema.types != wanted.types:
         return False
-    return not any(not column.nullable or _is_looked_at(column.type, physical=physical) for column in schema)
+    return not any(not column.nullable or _needs_conversion(column.type, physical=physical) for column in schema)
 
 
 def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact: bool = False) -> ArrowArray:
@@ -177,7 +177,7 @@ def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool
 
 
 def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool, exact: bool) -> ArrowArray:
-    if column.type == arrow_type and not _is_looked_at(field.type, physical=physical):
+    if column.type == arrow_type and not _needs_conversion(field.type, physical=physical):
         return column
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([cast_array(chunk, field, physical=physical, exact=exact) for chunk in column.chunks], arrow_type)
@@ -192,18 +192,18 @@ def _positions(names: list[str], where: str) -> dict[str, int]:
     return found
 
 
-def _is_looked_at(data_type: DataType, *, physical: bool) -> bool:
+def _needs_conversion(data_type: DataType, *, physical: bool) -> bool:
     """Return whether data of the type's own Arrow type may hold values that the type does not have.
 
     These are integers of 39 digits and, in physical form, binaries and strings that no reader could read.
     """
     checked = data_type in _HUGE_TYPES or (physical and data_type in (VARIANT, GEOMETRY, INTERVAL))
-    return checked or any(_is_looked_at(child.type, physical=physical) for child in children_of(data_type))
+    return checked or any(_needs_conversion(child.type, physical=physical) for child in children_of(data_type))
 
 
 def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     arrow_type = to_arrow_type(data_type, physical=physical)
-    if array.type == arrow_type and not _is_looked_at(data_type, physical=physical):
+    if array.type == arrow_type and not _needs_conversion(data_type, physical=physical):
         return array
     if pa.types.is_null(array.type):
         return null_array(len(array), arrow_type)
@@ -229,8 +229,8 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
     # Children of NULL structs are not values, and must not be checked.
-    looked_at = array.null_count and _is_looked_at(data_type, physical=True)
-    held = array.flatten() if looked_at else [array.field(i) for i in range(array.type.num_fields)]
+    converts = array.null_count and _needs_conversion(data_type, physical=True)
+    held = array.flatten() if converts else [array.field(i) for i in range(array.type.num_fields)]
     for field in data_type.fields:
         position = by_name.pop(folded(field.name), None)
         if position is None:
@@ -474,8 +474,8 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
     array: ArrowArray
     match data_type:
         case PrimitiveType(name="interval"):
-            texts = [None if v is None else interval_text(v) for v in values if v is None or isinstance(v, Interval)]
-            array = pa.array(texts, pa.string())
+            strings = [None if v is None else interval_text(v) for v in values if v is None or isinstance(v, Interval)]
+            array = pa.array(strings, pa.string())
         case PrimitiveType(name="uuid"):
             array = pa.array([None if v is None else uuid.UUID(str(v)).bytes for v in values], pa.binary(16))
         case PrimitiveType(name="int128" | "uint128"):

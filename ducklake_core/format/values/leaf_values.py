@@ -1,4 +1,4 @@
-"""Values of leaf columns: their Python forms, and where they come from: catalog texts, Arrow arrays, Parquet statistics.
+"""Values of leaf columns: their Python forms, and where they come from: strings of the catalog, Arrow arrays, Parquet statistics.
 
 ==============================================  =========================================================================
 DuckLake type                                   Python form

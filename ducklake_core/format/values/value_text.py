@@ -106,7 +106,7 @@ def to_cast_text(value: object, data_type: DataType) -> str:
 def from_text(text: str, data_type: DataType) -> object:
     """Return the Python form of a statistics text.
 
-    Texts of narrower types are understood, because the catalog keeps them as they were when a column's type is widened.
+    Strings of narrower types are understood, because the catalog keeps them as they were when a column's type is widened.
 
     >>> from ducklake_core.format.types.data_types import *
     >>> from_text("1", BOOLEAN), from_text("00FF6162", BLOB), from_text("nan", FLOAT64), from_text("2024-01-15", TIMESTAMP)

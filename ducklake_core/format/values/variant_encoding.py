@@ -446,7 +446,7 @@ class VariantBuffer:
         """Return the values in their encoded form."""
         return self._gathered(slots.starts, slots.ends, pa.binary())
 
-    def texts(self, slots: Slots, arrow: pa.DataType) -> ArrowArray:
+    def strings(self, slots: Slots, arrow: pa.DataType) -> ArrowArray:
         """Return the content of strings or binaries."""
         is_short = (self._data[slots.starts] & 3) == 1
         return self._gathered(slots.starts + np.where(is_short, 1, 5), slots.ends, arrow)

@@ -162,7 +162,7 @@ class _Chooser:
         taken: set[str] = set()
         fields: dict[str, Shape] = {}
         for name in sorted(found, key=lambda name: (-len(found[name]), name)):
-            # Fields of groups are found without regard to case, and by texts that end at a NUL.
+            # Fields of groups are found without regard to case, and by strings that end at a NUL.
             if self._left <= 0 or folded(name) in taken or "\0" in name:
                 continue
             taken.add(folded(name))
@@ -352,12 +352,12 @@ def typed_values(buffer: VariantBuffer, slots: Slots, wanted: PrimitiveType | De
         storage = pa.Array.from_buffers(pa.binary(16), len(slots), [None, pa.py_buffer(buffer.fixed(slots, 16).tobytes())])
         return pa.ExtensionArray.from_storage(arrow, storage)
     if wanted in (VARCHAR, BLOB):
-        texts = buffer.texts(slots, arrow)
+        strings = buffer.strings(slots, arrow)
         try:
-            texts.validate(full=True)
+            strings.validate(full=True)
         except pa.ArrowInvalid as error:
             raise CorruptFileError("a variant holds a string that is not UTF-8") from error
-        return texts
+        return strings
     numbers = np.empty(len(slots), _NUMPY[wanted])
     for kind in np.unique(slots.kinds):
         chosen = slots.kinds == kind

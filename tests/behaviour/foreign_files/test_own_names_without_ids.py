@@ -51,7 +51,7 @@ def test_spark_refuses_or_reads_with_arrow(
             with pytest.raises(UnsupportedFeatureError, match=refused):
                 scan.to_spark(spark)
             with monkeypatch.context() as many:
-                many.setattr(native_read, "FILES_LOOKED_AT_HERE", 0)
+                many.setattr(native_read, "MAX_FILES_ON_DRIVER", 0)
                 # The first rows alone would come from the other file.
                 for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
                     with pytest.raises(PySparkException, match=refused):

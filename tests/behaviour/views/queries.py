@@ -136,7 +136,7 @@ REFUSED = {
     "insensitive": ("SELECT b ILIKE 'V%' AS x FROM t", "it has ILIKE"),
     "escaped": ("SELECT b LIKE 'v!%' ESCAPE '!' AS x FROM t", "like_escape is not among"),
     "wild": ("SELECT b GLOB 'v*' AS x FROM t", "it has GLOB"),
-    "text_and_number": ("SELECT b = a AS x FROM t WHERE b = '1'", "it puts varchar beside int32|it casts varchar"),
+    "text_and_number": ("SELECT b = a AS x FROM t WHERE b = '1'", "it combines varchar with int32|it casts varchar"),
     "recursive": ("WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 3) SELECT i FROM r", "it has WITH RECURSIVE"),
     "by_name": ("SELECT a FROM t UNION ALL BY NAME SELECT c, a FROM u", "it has BY_NAME"),
     "distinct_on": ("SELECT DISTINCT ON (b) a, b FROM t ORDER BY b", "it has DISTINCT ON"),
