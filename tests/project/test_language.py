@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["codespell"]["skip"]
 
 SOURCES = ("ducklake_core", "ducklake_dagster", "examples", "benchmarks", "tests", ".ci")
 DOCUMENTS = ("README.md", ".github", "docs")
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 CLAUSE = re.compile(r"(What|Which|Whose|Whether|Where|How|Who)\b")
 PHRASES = ("says of", "said of", "in force", "seven bits", "as well as ever", "as far as", "made anew")
@@ -35,50 +40,55 @@ def files(*roots: str, suffix: str) -> list[Path]:
     return sorted(path for path in found if not any(f"./{path.relative_to(ROOT)}".startswith(skipped) for skipped in SKIPPED))
 
 
-TREES = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in files(*SOURCES, suffix=".py")}
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Names that a module defines, with their lines, and the first lines of its docstrings."""
+
+    path: str
+    names: list[tuple[int, str]] = field(default_factory=list)
+    docstrings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, path: Path) -> Source:
+        source = cls(str(path.relative_to(ROOT)))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
+                source.docstrings.append(docstring.splitlines()[0])
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                source.names.append((node.lineno, node.name))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                source.names.append((node.lineno, node.id))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                source.names.append((node.lineno, node.attr))
+            elif isinstance(node, ast.arg):
+                source.names.append((node.lineno, node.arg))
+        return source
+
+    def named(self, is_bad: Callable[[str], object]) -> list[str]:
+        return [f"{self.path}:{line}: {name}" for line, name in self.names if is_bad(name)]
 
 
-def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.ClassDef(name=name)
-                | ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.Name(id=name, ctx=ast.Store())
-                | ast.Attribute(attr=name, ctx=ast.Store())
-                | ast.arg(arg=name)
-            ):
-                yield node.lineno, name
-            case _:
-                pass
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    return [Source.parse(path) for path in files(*SOURCES, suffix=".py")]
 
 
-NAMES = [(f"{path}:{line}: {name}", name) for path, tree in TREES.items() for line, name in defined_names(tree)]
+def is_vague(name: str) -> bool:
+    return name not in ALLOWED and bool(VAGUE & {word.lower() for word in re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name)})
 
 
-def words(name: str) -> set[str]:
-    return {word.lower() for word in re.findall(r"[A-Z]*[a-z]+|[A-Z]+", name)}
-
-
-def test_docstrings_do_not_begin_with_a_clause() -> None:
-    found = [
-        f"{path}: {docstring.splitlines()[0]}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and CLAUSE.match(docstring := ast.get_docstring(node) or "")
-    ]
+def test_docstrings_do_not_begin_with_a_clause(sources: list[Source]) -> None:
+    found = [f"{source.path}: {docstring}" for source in sources for docstring in source.docstrings if CLAUSE.match(docstring)]
     assert not found, "begin with a verb or a noun:\n" + "\n".join(found)
 
 
-def test_names_describe_values_and_functions() -> None:
-    found = [where for where, name in NAMES if name not in ALLOWED and VAGUE & words(name)]
+def test_names_describe_values_and_functions(sources: list[Source]) -> None:
+    found = [where for source in sources for where in source.named(is_vague)]
     assert not found, "\n".join(found)
 
 
-def test_limits_are_called_max_and_min() -> None:
-    found = [where for where, name in NAMES if re.match(r"_?(MOST|LEAST)(_|$)", name)]
+def test_limits_are_called_max_and_min(sources: list[Source]) -> None:
+    found = [where for source in sources for where in source.named(re.compile(r"_?(MOST|LEAST)(_|$)").match)]
     assert not found, "\n".join(found)
 
 
