@@ -12,7 +12,7 @@ import pytest
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog
 from tests.support.oracle import LakeAddress
 
-# Dagster warns about what it does itself, and about its own features that may still change; these are not ours to mend.
+# Dagster warns about its own behaviour and its preview features, which this project cannot change.
 DAGSTER_WARNINGS = (
     "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
     "ignore::dagster_shared.utils.warnings.BetaWarning",

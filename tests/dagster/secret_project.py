@@ -35,7 +35,7 @@ VARIABLES = {
         storage=AzureStorage(data_path="abfss://b/", account_key=HIDDEN, connection_string=HIDDEN, sas_token=HIDDEN),
     ),
 }
-# Nobody answers there, so that what is said about it is looked at too.
+# No server listens there, so that the error message is covered too.
 unreachable = PostgresCatalog(host="127.0.0.1", port=1, user="u", database="d", password=SECRET, options={"connect_timeout": "2"})
 lake = DuckLakeResource(catalog=unreachable, storage=S3Storage(data_path="s3://b/", secret_access_key=SECRET))
 
@@ -48,7 +48,7 @@ def things() -> pa.Table:
 
 @dg.op
 def use(context: dg.OpExecutionContext, at_launch: DuckLakeResource) -> None:
-    """Connects with what the launchpad says."""
+    """Connects with the configuration of the launchpad."""
     at_launch.connect()
 
 

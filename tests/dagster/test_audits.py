@@ -112,7 +112,7 @@ def test_audits_see_the_slice_as_the_commit_would_leave_it(run: Run, lake_resour
     values["n"] = -1
     with pytest.raises(dg.Failure, match="positive: 1 rows failed"):
         run([daily], partition_key="2026-03-27")
-    # Bad rows of other days, which somebody else wrote, do not stop this one.
+    # Bad rows of other days, written by another client, do not fail this run.
     lake_resource.connect().write("daily", pa.table({"day": pa.array([date(2026, 3, 28)], pa.date32()), "n": [-5]}))
     values["n"] = 7
     run([daily], partition_key="2026-03-27")
@@ -120,7 +120,7 @@ def test_audits_see_the_slice_as_the_commit_would_leave_it(run: Run, lake_resour
 
 
 def test_a_concurrent_commit_repeats_the_audit(run: Run, lake_resource: DuckLakeResource) -> None:
-    """Somebody else commits between the audit and the commit: the audit is carried out again on the rows as they are now."""
+    """Another client commits between the audit and the commit: the audit runs again on the current rows."""
     lake = lake_resource.connect()
     lake.write("totals", pa.table({"n": [1]}))
     AUDITED.clear()

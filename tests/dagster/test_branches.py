@@ -288,7 +288,7 @@ def test_invalid_resources_raise_at_definition(lake_resource: DuckLakeResource) 
 
 
 class LakeOf(ConfigurableResourceFactory[DuckLakeResource]):
-    """Another way to say where a lake is."""
+    """A resource factory of a lake."""
 
     folder: str
 

@@ -72,7 +72,7 @@ def write(folder: Path, *documents: dict[str, Any]) -> None:
 
 @contextmanager
 def raises(message: str) -> Iterator[list[BaseException]]:
-    """Something fails, and one of the causes, which it gives, says this."""
+    """Expect an error with a cause of this message, and return that cause."""
     errors: list[BaseException] = []
     try:
         yield errors
@@ -127,7 +127,7 @@ def test_a_lake_that_cannot_be(project: Any, tmp_path: Path, change: dict[str, A
     write(project.defs_folder_path / "lake", lake_yaml(tmp_path, **change))
     with raises(message) as errors, project.load_component_and_build_defs(defs_path="lake"):
         pass
-    # What Dagster says besides repeats the file.
+    # The rest of Dagster's message repeats the file.
     (own,) = (error for error in errors if isinstance(error, UsageError))
     assert "hunter2" not in str(own)
 

@@ -25,7 +25,7 @@ def sessions(server: PostgresServer, database: str) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("times", [8, slow(200)])
+@pytest.mark.parametrize("times", [4, slow(200)])
 def test_runs_and_ticks_share_connections(postgres: PostgresServer, tmp_path: Path, instance: dg.DagsterInstance, times: int) -> None:
     database = postgres.new_database()
     catalog = PostgresCatalog(host=postgres.socket, database=database, user=postgres.user)

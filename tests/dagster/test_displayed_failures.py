@@ -58,7 +58,7 @@ def shown(lake: DuckLakeResource, *, retries: int = 1, frame: Callable[[], Any] 
 
 @contextmanager
 def password_user(server: PostgresServer) -> Iterator[None]:
-    """Let the server ask one user for a password, and let another one never in."""
+    """Require a password of one user, and reject another one."""
     with psycopg.connect(f"host={server.socket} user={server.user} dbname=postgres", autocommit=True) as connection:
         connection.execute("CREATE ROLE with_password LOGIN PASSWORD 'right'")
         connection.execute("CREATE ROLE rejected LOGIN")

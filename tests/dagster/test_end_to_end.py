@@ -1,4 +1,4 @@
-"""`dagster dev` as a user sees it, a run with a check each time, a backfill in one run and the maintenance job when slow tests run.
+"""`dagster dev` with a lake in local files: a run with a check, a backfill in one run, and the maintenance job.
 
 Everything else is in the folder ``deployment``, over PostgreSQL and S3.
 """
@@ -28,6 +28,7 @@ def dagster_dev(home: Path) -> Iterator[DagsterServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_run_with_a_check(dagster_dev: DagsterServer) -> None:
     server = dagster_dev

@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("day", pa.date32()), ("n", pa.int64()), ("name", pa.string(
 
 
 class Exporter:
-    """What an unknown library gives: a stream, and nothing else."""
+    """A frame of an unknown library, which only exports a stream."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows

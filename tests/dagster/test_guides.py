@@ -62,7 +62,7 @@ def test_components_of_the_guide_load(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def emitted() -> Iterator[str]:
-    """Keys in the package's texts; a prefix that more is put after ends with _ or /."""
+    """Return the keys in the package's string literals; prefixes of keys end with _ or /."""
     for path in (ROOT / "ducklake_dagster").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and KEY.fullmatch(node.value):

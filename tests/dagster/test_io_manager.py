@@ -1,4 +1,4 @@
-"""The IO manager beyond the matrix: loading, precedence of settings, retries, metadata, refusals."""
+"""The IO manager beyond the matrix: loading, precedence of settings, retries, metadata, errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 def cause(result: dg.ExecuteInProcessResult) -> str:
-    """The text of the error that failed a run; the first one where several steps failed."""
+    """Return the message of the error that failed a run, the first one of several."""
     failure = next(event for event in result.all_events if event.is_step_failure)
     error = failure.step_failure_data.error
     while error and error.cause:

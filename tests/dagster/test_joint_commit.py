@@ -161,7 +161,7 @@ def test_invalid_outputs_raise(run: Run, lake_resource: DuckLakeResource) -> Non
 
 
 def test_names_that_only_ascii_would_make_one(run: Run, lake_resource: DuckLakeResource) -> None:
-    """DuckDB has both tables beside each other, and so has the lake."""
+    """DuckDB keeps both tables, and so does the lake."""
     names = {"upper": "Ä", "lower": "ä"}
     FRAMES.clear()
     FRAMES.update(upper=numbers(1), lower=numbers(2))

@@ -28,7 +28,7 @@ ALL_NOW = dict.fromkeys(("expire_snapshots", "cleanup_old_files", "delete_orphan
 
 @pytest.fixture
 def lake(lake_resource: DuckLakeResource) -> DuckLake:
-    """Tables of small files, of deleted rows and of rows in the catalog, and a file that nobody knows."""
+    """Tables of small files, of deleted rows and of rows in the catalog, and an orphaned file."""
     made = lake_resource.connect()
     made.set_option("data_inlining_row_limit", 0)
     for number in range(5):
@@ -114,7 +114,7 @@ def test_deletions_have_limits(
 
 
 class _Session:
-    """Counts how often somebody asks for the session."""
+    """Counts the requests for the session."""
 
     requested = 0
 

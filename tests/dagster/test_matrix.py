@@ -176,7 +176,7 @@ class Bench:
         return [self.kind.single] if selection == "single" else self.kind.chosen
 
     def seed(self) -> list[Row]:
-        """What was there before; that it came as Arrow makes no difference afterwards."""
+        """Write the rows that are there before the run, as Arrow."""
         rows = rows_for(self.kind, self.kind.keys, 1)
         self.materialize(self.asset(frame(self.kind, rows), "overwrite"), "every")
         return rows
@@ -222,7 +222,7 @@ def bench(
 def pandas_frame(rows: pa.Table) -> Any:
     import pandas as pd
 
-    # Its own types say nothing about a column without values.
+    # A pandas column without values has no useful type.
     return rows.to_pandas(types_mapper=pd.ArrowDtype) if not rows.num_rows else rows.to_pandas()
 
 
@@ -232,7 +232,7 @@ OTHER_FRAMES = ["pandas", "polars", "classic", "connect"]
 CONNECT = "SPARK_REMOTE" in os.environ
 
 
-SITUATIONS = ["first write", "rerun", "empty frame", "new column", "wider type", "outside refused", "outside filtered"]
+SITUATIONS = ["first write", "rerun", "empty frame", "new column", "wider type", "outside rejected", "outside filtered"]
 
 
 def cells() -> list[Any]:
@@ -278,7 +278,7 @@ def test_cells(
         case "wider type":
             new = [(*row[:-1], 2**40) for row in new]
             result = bench.write(frame(bench.kind, new, amount=pa.int64()), selection)
-        case "outside refused":
+        case "outside rejected":
             if outside:
                 result = bench.write(frame(bench.kind, [*new, *outside]), selection, raise_on_error=False)
                 assert not result.success

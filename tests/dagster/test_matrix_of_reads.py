@@ -1,4 +1,4 @@
-"""Inputs of every kind of partitions, selection and frame: exactly the rows of the keys that are asked for."""
+"""Inputs of every kind of partitions, selection and frame: exactly the rows of the selected keys."""
 
 # No `from __future__ import annotations`: Dagster resolves the annotations of assets that are made in functions here.
 import itertools
@@ -36,14 +36,14 @@ def annotation(frames: str) -> Any:
 
 
 def selections(kind: Kind) -> dict[str, Sequence[str]]:
-    """Keys that a reader may ask for: one, a range or a rectangle, with gaps, and none."""
+    """Return selections of keys: one, a range or a rectangle, with gaps, and none."""
     if kind.definition is None:
         return {"all": kind.keys}
     return {"single": [kind.single], "several": kind.chosen, "gaps": kind.keys[::2], "none": []}
 
 
 def rows_in(given: Any) -> list[dict[str, Any]]:
-    """What a reader was given."""
+    """Return the rows of a frame."""
     return (given.toArrow() if hasattr(given, "toArrow") else pa.table(given)).to_pylist()
 
 

@@ -80,7 +80,7 @@ def test_a_checksum_that_is_none_of_the_part_is_explained(sqlite_address: LakeAd
     given = store.options["s3"]
     plain = S3Storage(data_path=address.data_path, access_key_id=KEY, secret_access_key=given["secret"], endpoint_url=given["endpoint_url"])
     lake = DuckLakeResource(catalog=address.url, storage=plain, create_if_missing=True).connect()
-    # Reads ask for parts of a file as large as this.
+    # Reads request parts of a file of this size.
     lake.write("numbers", pa.table({"n": range(2_000_000), "text": [str(number) for number in range(2_000_000)]}))
     with pytest.raises(StorageError, match="response_checksum_validation"):
         lake.table("numbers").scan(["n"], "n > 1999990").to_arrow()

@@ -1,4 +1,4 @@
-"""Outputs of ops: each has a table of its own, or is refused."""
+"""Outputs of ops: each has a table of its own, or raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of partitions, by the statistics of files that follow them and of files that do not, whoever wrote them."""
+"""Checks of partitions by file statistics, for files that follow the partitions and files that do not."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_process_reports_its_commit(run: Run, lake_resource: DuckLakeResource,
 
 
 def context(*assets: str, **more: Any) -> PipesContext:
-    """What a process behind Pipes gets; reports of it are kept as ``sent``."""
+    """Context of a process behind Pipes; its reports are kept as ``sent``."""
     made = PipesContext.__new__(PipesContext)
     unknown = dict.fromkeys(("code_version_by_asset_key", "provenance_by_asset_key", "partition_key", "partition_key_range"))
     made._data = {**unknown, "asset_keys": list(assets) or None, "run_id": "run", "job_name": "job", "extras": {}, **more}  # type: ignore[typeddict-item]

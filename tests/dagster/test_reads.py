@@ -1,4 +1,4 @@
-"""Which moment an input reads: a time, one snapshot for a whole run, what a run left, or what changed since."""
+"""The moment that an input reads: a time, one snapshot for a run, the state after a run, or changes since."""
 
 from __future__ import annotations
 

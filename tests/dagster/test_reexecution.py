@@ -1,4 +1,4 @@
-"""Runs that repeat others: what was committed before the worker was lost is not committed again, and what is asked for anew is."""
+"""Re-executed runs: steps that committed before their worker was lost do not commit again, selected steps do."""
 
 from __future__ import annotations
 

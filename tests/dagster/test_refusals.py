@@ -1,4 +1,4 @@
-"""What used to pass in silence: every difference between what was asked for and what is there is refused, said or written down."""
+"""Differences between the settings of an asset and its table raise, are reported, or change the table."""
 
 from __future__ import annotations
 

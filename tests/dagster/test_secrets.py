@@ -1,4 +1,4 @@
-"""Nothing secret reaches Dagster's pages, whatever form it was given in: what the code server tells is looked through as a whole."""
+"""Secrets in any form do not reach Dagster's pages: everything that the code server sends is searched."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def definitions(lake: Any) -> dg.Definitions:
 
 
 def sent_by(defs: dg.Definitions) -> str:
-    """All that a code server tells the web server and the daemon: resources, jobs with their run config's schema and defaults."""
+    """Return all that a code server sends to the web server and the daemon, as one string."""
     repository = defs.get_repository_def()
     snap = RepositorySnap.from_def(repository)
     parts = [dg.serialize_value(snap)]

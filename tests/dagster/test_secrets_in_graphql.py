@@ -1,4 +1,4 @@
-"""What a web server answers about a real code location: no secret in the pages of resources, launchpad, runs, their logs and sensors."""
+"""GraphQL answers about a real code location contain no secret: resources, launchpad, runs, logs and sensors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
-    """The answer, and its text, which must be without the secret."""
+    """Return the answer, and assert that it contains no secret."""
     run = execute_dagster_graphql_and_finish_runs if query is LAUNCH else execute_dagster_graphql
     data = run(context, query, variables=variables).data
     text = json.dumps(data)

@@ -1,4 +1,4 @@
-"""Random histories by DuckDB, and the commit sensor beside them: no partition whose rows changed between two ticks is left out."""
+"""The commit sensor on random histories by DuckDB: every partition that changed between two ticks is reported."""
 
 from __future__ import annotations
 
@@ -169,10 +169,10 @@ class History:
         self.moved = self.deleted = self.expired = False
 
     def _allowed(self, name: str) -> set[str]:
-        """The stated precision: what a statement named; everything in the bounds of a file; all where history is gone."""
+        """Return the partitions that may be reported: those of a statement, of the bounds of a file, or all."""
         touched = self.touched.get(name, set())
         everything = {day.isoformat() for day in DAYS}
-        # A flush of deletes that an expired commit made cannot be told from a delete that DuckDB had to repeat.
+        # A flush of deletes of an expired commit looks like a delete that DuckDB repeated.
         if self.expired or (self.moved and (self.deleted or self.ever_expired)):
             return everything
         if not touched:

@@ -1,4 +1,4 @@
-"""Commits by others become events; our own do not; the cursor survives what happens to a lake."""
+"""Commits of other clients become events, those of the instance do not; the cursor survives changes of the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two assets, one table: no rows of another asset are overwritten unless metadata says that they share."""
+"""Two assets of one table: rows of another asset are overwritten only when metadata allows it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def failure_of(run: Run, made: dg.AssetsDefinition, **how: Any) -> str:
 
 
 def test_rows_of_earlier_assets_are_protected(run: Run, lake_resource: DuckLakeResource) -> None:
-    """Only the last writer counted: whoever had appended could overwrite what was there before."""
+    """Only the last writer counted: an asset that had appended could overwrite earlier rows of another one."""
     run([asset(["q"], 1, table="t")])
     run([asset(["w"], 2, table="t", write_mode="append")])
     assert "w would overwrite rows of table main.t that q wrote" in failure_of(run, asset(["w"], 3, table="t"))
@@ -84,7 +84,7 @@ def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeR
     assert "a would overwrite rows of table main.t that b wrote" in failure_of(run, a, partition_key=FIRST)
     run([asset(["c"], 3, DAYS, **where, write_mode="upsert", upsert_keys="day")], partition_key=SECOND)
     assert "that b and 1 others wrote" in failure_of(run, a, partition_key=SECOND)
-    # A slice that is replaced on purpose has rows of nobody else.
+    # A slice that was replaced on purpose has no rows of other assets.
     run([asset(["a"], 4, DAYS, **where, shared=True)], partition_key=FIRST)
     run([asset(["a"], 5, DAYS, **where)], partition_key=FIRST)
     assert values(lake_resource, "t") == [3, 5]
@@ -125,7 +125,7 @@ def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAd
 
 @pytest.fixture
 def others(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dg.AssetsDefinition]:
-    """Assets that are written in the middle of the next write, after it has looked at the table."""
+    """Assets to write during the next write, after it has read the table."""
     real, waiting = TableOutput.commit, list[dg.AssetsDefinition]()
 
     def commit(*args: Any) -> Any:

@@ -47,7 +47,7 @@ def slices(draw: st.DrawFn) -> tuple[SliceBounds, Rows]:
 
 @given(slices(), slices(), slices())
 def test_no_row_is_missed(one: tuple[SliceBounds, Rows], two: tuple[SliceBounds, Rows], three: tuple[SliceBounds, Rows]) -> None:
-    """What was written, and written over since, is found wherever a row of it is left."""
+    """Writers are found wherever one of their rows is left."""
     stored = read_bounds(json.loads(json.dumps(one[0].union(two[0]).to_json())))
     rows = one[1] | two[1]
     if rows & three[1]:

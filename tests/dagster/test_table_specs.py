@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.P
 
 @pytest.fixture
 def lake(lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> DuckLakeResource:
-    """What DuckDB has made: a partitioned table, a plain one, and views."""
+    """A partitioned table, a plain one, and views by DuckDB."""
     lake_resource.connect()
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
@@ -167,7 +167,7 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     assert [event.partition for event in found.asset_events] == ["2026-04-01"]
     keys = [request.run_key for request in found.run_requests]
     assert tick().run_requests == []
-    # A tick whose cursor was lost asks for the same runs, which Dagster launches once.
+    # A tick without cursor requests the same runs, which Dagster launches once.
     cursor = before
     assert [request.run_key for request in tick().run_requests] == keys
 

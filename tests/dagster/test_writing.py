@@ -312,7 +312,7 @@ class TestPartitionExpressions:
 def test_a_repeated_commit_reports_its_changes(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """The first attempt commits and is lost: the event of the second is the only one, and says what the first would have said."""
+    """The first attempt commits and is lost: the only event, of the second, reports the changes of the first."""
     lost: list[int] = []
 
     def lose(*args: Any, **named: Any) -> dict[str, Any]:

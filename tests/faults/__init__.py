@@ -1,1 +1,1 @@
-"""What goes wrong under a write: processes that die, connections that break, stores that fail."""
+"""Faults during a write: processes that die, connections that break, stores that fail."""

@@ -1,4 +1,4 @@
-"""Calls between two statements of a verb, and a memory of what snapshots show and tell, which must hold whatever was called and when."""
+"""Calls between two statements of an operation, and a memory of the rows and changes that each snapshot shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ducklake_core.errors import NotFoundError
 from tests.support.oracle import Oracle, quoted
 
 PATIENCE = 10.0
-"""Seconds after which a call counts as one that waits for locks of the verb, though the database does not tell of it."""
+"""Seconds after which a call counts as waiting for locks of the operation, though the database does not report it."""
 _WAITING = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
     "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
@@ -53,7 +53,7 @@ def before_statement(is_due: IsDue, call: Callable[[], None]) -> Iterator[_State
     """Call it before a statement of this thread, through SQLAlchemy or a pipeline of psycopg; COMMIT is one too.
 
     Args:
-        is_due: Whether it is this one, by its place, from 0, and its text.
+        is_due: Returns True for the statement, given its index (from 0) and its SQL text.
     """
     statements, execute = _Statements(is_due, call), psycopg.Cursor.execute
 
@@ -115,7 +115,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Look:
-    """Rows of each table at a snapshot with their row ids, and what the change feed tells of that snapshot, None where it tells nothing."""
+    """Rows of each table at a snapshot with their row ids, and the change feed of that snapshot, None where it has none."""
 
     rows: dict[str, Rows]
     feed: dict[str, Rows] | None
@@ -140,20 +140,20 @@ def _counted(read: Any) -> Rows:
 
 
 class Memory:
-    """What each snapshot has shown and told since it was first looked at."""
+    """Rows and changes of each snapshot when it was first read."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Look] = {}
 
     def note(self, lake: DuckLake) -> None:
-        """Look at snapshots that are new; those that are expired meanwhile have nothing to show."""
+        """Read new snapshots; those that were expired meanwhile are skipped."""
         for snapshot in lake.snapshots():
             if snapshot.id not in self._seen and snapshot.id > 0:
                 with suppress(NotFoundError):
                     self._seen[snapshot.id] = look(lake, snapshot.id)
 
     def check(self, lake: DuckLake, oracle: Oracle | None = None) -> None:
-        """Every snapshot that is left shows and tells what it did; those that nobody has looked at yet have changed no row."""
+        """Assert that every remaining snapshot shows the same rows and changes, and that new ones changed no row."""
         left = [snapshot.id for snapshot in lake.snapshots() if snapshot.id > 0]
         assert {hold.snapshot_id for hold in lake.holds.list()} <= set(left), "a held snapshot has expired"
         now = {number: look(lake, number) for number in left}

@@ -1,4 +1,4 @@
-"""What must hold after every fault: the lake reads as the model, DuckDB agrees, and only orphans are left over."""
+"""Invariants after every fault: the lake equals the model, DuckDB agrees, and only orphaned files remain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOW = timedelta(0)
 
 
 def read(lake: DuckLake) -> dict[str, Rows]:
-    """What we read: every row once."""
+    """Return the rows that this library reads."""
     found = {}
     for name in NAMES:
         rows = [(row["k"], row["owner"]) for row in lake.table(name).scan().to_arrow().to_pylist()]
@@ -24,7 +24,7 @@ def read(lake: DuckLake) -> dict[str, Rows]:
 
 
 def read_by_duckdb(address: LakeAddress) -> dict[str, Rows]:
-    """What DuckDB reads."""
+    """Return the rows that DuckDB reads."""
     with attached(address) as duck:
         found = {name: duck.rows(f"SELECT k, owner FROM {name}") for name in NAMES}
         for name, rows in found.items():
@@ -33,7 +33,7 @@ def read_by_duckdb(address: LakeAddress) -> dict[str, Rows]:
 
 
 def check(address: LakeAddress, model: Model) -> None:
-    """The lake is what the model says; what else lies on the disk is found by the sweep, and is all that it finds."""
+    """Assert that the lake equals the model, and that the sweep finds exactly the other files."""
     lake = DuckLake.connect(address.url)
     assert read(lake) == model.tables()
     assert read_by_duckdb(address) == model.tables()

@@ -1,7 +1,7 @@
-"""A process that commits one transaction after another and is interrupted by Ctrl-C in each: what it finds afterwards, a line a round.
+"""A process that commits one transaction after another and is interrupted by Ctrl-C in each, and reports a line for each round.
 
-Each round begins with a line on its input. It says ``ready``, works until it is done or interrupted, compares the lake with the model, and
-says how it ended (``done``, ``before`` or ``after`` the commit) and how long it took. What does not hold ends the process with a traceback.
+Each round begins with a line on its input. It prints ``ready``, works until it is done or interrupted, compares the lake with the model,
+and prints how it ended (``done``, ``before`` or ``after`` the commit) and how long it took. A difference ends it with a traceback.
 """
 
 from __future__ import annotations

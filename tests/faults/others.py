@@ -1,4 +1,4 @@
-"""What others do between two statements of a verb: a table with work for every verb, and each of its changes in turn."""
+"""Acts of other clients between two statements of an operation, on a table with work for every operation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(start: int, stop: int) -> pa.Table:
 
 
 def prepare(lake: DuckLake, name: str) -> None:
-    """Files without deletes, with deletes in a file and with inlined ones, one of which has ended, and inlined rows, likewise."""
+    """Create files without deletes, with deletes in a file and with inlined ones, and inlined rows; one of each has ended."""
     for start in (0, 20, 40, 60, 200):
         lake.write(name, rows(start, start + 20), inline=False)
     table = lake.table(name)
@@ -44,7 +44,7 @@ def prepare(lake: DuckLake, name: str) -> None:
 
 @dataclass
 class Context:
-    """What others have at hand while a verb runs: a lake, DuckDB, writes that are running, and a memory of what their commits show."""
+    """Context of acts while an operation runs: a lake, DuckDB, running writes, and a memory of their commits."""
 
     lake: DuckLake
     name: str
@@ -64,7 +64,7 @@ class Context:
             self.commit(lambda: self.running.pop().__exit__(None, None, None))
 
     def duckdb(self, *statements: str) -> None:
-        """Have DuckDB run statements; one that gives way to the verb is left out."""
+        """Run statements by DuckDB, skipping those that conflict with the operation."""
         assert self.oracle is not None
         for statement in statements:
             try:
@@ -91,7 +91,7 @@ def append(context: Context) -> None:
 
 
 def change(context: Context) -> None:
-    """Rows that the verb moves are updated, deleted in both ways, and merged with others."""
+    """Update, delete in both ways, and merge rows that the operation moves."""
     lake, table = context.lake, context.lake.table(context.name)
     source = pa.table({"n": [44, 81, 200], "part": [9, 9, 9]})
     context.commit(
@@ -149,7 +149,7 @@ def hold(context: Context) -> None:
 
 
 def maintain(context: Context) -> None:
-    """Somebody else's maintenance of the same lake."""
+    """Run maintenance by another client."""
     lake = context.lake
     context.commit(
         lake.flush_inlined_data,
@@ -162,18 +162,18 @@ def maintain(context: Context) -> None:
 
 
 def expire(context: Context) -> None:
-    """Somebody else expires snapshots."""
+    """Expire snapshots by another client."""
     context.commit(lambda: context.lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2))
 
 
 def change_and_expire(context: Context) -> None:
-    """Rows change, and the snapshots that tell of it are expired."""
+    """Change rows, and expire the snapshots of the changes."""
     change(context)
     context.commit(lambda: context.lake.expire_snapshots(older_than=NOW, min_age=NOW))
 
 
 def duckdb_changes(context: Context) -> None:
-    """DuckDB writes rows and changes those that the verb moves."""
+    """Write rows by DuckDB, and change those that the operation moves."""
     name = context.name
     context.duckdb(
         f"INSERT INTO {name} (n, part) SELECT range, 0 FROM range(100, 120)",
@@ -198,13 +198,13 @@ def duckdb_maintains(context: Context) -> None:
 
 
 def write_for_long(context: Context) -> None:
-    """A write that has been running since before the verb commits, and another one begins; both have files older than any floor."""
+    """Commit a write that began before the operation, and begin another; files of both are older than any floor."""
     context.end_writes()
     context.running.append(running_write(context.lake, context.name, 500))
 
 
 def running_write(lake: DuckLake, name: str, start: int) -> Any:
-    """A transaction that has said that it runs, with a file that was written long ago."""
+    """Return a registered transaction with an old file."""
     folder = Path(lake.info.data_path)
     before = set(folder.rglob("*.parquet"))
     transaction = lake.transaction()

@@ -74,7 +74,7 @@ class Pooler:
         return f"postgresql+psycopg://{found.username}@/{found.database}?host={quote(str(self.folder), safe='')}"
 
     def open_sessions(self) -> None:
-        """Open all sessions; what the server says of itself is said to every client."""
+        """Open all sessions, and keep the server's parameters for every client."""
         for _ in range(_SESSIONS):
             link = _Link(socket.socket(socket.AF_UNIX))
             link.end.connect(self.server)
@@ -138,7 +138,7 @@ class Pooler:
             self._change.notify()
 
     def close(self) -> None:
-        """Close the sessions that nobody has."""
+        """Close unused sessions."""
         for session in self._idle:
             session.close()
 

@@ -23,12 +23,12 @@ Cut = Literal["before", "after"]
 
 @dataclass
 class Proxy:
-    """Forwards every connection until it is told to cut.
+    """Forwards every connection until the cut.
 
     Attributes:
-        tells_commit: Whether the answer to a COMMIT says that it is one.
+        names_commit: The answer to a COMMIT names the command.
         cut: When to cut off the next COMMIT of a connection that has written; None for never.
-        dead: Whether new connections are refused after the cut, as when a network is gone.
+        dead: Reject new connections after the cut, as when a network is down.
         cuts: How often it did.
     """
 
@@ -65,7 +65,7 @@ class Proxy:
             threading.Thread(target=line.downward, daemon=True).start()
 
     def take_cut(self) -> Cut | None:
-        """How to cut off a COMMIT that has come; only the first one is."""
+        """Cut the connection at the first COMMIT."""
         with self._lock:
             if self.cut is None:
                 return None

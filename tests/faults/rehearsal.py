@@ -1,4 +1,4 @@
-"""One maintenance verb on one lake, run again and again from the same beginning, and killed at another step each time."""
+"""One maintenance operation, run again and again from the same lake, and killed at another step each time."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Layout = dict[str, tuple[int, ...]]
 
 
 class Rehearsal:
-    """A verb that was run to its end once, in a process of its own, and the lake as it was before that.
+    """An operation that completed once in a process of its own, and the lake before it.
 
     Attributes:
-        steps: What that run did, one text for each step at which it can be killed.
+        steps: Description of each step at which the run can be killed.
         states: Number of different lakes that killed runs have left behind.
     """
 
@@ -58,9 +58,9 @@ class Rehearsal:
         return len(self._seen)
 
     def kill_at(self, step: int) -> None:
-        """Run the verb on the lake as it was, kill it at a step (from 1), and see that nothing is lost and that the next run does the rest.
+        """Run the operation on the lake as it was, kill it at a step (from 1), and check that the next run does the rest.
 
-        What a kill leaves behind is looked at once, however many steps leave just that.
+        Equal states after a kill are checked once.
         """
         self._restore()
         assert self._run(step) == KILLED, self.steps[step - 1]
@@ -121,7 +121,7 @@ class Rehearsal:
                 )
 
     def _layout(self) -> Layout:
-        """What reading each table costs now; after an interrupted verb and its next run it is what the verb alone makes of it."""
+        """Return the cost of reading each table, which an interruption must not raise."""
         lake = DuckLake.connect(self._address.url)
         try:
             return {
@@ -150,7 +150,7 @@ class Rehearsal:
         return rows
 
     def _state(self) -> str:
-        """Catalog and files as a text that is the same for equal ones: what is random is numbered as it comes."""
+        """Return catalog and files as a string that is equal for equal ones; random names become numbers."""
         rows = self._rows_of_file() if self._address.backend == "duckdb" else self._rows()
         files = sorted(f"{path.relative_to(self._files)} {path.stat().st_size}" for path in self._files.rglob("*") if path.is_file())
         numbers: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Others commit between any two statements of a verb: every snapshot that is left shows and tells what it did, and the lake is sound."""
+"""Commits between any two statements of an operation leave every snapshot and the lake intact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BY_LIBRARY: tuple[Act, ...] = (
 DUCKDB: tuple[Act, ...] = (others.duckdb_changes, others.duckdb_maintains)
 _OF_DUCKDB = ("orphaned-file", "table-bounds-narrow", "table-bounds-unknown", "delete-file-orphaned")
 EXPECTED = {"adopt": ("scheduled-live",), "duckdb_changes": _OF_DUCKDB, "duckdb_maintains": _OF_DUCKDB}
-"""Findings of a check after acts of others, whatever a verb does beside them."""
+"""Findings of a check after each act, with any operation next to it."""
 OF_OPERATIONS: dict[str, tuple[Act, ...]] = {
     "orphans": (others.write_for_long,),
     "checkpoint": (others.write_for_long,),
@@ -75,7 +75,7 @@ def _scheduled(lake: DuckLake, name: str) -> None:
 
 
 def _spoiled(lake: DuckLake, _name: str) -> None:
-    """Something to mend: statistics of no file."""
+    """Damage to repair: statistics of no file."""
     with lake.database.write() as connection:
         connection.execute(lake.database.tables["file_column_stats"].insert(), [{"data_file_id": 10**6, "table_id": 1, "column_id": 1}])
 
@@ -89,7 +89,7 @@ WORK: dict[str, Callable[[DuckLake, str], None]] = {
 
 
 class _Rounds:
-    """A lake on which a verb runs again and again, each time on a new table, while others do something at another place."""
+    """A lake on which an operation runs repeatedly, each time on a new table and with an act at another statement."""
 
     def __init__(self, address: LakeAddress, operation: str, act: Act) -> None:
         self._address, self._operation, self._act = address, operation, act
@@ -97,7 +97,7 @@ class _Rounds:
         self._others = DuckLake.connect(address.url)
 
     def run(self, is_due: IsDue) -> bool:
-        """Run the verb while others act before a statement of it, and look at the lake; whether the verb has had such a statement."""
+        """Run the operation with an act before a statement, and check the lake; return False without such a statement."""
         self.round += 1
         name = f"t{self.round}"
         with attached(self._address) if self._act in DUCKDB else nullcontext() as oracle:
@@ -149,7 +149,7 @@ class _Rounds:
 
 
 def _cases() -> Iterator[Any]:
-    """Each verb with each act, and the places at which it is tried: all of a verb's places are somebody's, but on MySQL others'."""
+    """Return each operation with each act and the statements to try, which together cover all statements."""
     for backend in ("postgres", "mysql"):
         for operation in OPERATIONS:
             acts = [*BY_LIBRARY, *OF_OPERATIONS.get(operation, ()), *(DUCKDB if backend == "postgres" else ())]

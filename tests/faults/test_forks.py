@@ -1,4 +1,4 @@
-"""Locks that a thread of the parent held when a process forked: nobody lets go of them in the child, which would wait for ever."""
+"""Locks held by another thread during a fork: the child, in which nothing releases them, must not wait for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _holders(modules: list[ModuleType]) -> list[tuple[Any, str]]:
-    """Every lock of a module, and of an object of ours that a module holds: whose it is, and the name it has there."""
+    """Return every lock of a module and of the library's objects in it: the owner, and the attribute."""
     found: dict[int, tuple[Any, str]] = {}
     for module in modules:
         for name, value in vars(module).items():

@@ -1,4 +1,4 @@
-"""A writer that stands still, or waits for somebody, in its turn on PostgreSQL: everybody else goes on within seconds."""
+"""A writer that stops or waits while it holds the writer lease on PostgreSQL: other clients continue in seconds."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, 
 
 
 def test_a_lease_that_no_server_ends(lake: DuckLake, address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Older servers know no limit of a whole transaction: who waits in vain goes without a turn."""
+    """Older servers have no limit of a whole transaction: a waiting writer continues without a lease."""
     monkeypatch.setattr(leases, "LEASE_WAIT_SECONDS", 0.5)
     key = leases.lease_key("public")
     with psycopg.connect(lake.database.address.engine_url.set(drivername="postgresql").render_as_string()) as held:
@@ -105,7 +105,7 @@ def test_a_lease_that_no_server_ends(lake: DuckLake, address: LakeAddress, monke
 
 
 def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It loses its turn and gets longer ones, until one is long enough."""
+    """It loses its lease and gets longer ones, until one is long enough."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
     original, calls = committer.resolve, []
 
@@ -123,7 +123,7 @@ def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: 
 @pytest.mark.parametrize("ending", spread(["COMMIT", "ROLLBACK"], 1))
 @pytest.mark.parametrize("change", spread(["update", "delete"], 1))
 def test_rows_that_a_flush_has_locked(lake: DuckLake, address: LakeAddress, change: str, ending: str) -> None:
-    """Who changes rows of an open flush of DuckDB waits for it without a turn, and changes them where they are then."""
+    """A change of rows in an open flush of DuckDB waits without a lease, and finds the flushed rows."""
     table = lake.table("t")
     table.append(pa.table({"i": [1, 2, 3]}))
     change_rows = (lambda: table.update({"i": 10}, where="i = 1")) if change == "update" else (lambda: table.delete("i = 1"))
@@ -155,7 +155,7 @@ UPKEEP: dict[str, tuple[str, Callable[[DuckLake], object]]] = {
 
 @pytest.mark.parametrize("upkeep", UPKEEP)
 def test_waiting_maintenance_blocks_no_writer(lake: DuckLake, address: LakeAddress, upkeep: str) -> None:
-    """Who waits for a lock makes others queue behind it: it gives up soon, and asks again."""
+    """A waiting lock request makes others queue behind it: it gives up soon, and tries again."""
     lake.set_option("target_file_size", "2MB")
     lake.table("t").append(pa.table({"i": [0]}), inline=False)
     statement, call = UPKEEP[upkeep]

@@ -27,7 +27,7 @@ def context() -> Context:
 
 
 def test_a_writer_killed_at_some_steps(lake_address: LakeAddress, context: Context) -> None:
-    _kill_at(range(1, _MAX_STEPS, 23), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
+    _kill_at(range(1, _MAX_STEPS, 41), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
 
 
 @pytest.mark.slow

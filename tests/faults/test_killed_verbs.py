@@ -1,4 +1,4 @@
-"""A process is killed at each step of each maintenance verb: no row is lost at any snapshot, and the next run does the rest."""
+"""A process killed at each step of each maintenance operation loses no row, and the next run does the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def context() -> Context:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
     shown_rows = ["lake", "maintenance.checkpoint", "maintenance.check.run", "engines.arrow.writer", "engines.arrow.positions"]
-    # What pyarrow and SQLAlchemy import when they first need it takes longer than a verb.
+    # Lazy imports of pyarrow and SQLAlchemy take longer than an operation.
     others = ["psycopg", "pandas", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"]
     found.set_forkserver_preload(["tests.faults.upkeep", "tests.faults.work", *others, *(f"ducklake_core.{name}" for name in shown_rows)])
     return found
@@ -41,7 +41,7 @@ def test_operations_killed_at_every_step(lake_address: LakeAddress, context: Con
     """Of the run itself: a process for each step, on the lake as it was before; every third of them, and the last, in each part."""
     run = Rehearsal(lake_address, operation, context)
     assert len(run.steps) > 10
-    # Of a verb that is one transaction only the last step shows its work.
+    # Of an operation in one transaction only the last step shows its work.
     for step in sorted({*range(1 + part, len(run.steps) + 1, PARTS), len(run.steps)}):
         run.kill_at(step)
     print(f"{operation} on {lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")

@@ -1,4 +1,4 @@
-"""The line to the catalog is cut at COMMIT: whatever became of it, the transaction is in the lake once, or an error says who knows."""
+"""The connection to the catalog is cut at COMMIT: the transaction is in the lake once, or the outcome is unknown."""
 
 from __future__ import annotations
 

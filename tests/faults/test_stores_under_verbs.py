@@ -1,4 +1,4 @@
-"""Stores that fail, hang or lie under each maintenance verb: no row is lost, nobody waits, and with a good store the rest is done."""
+"""Stores that fail, hang or lie under each maintenance operation: no row is lost, and a later run does the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.parameters import spread
 
 @dataclass(frozen=True, slots=False)
 class Watched(Storage):
-    """A store each call of which is told to a function first."""
+    """A store that reports each call to a function first."""
 
     before: Callable[[str, str], None] = field(default=lambda call, path: None)
 
@@ -54,7 +54,7 @@ class Watched(Storage):
 
 
 def run(lake: DuckLake, operation: str) -> Any:
-    """Run a verb on a bad store: an error of ours, or a result that tells what failed."""
+    """Run an operation on a bad store: it raises an error of the library, or its result lists failures."""
     try:
         return OPERATIONS[operation](lake)
     except DuckLakeError:
@@ -62,7 +62,7 @@ def run(lake: DuckLake, operation: str) -> Any:
 
 
 def with_good_store(lake: DuckLake, operation: str, before: Shown) -> None:
-    """What must hold afterwards: the verb does the rest, nothing is lost, only orphans are left behind."""
+    """Assert that the operation does the rest, nothing is lost, and only orphaned files remain."""
     lake._storage = Storage()
     nothing_is_lost(lake, before)
     result = OPERATIONS[operation](lake)
@@ -147,7 +147,7 @@ class _Lost(io.BytesIO):
 
 @dataclass(frozen=True, slots=False)
 class Liar(Storage):
-    """A store that says something else than it does."""
+    """A store that lies about its work."""
 
     lie: str = ""
 
@@ -190,7 +190,7 @@ LIES = (
     "leaves out files",
     "lists files twice",
 )
-"""Lies that no verb is taken in by. Another file of as many rows and bytes would be: only a check compares files with statistics."""
+"""Lies that every operation detects. Only a check detects another file of as many rows and bytes."""
 
 
 @pytest.mark.parametrize("operation", spread([operation for operation in OPERATIONS if operation not in ("expire", "repair")], 1))
@@ -207,7 +207,7 @@ def test_stores_that_lie(sqlite_address: LakeAddress, operation: str, lie: str) 
 @pytest.mark.parametrize("lie", ["gives half of a file", "gives another file", "leaves out files"])
 @pytest.mark.parametrize("level", ["footers", "rows"])
 def test_a_check_finds_the_lie(sqlite_address: LakeAddress, lie: str, level: Literal["footers", "rows"]) -> None:
-    """But for a listing that leaves files out, which nobody else looks at."""
+    """Except for an incomplete listing, which a check does not use."""
     prepare(sqlite_address, "check")
     lake = DuckLake.connect(sqlite_address.url)
     lake._storage = Liar(lie=lie)
@@ -217,7 +217,7 @@ def test_a_check_finds_the_lie(sqlite_address: LakeAddress, lie: str, level: Lit
 
 @pytest.mark.parametrize("by", ["us", "DuckDB"])
 def test_files_of_as_many_rows_and_bytes_that_were_exchanged(sqlite_address: LakeAddress, by: str) -> None:
-    """Bounds tell them apart without reading a row; nothing is mended, as it is the statistics that are right."""
+    """Bounds show the exchange without reading a row; a repair changes nothing, as the statistics are right."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.create_table("t", pa.schema({"k": pa.string(), "n": pa.int64(), "x": pa.float64()}))

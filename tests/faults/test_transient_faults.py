@@ -111,7 +111,7 @@ def test_a_flipped_bit_is_seen(sqlite_address: LakeAddress) -> None:
 
 
 class Forgetful(MemoryFileSystem):
-    """A store that does not find a file the first time that it is asked for it."""
+    """A store that does not find a file on the first request."""
 
     protocol = "forgetful"
     store: ClassVar[dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""A lake with work for every maintenance verb, the verbs, and what must hold after each of them, whatever went wrong."""
+"""A lake with work for every maintenance operation, the operations, and invariants after each of them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def nothing_is_lost(lake: Any, before: Shown) -> None:
 
 
 def is_sound(lake: Any) -> None:
-    """Nothing is wrong but for files that nobody names; and when they are swept, nothing else lies on the disk."""
+    """Assert that a check finds only orphaned files, and that a sweep leaves no other file."""
     from tests.faults.checks import named_files
 
     assert set(lake.check(level="rows").by_code) <= {"orphaned-file"}, str(lake.check(level="rows"))
@@ -105,7 +105,7 @@ def is_sound(lake: Any) -> None:
 
 
 def run_and_die(url: str, operation: str, step: int, output: Path | None = None) -> None:
-    """Run a verb in this process, and die at a step of it; when there are fewer steps, return, and leave them behind in a file if asked."""
+    """Run an operation in this process and die at a step; with fewer steps return, after writing them to ``output``."""
     from ducklake_core import DuckLake
     from tests.faults.work import dying_at
 

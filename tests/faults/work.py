@@ -20,7 +20,7 @@ NAMES = ("added", "replaced", "thinned", "updated", "merged")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What the five tables hold: (k, owner) pairs. ``turn`` numbers the next transaction."""
+    """Rows of the five tables: (k, owner) pairs. ``number`` is that of the next transaction."""
 
     number: int = 0
     added: Rows = frozenset()

@@ -1,4 +1,4 @@
-"""What the public classes of a package say in their signatures, read from its sources: typing imports are not there at run time."""
+"""Signatures of a package's public classes, read from its sources, as typing imports do not exist at run time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tree_of(module: str) -> ast.Module:
 
 @cache
 def imported(module: str) -> dict[str, Named]:
-    """What the names of a module were imported as, typing imports included."""
+    """Return the imported names of a module, typing imports included."""
     found = {}
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -70,7 +70,7 @@ def defined(module: str, name: str) -> ast.stmt | None:
 
 
 def resolve(module: str, name: str, package: str) -> Named | None:
-    """Where a name of a module comes from, if it comes from the package."""
+    """Return the module that defines a name, if it is one of the package."""
     if defined(module, name) is not None:
         return Named(module, name)
     found = imported(module).get(name)
@@ -90,7 +90,7 @@ def exports(package: str) -> dict[str, Named]:
 
 
 def parameters(module: str, name: str, package: str, owner: str | None = None) -> Iterator[Parameter]:
-    """All that a public class says of parameters, results and fields, its bases' too."""
+    """Return the parameters, results and fields of a public class and its bases."""
     node = defined(module, name)
     if not isinstance(node, ast.ClassDef):
         return

@@ -1,4 +1,4 @@
-"""docs/reference/compatibility.md is what the code and the installed extension say."""
+"""docs/reference/compatibility.md agrees with the code and the installed extension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say exists."""
+"""Names and links in the documentation exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a public signature names can be imported from the package itself, and says what it takes."""
+"""Types in public signatures can be imported from the package itself, and are never Any."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.project.public_names import exports, names_in, parameters, resolve
 
-# What the library hands to itself through public classes. Nobody has to name these types to use it.
+# Types that only the library passes to public classes. Users never name them.
 MACHINERY = {
     "CatalogReader", "Database", "LakeContext", "TableStateCache", "Base",      # the catalog's side of a lake
     "WriteState", "WrittenFile", "MergeClause", "Frame",                        # executors' and builders' reports to a transaction

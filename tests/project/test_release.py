@@ -1,4 +1,4 @@
-"""What `make release-check` says of the changelog and of the lowest versions."""
+"""Rules of `make release-check` for the changelog and the lowest versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make docs`: the site is built strictly, reads without a network, and has each page as plain text."""
+"""`make docs`: the site builds strictly, works without a network, and has each page as plain text."""
 
 from __future__ import annotations
 

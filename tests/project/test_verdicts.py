@@ -1,4 +1,4 @@
-"""docs/reference/supported-operations.md says what works on which table, and is true."""
+"""docs/reference/supported-operations.md lists the operations that work on each kind of table, correctly."""
 
 from __future__ import annotations
 

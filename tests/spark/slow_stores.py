@@ -13,13 +13,13 @@ from ducklake_core.storage.filesystems import Storage
 
 @dataclass(frozen=True)
 class Hanging(Storage):
-    """Whoever begins a file says so, begins it 1.5 s later, and hangs then until somebody ends the process."""
+    """Writes of a file start 0.7 s after they were reported, and then hang until the process ends."""
 
     folder: str = ""
 
     def open_output(self, path: str) -> pa.NativeFile:
         Path(self.folder, "begun").touch()
-        time.sleep(1.5)
+        time.sleep(0.7)
         sink = super().open_output(path)
         sink.write(b"PAR1")
         time.sleep(280)

@@ -1,4 +1,4 @@
-"""While rows go to Python the session does not weigh them one by one; afterwards its settings are as before."""
+"""While rows go to Python the session does not estimate their sizes one by one; afterwards its settings are restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ducklake doctor --spark``: an executor is asked as this process is, and each hop that fails says what to do."""
+"""``ducklake doctor --spark``: an executor is checked like this process, and each failing hop gives advice."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def files_of(address: LakeAddress) -> set[Path]:
 
 def check(address: LakeAddress, before: set[Path]) -> None:
     assert files_of(address) == before
-    # Nor does one come later.
-    time.sleep(2)
+    # No file appears later either.
+    time.sleep(1)
     assert files_of(address) == before
     with attached(address) as duck:
         assert duck.rows("SELECT count(*), sum(p) FROM t") == [(200, 100)]

@@ -38,7 +38,7 @@ def write_vectors(address: LakeAddress) -> None:
 
 @pytest.fixture
 def tasks_seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is sent to executors."""
+    """Record the work that is sent to executors."""
     seen: list[Any] = []
     real = work_units._job
 
@@ -158,7 +158,7 @@ def test_groups_as_jobs(sqlite_address: LakeAddress, spark: SparkSession) -> Non
 def test_a_job_that_fails_is_a_failure_of_its_groups(
     sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, concurrency: int | None
 ) -> None:
-    """Executors that are lost, or a job that somebody cancels, end the groups of that job, with table and group in the text."""
+    """Lost executors or a cancelled job fail the groups of that job, naming table and group."""
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, p INTEGER)", "ALTER TABLE t SET PARTITIONED BY (p)")
         duck.run(*["INSERT INTO t SELECT range, range % 2 FROM range(20)"] * 2)
@@ -195,7 +195,7 @@ def test_an_interrupted_run_leaves_no_file(sqlite_address: LakeAddress, spark: S
     with pytest.raises(KeyboardInterrupt):
         lake.rewrite_data_files("t", delete_threshold=0.0, spark=spark, partial_progress=True, max_concurrency=1)
     monkeypatch.undo()
-    # Of the commit that was interrupted nobody can tell whether it happened: its files stay for the sweep of orphans.
+    # The outcome of the interrupted commit is unknown: its files stay for the sweep of orphaned files.
     assert len(files_on_disk(sqlite_address) - on_disk) == 2
     (rest,) = lake.rewrite_data_files("t", delete_threshold=0.0, spark=spark, partial_progress=True).tables
     assert (len(rest.groups), rest.files_created) == (3, 3)
@@ -207,7 +207,7 @@ def test_an_interrupted_run_leaves_no_file(sqlite_address: LakeAddress, spark: S
 def test_attempts_that_were_given_up_leave_no_file(
     sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where Spark may have run a task twice, files of the write that nobody committed are swept after the commit."""
+    """Where Spark may have run a task twice, uncommitted files of the write are swept after the commit."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"n": list(range(80))}))

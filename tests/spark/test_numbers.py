@@ -1,4 +1,4 @@
-"""Spark is told how much Python workers are going to return, so that it does not send a large table to every executor."""
+"""Spark gets the size of the rows from Python workers, so that it does not broadcast a large table."""
 
 from __future__ import annotations
 

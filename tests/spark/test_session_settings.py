@@ -123,7 +123,7 @@ def test_the_same_rows_are_written(lake: DuckLake, spark: Any, name: str) -> Non
 
 @pytest.mark.parametrize("chosen", [None, "500"])
 def test_settings_are_as_the_user_left_them(lake: DuckLake, spark: Any, chosen: str | None) -> None:
-    """What was not set is not set afterwards: a default that is set explicitly no longer follows the session's other settings."""
+    """Unset settings stay unset: an explicit default would no longer follow the session's other settings."""
     frame = spark.createDataFrame([("a", 1)] * 40, "name STRING, p INT").repartition(2)
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     names = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.sources.parallelPartitionDiscovery.threshold")

@@ -1,4 +1,4 @@
-"""Sources of upserts that are awkward: computed anew with other rows each time, or with keys of another type than the table's."""
+"""Sources of upserts that return other rows each time, or have keys of another type than the table's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark on lakes of version 1.1: what its tasks read, write and delete is what we and a second implementation see."""
+"""Spark on lakes of version 1.1, compared with the library's own reads and a second implementation."""
 
 from __future__ import annotations
 

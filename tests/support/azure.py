@@ -21,7 +21,7 @@ from duckdb_extensions import import_extension
 
 from tests.support.servers import serving
 
-# The server knows them without being told.
+# The well-known account of Azurite.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 CONTAINER = "lake"
@@ -30,7 +30,7 @@ _MAIN = Path(sys.prefix) / "azurite" / "node_modules" / "azurite" / "dist" / "sr
 
 @dataclass(frozen=True, kw_only=True)
 class AzureServer:
-    """Where the server is; it has one container, called ``lake``."""
+    """Address of the server, which has one container, ``lake``."""
 
     endpoint: str
 
@@ -46,7 +46,7 @@ class AzureServer:
         return {"abfs": {"connection_string": self.connection_string(key)}}
 
     def know(self, connection: Any) -> None:
-        """Tell DuckDB of it."""
+        """Configure a DuckDB connection for the server."""
         import_extension("azure", con=connection)
         connection.execute("LOAD azure")
         connection.execute(f"CREATE SECRET (TYPE azure, CONNECTION_STRING '{self.connection_string()}')")
@@ -87,7 +87,7 @@ def azure_server(certificate: Path | None = None) -> Iterator[AzureServer]:
 
 
 def _new_certificate(folder: Path) -> Path:
-    """Write ``cert.pem`` for this machine, signed by nobody but itself; gives the file of its key."""
+    """Write a self-signed ``cert.pem`` for this machine, and return the file of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Backups of catalogs, put back under whoever has the lake open, and lakes that are made anew in the place of another."""
+"""Backups of catalogs, restored under clients that have the lake open, and lakes re-created at the same address."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Backup:
 
 
 def remove_catalog(address: LakeAddress) -> None:
-    """Make room for a new lake at the same address."""
+    """Remove the catalog, so that a new lake can be created at the same address."""
     if address.backend == "mysql":
         with _session(address) as session, session.cursor() as cursor:
             for name in tables_of(session, _database(address)):

@@ -1,6 +1,6 @@
 """Catalogs in DuckDB files for the second implementation, which knows none: carried into SQLite as DuckDB casts their cells, and back.
 
-What we write into a DuckDB file is so read by somebody else, and what somebody else commits is so in the file for us to read.
+So the second implementation reads what this library writes into a DuckDB file, and its commits are in the file for this library.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Column:
 
     @property
     def exported(self) -> str:
-        """What SQLite holds of it."""
+        """Return the cells as SQLite stores them."""
         name = quoted(self.name)
         if self.type == "VARIANT":
             parts = f"CAST(variant_to_parquet_variant({name}) AS STRUCT(metadata BLOB, value BLOB))"
@@ -55,7 +55,7 @@ class _Column:
 
     @property
     def imported(self) -> str:
-        """What the DuckDB file holds of what SQLite holds."""
+        """Return the cells of SQLite as the DuckDB file stores them."""
         name = quoted(self.name)
         return f"variant_bytes_to_variant({name})" if self.type == "VARIANT" else f"CAST({name} AS {self.type})"
 
@@ -76,12 +76,12 @@ class _Copy:
     held: dict[str, Rows]
 
     def remove(self) -> None:
-        """Nobody asks for it any more."""
+        """Remove the copy at the end of its use."""
         shutil.rmtree(Path(_file(self.place)).parent)
 
 
 _last: dict[str, _Copy] = {}
-"""The catalog that was carried last: most who ask do so again before somebody else has changed it."""
+"""The catalog that was carried last, as most calls follow before another client has changed it."""
 _HEADERS = 3 * 4096
 """Bytes at the begin of a DuckDB file that every checkpoint changes."""
 
@@ -114,7 +114,7 @@ def _new_folder() -> Path:
 
 @cache
 def _all_copies() -> str:
-    """Where the copies of this process are, until it ends."""
+    """Return the folder of the copies of this process, which is removed at its end."""
     folder = tempfile.mkdtemp(prefix="carried-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

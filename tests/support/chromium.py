@@ -29,7 +29,7 @@ _OPTIONS = (
 _QUERIES = 600
 _CLICKS = 12
 _CALM = 4
-# One of the buttons and links with a text, otherwise of the elements that have it as their own: nothing in them has the whole of it.
+# A button or link with the string, otherwise the innermost element that contains all of it.
 _CLICK = """((text, number) => {
   const has = one => one.innerText?.trim() === text;
   const all = (kinds, fits) => [...document.querySelectorAll(kinds)].filter(one => has(one) && fits(one));
@@ -53,7 +53,7 @@ class Page:
         self._do("Page.navigate", url=url)
 
     def text(self) -> str:
-        """What a reader sees."""
+        """Return the visible string of the page."""
         return str(self._evaluate("document.body?.innerText ?? ''"))
 
     def source(self) -> str:
@@ -61,7 +61,7 @@ class Page:
         return str(self._evaluate("document.documentElement.outerHTML"))
 
     def wait_for(self, *strings: str) -> None:
-        """Until the page shows all of these texts, in any case of letters: pages set some in capitals."""
+        """Wait until the page shows all of these strings, in any case of letters, as pages capitalize some."""
         missing: list[str] = []
         for _ in range(_QUERIES):
             shown = self.text().lower()
@@ -71,7 +71,7 @@ class Page:
         raise AssertionError(f"the page does not show {missing}, but:\n{self.text()}")
 
     def click(self, text: str, number: int = 0) -> None:
-        """Click on the first that has this text as its own or so many after it, as soon as there is one; the first follows the last."""
+        """Click on an element with this string, counted from the first and cyclically, as soon as there is one."""
         for _ in range(_QUERIES):
             if self._evaluate(_CLICK % (json.dumps(text), number)):
                 return
@@ -79,9 +79,9 @@ class Page:
         raise AssertionError(f"there is no {text!r} to click on:\n{self.text()}")
 
     def click_for(self, text: str, *shows: str) -> None:
-        """Click on a text until the page shows others, each time on the next that has it.
+        """Click on a string until the page shows others, each time on the next element that has it.
 
-        What has the text at first may be something that takes no clicks, and of rows with the same text each opens something else.
+        The first element may not accept clicks, and rows with the same string open different things.
         """
         for number in range(_CLICKS):
             self.click(text, number)
@@ -141,7 +141,7 @@ def chromium(folder: Path) -> Iterator[Page]:
 
 
 def _tab(process: subprocess.Popen[bytes], folder: Path) -> str:
-    """The address of the browser's tab, which it tells once it is there."""
+    """Return the address of the browser's tab, once the browser has written it."""
     for _ in range(_QUERIES):
         assert process.poll() is None, (folder / "log").read_text(errors="replace")
         if (port_file := folder / "DevToolsActivePort").exists() and (lines := port_file.read_text().splitlines()):

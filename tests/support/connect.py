@@ -42,7 +42,7 @@ def _command(port: int) -> list[str]:
 
 
 def run_client(script: str, *arguments: str) -> Any:
-    """Run Python text in a process of its own; gives what it prints, as JSON, after the word ANSWERS."""
+    """Run Python code in a process of its own, and return the JSON that it prints after the word ANSWERS."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -50,7 +50,7 @@ def run_client(script: str, *arguments: str) -> Any:
 
 
 def run_tests(file: str, chosen: str, remote: str) -> None:
-    """Run the tests of a file whose names have a text, slow ones too, in a process whose sessions are those of a Connect server."""
+    """Run the tests of a file whose names contain a string, slow ones too, in a process with sessions of a Connect server."""
     command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-q", "-m", "slow or not slow", "-k", chosen, file]
     environment = {**os.environ, "SPARK_REMOTE": remote}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -85,11 +85,11 @@ class DagsterServer:
 
     @property
     def url(self) -> str:
-        """Where its pages are."""
+        """Return the address of the pages."""
         return f"http://127.0.0.1:{self.running.port}"
 
     def ask(self, query: str, **variables: Any) -> Any:
-        """The one thing that a query asks for."""
+        """Return the one field of a query."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=900) as answer:
@@ -101,9 +101,9 @@ class DagsterServer:
         return data
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        """What the condition gives, as soon as it gives something; an error once nothing has happened for many questions.
+        """Return the first true result of a condition; raise once nothing has happened for many queries.
 
-        Seconds would say how loaded the machine is: a run of six seconds was seen to take five minutes. While runs write events and
+        A time limit would depend on the load of the machine: a run of six seconds was seen to take five minutes. While runs write events and
         sensors and schedules tick, something happens; that this does not go on for ever is the time limit of the test.
         """
         happened, quiet = self.happened(), 0
@@ -184,7 +184,7 @@ class DagsterServer:
         return runs()
 
     def asset(self, name: str) -> Any:
-        """What the page of an asset shows."""
+        """Return the data of an asset's page."""
         return self.ask(ASSET, k={"path": [name]})
 
     def latest(self, name: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class DagsterServer:
 
 
 def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata of an event by label; values of kinds that the query does not ask for are None."""
+    """Return the metadata of an event by label; values of kinds outside of the query are None."""
     values = ("intValue", "text", "boolValue")
     return {
         entry["label"]: next((entry[name] for name in values if entry.get(name) is not None), None) for entry in event["metadataEntries"]
@@ -250,7 +250,7 @@ def dagster_dev(
         module: The module.
         home: Where Dagster keeps what it stores.
         environment: Further variables of the servers and runs.
-        settings: Text of ``dagster.yaml``.
+        settings: Content of ``dagster.yaml``.
         secrets: What no answer may hold.
         happened: Something that differs after each event of a run and each tick; by default the state of Dagster's own SQLite files,
             which these settings may replace.

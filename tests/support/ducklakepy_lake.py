@@ -32,7 +32,7 @@ def second_implementation(address: LakeAddress, *, create: bool = False, migrate
     ):
         if create:
             catalog.initialize()
-        # It opens, and migrates, a lake only when somebody asks.
+        # It opens, and migrates, a lake only on request.
         assert catalog.spec_version() in ("1.0", "1.1")
         yield catalog
 
@@ -48,7 +48,7 @@ def _where_it_can(address: LakeAddress) -> AbstractContextManager[LakeAddress]:
 
 
 def new_lake(address: LakeAddress) -> DuckLake:
-    """A lake of version 1.1, made by us."""
+    """Create a lake of version 1.1 by this library."""
     return DuckLake.create(address.url, data_path=address.data_path, version="1.1")
 
 
@@ -71,7 +71,7 @@ def sorted_rows(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def faults(lake: DuckLake) -> list[str]:
-    """What a check of all rows finds; our flush leaves empty tables of inlined rows behind (decision 64)."""
+    """Return the findings of a check of all rows; flushes leave empty tables of inlined rows behind (decision 64)."""
     return [str(finding) for finding in lake.check(level="rows").findings if finding.code != "inlined-table-dead"]
 
 

@@ -1,7 +1,7 @@
 """Lakes of version 1.1 in the form of 1.0 for as long as DuckDB 1.5 works on them, which knows no other.
 
 What 1.1 added is set aside and put back afterwards: columns at the ends of metadata tables, and the names of the leading columns of tables
-of inlined rows. Everything else about the two versions is the same, so that DuckDB reads what we have written and we what it has. Rows that
+of inlined rows. Everything else about the two versions is the same, so that DuckDB and this library read each other's rows. Rows that
 it has added, and bounds that it has moved, know nothing of what was added, as after a migration. A lake that it makes is one of 1.1 then.
 """
 
@@ -32,7 +32,7 @@ _ADDED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table_column_stats": (("table_id", "column_id", "min_value", "max_value"), ("min_is_exact", "max_is_exact")),
     "schema": (("schema_id",), ("parent_schema_id",)),
 }
-"""Columns that 1.1 added, each by the columns that tell which row a cell belongs to."""
+"""Columns that 1.1 added, each with the columns that identify the row of a cell."""
 _BOOLEANS = ("min_is_exact", "max_is_exact")
 _VERSION = "UPDATE ducklake_metadata SET value = '{}' WHERE key = 'version' AND (scope IS NULL OR scope = '')"
 

@@ -1,4 +1,4 @@
-"""Where tests write."""
+"""Folders for tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def folder_in_memory(free_bytes: int) -> Path | None:
-    """A folder in memory, where there is one with so many bytes of room: what is tested seldom depends on waiting for a disk."""
+    """Return a folder in memory with this many free bytes, if there is one: tests rarely depend on a disk."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free >= free_bytes else None

@@ -1,6 +1,6 @@
 """Hundreds of runs of a Dagster code server, as forks of a process that has imported what they need.
 
-Dagster starts Python anew for each run: of the five seconds of processor that a run of three rows took, nearly four were imports. All else
+Dagster starts Python for each run: of the five seconds of processor that a run of three rows took, nearly four were imports. All else
 stays Dagster's: its launcher, its queue, and how it notices that a worker is lost.
 """
 

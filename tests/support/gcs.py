@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tests.support.servers import serving
 
-# Else gcsfs asks for the kind of bucket by a protocol that emulators do not speak, for a minute.
+# Otherwise gcsfs requests the kind of bucket by a protocol that emulators do not support, for a minute.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 from gcsfs import GCSFileSystem

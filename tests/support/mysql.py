@@ -67,7 +67,7 @@ class MySQLServer:
 
     @property
     def collation(self) -> str:
-        """That of the texts of catalogs."""
+        """Collation of the strings of catalogs."""
         return (MARIADB if self.is_mariadb else MYSQL).binary_collation
 
     def session(self, database: str | None = None, user: str = "root") -> pymysql.Connection:

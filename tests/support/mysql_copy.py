@@ -1,7 +1,7 @@
 """DuckDB at work on a MySQL catalog: on a copy of it in SQLite, which is written back afterwards.
 
 DuckDB reads MySQL catalogs by its ``mysql`` extension, and cannot write them (an UPDATE that joins is none of the connector's). The layouts
-are the same, so a lake can change its database: before DuckDB is asked it gets what is in MySQL, and before this library begins a
+are the same, so a lake can change its database: before DuckDB runs a statement it gets what is in MySQL, and before this library begins a
 transaction it gets what DuckDB has made of it. The two cannot be in transactions at once.
 """
 

@@ -29,11 +29,11 @@ class ObjectStore:
         name: ``s3``, ``azure`` or ``gcs``.
         schemes: How its paths begin, the first being one that DuckDB knows as well, if it knows any.
         options: Storage options, as a user gives them.
-        wrong: The same with a secret (:data:`WRONG`) that the server does not accept, if it looks at secrets.
+        wrong: The same with a secret (:data:`WRONG`) that the server does not accept, if it checks secrets.
         secrets: What must show nowhere.
-        call: Class and name of the asynchronous function through which its package asks the server for anything.
+        call: Class and name of the asynchronous function through which its package sends every request.
         small_parts: Options that make it send files in parts as small as it can.
-        know: Tells a DuckDB connection of the server, if DuckDB can speak to it.
+        know: Configures a DuckDB connection for the server, if DuckDB supports it.
     """
 
     name: str

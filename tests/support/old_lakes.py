@@ -181,7 +181,7 @@ def rows_at(lake: DuckLake, name: str, snapshot: int) -> pa.Table:
 
 
 def forget_embedded_snapshots(old: OldLake) -> Path:
-    """Write the one merged file of a lake anew without the snapshot of each row, as if its writer had not stored it."""
+    """Rewrite the merged file of a lake without the snapshot of each row, as if its writer had not stored it."""
     ((name,),) = old.execute("SELECT path FROM ducklake_data_file WHERE partial_file_info LIKE '2:%'")
     (path,) = (old.folder / "files").rglob(Path(name).name)
     held = pq.read_table(path, partitioning=None)

@@ -1,4 +1,4 @@
-"""The oracle: DuckDB with its ducklake extension, attached to a lake by the same address that our library uses."""
+"""The oracle: DuckDB with its ducklake extension, attached to a lake by the address that the library uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READS = ("1.0",)
 
 @dataclass(frozen=True)
 class LakeAddress:
-    """Where a test's lake is: the SQLAlchemy URL for us, the ATTACH target for DuckDB, and the data path for both."""
+    """Address of a lake: the SQLAlchemy URL for the library, the ATTACH target for DuckDB, and the data path for both."""
 
     url: str
     attach: str
@@ -40,7 +40,7 @@ class Oracle:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """DuckDB's own connection, for this moment: a DuckDB file is given up as soon as our library wants it."""
+        """DuckDB's own connection, for this moment: a DuckDB file is released as soon as the library wants it."""
         return self.attached.connection()
 
     def run(self, *statements: str) -> None:
@@ -70,7 +70,7 @@ class Oracle:
 
 @dataclass
 class Attachment:
-    """A lake attached as ``lake`` and in use, whenever the connection is asked for."""
+    """A lake attached as ``lake`` and in use, on each access of the connection."""
 
     own: duckdb.DuckDBPyConnection
     statement: str
@@ -84,10 +84,10 @@ class Attachment:
         return self.own
 
     def rest(self) -> None:
-        """DuckDB has answered, and somebody else may come."""
+        """Let another client open the file, as DuckDB has answered."""
 
     def end(self) -> None:
-        """Nobody asks for it any more."""
+        """Detach the lake at the end of its use."""
 
     def give_up(self) -> None:
         if self.is_there:
@@ -107,7 +107,7 @@ def open_file(path: str, option: str) -> duckdb.DuckDBPyConnection:
 
 
 def give_up_all() -> None:
-    """No oracle has a DuckDB file from now on, until it is asked again."""
+    """Detach every DuckDB file from all oracles, until their next query."""
     for holder in _holders:
         holder.give_up()
 
@@ -206,7 +206,7 @@ _SQL_NAMES = {
 
 
 def sql_type(data_type: DataType) -> str:
-    """The oracle's name of a type of ours."""
+    """Return DuckDB's name of a type."""
     match data_type:
         case PrimitiveType(name=name):
             return _SQL_NAMES.get(name, name.upper())

@@ -1,4 +1,4 @@
-"""A line to a server that can be cut, as when a network or the server is gone, and mended."""
+"""A connection to a server that can be cut and restored, as in an outage of the network or the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import free_port
 
 @dataclass
 class Line:
-    """Forwards connections to a port of this machine. While it is cut, it answers to nobody.
+    """Forwards connections to a port of this machine. While it is cut, it does not answer.
 
     Attributes:
         server: Path of a socket, or host and port, that it leads to.
@@ -33,7 +33,7 @@ class Line:
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def cut(self) -> None:
-        """Refuse new connections and close those that there are."""
+        """Reject new connections, and close the open ones."""
         if self._listener is not None:
             # A thread that waits in accept keeps the port, unless it is woken.
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What pages of the documentation take for granted before their first line of code, by the name of the page."""
+"""Setup before the first line of code of a documentation page, by the name of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _URL = "sqlite:///lake.sqlite"
 
 @dataclass
 class Setup:
-    """Names that a page uses, and texts of it that stand for something else here."""
+    """Names that a page uses, and strings of it to replace."""
 
     names: dict[str, object] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)

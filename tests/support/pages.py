@@ -19,14 +19,14 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def run_python(page: Path, names: Mapping[str, object] | None = None, replaced: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Run the Python of a page; its line numbers are those of the page, for whoever reads a failure.
+    """Run the Python of a page; its line numbers are those of the page, as tracebacks show them.
 
     A block that begins with the name of a file, as in ``# far_side.py``, becomes that file of the working directory.
 
     Args:
         page: The page.
         names: What the page takes for granted.
-        replaced: Texts of the page, such as addresses of servers, and what stands for them here. Each must be there.
+        replaced: Strings of the page to replace, such as addresses of servers. Each must be there.
     """
     module = types.ModuleType(f"page_{page.stem}")
     module.__dict__.update(names or {})

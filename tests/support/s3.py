@@ -21,7 +21,7 @@ BUCKET = "lake"
 
 @dataclass(frozen=True, kw_only=True)
 class S3Server:
-    """Where the server is, and the directory that holds its one bucket, called ``lake``."""
+    """Address of the server, and the directory that holds its one bucket, ``lake``."""
 
     endpoint: str
     root: Path
@@ -43,7 +43,7 @@ class S3Server:
         return Storage(options=StorageOptions(by_protocol=self.options(secret, **more)))
 
     def know(self, connection: Any) -> None:
-        """Tell DuckDB of it."""
+        """Configure a DuckDB connection for the server."""
         import_extension("httpfs", con=connection)
         connection.execute("LOAD httpfs")
         host = self.endpoint.removeprefix("http://")
@@ -52,7 +52,7 @@ class S3Server:
         connection.execute(f"CREATE SECRET (TYPE s3, {settings}, USE_SSL false)")
 
     def on_disk(self, path: str) -> Path:
-        """Where the server keeps an object."""
+        """Return the file in which the server keeps an object."""
         return self.root / path.partition("://")[2]
 
 

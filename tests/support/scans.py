@@ -24,13 +24,13 @@ from tests.support.oracle import LakeAddress, Oracle
 from tests.support.variants import comparable
 
 STORAGE = Storage()
-# DuckDB's EXCEPT ALL loses some NaNs, so floats are compared by their exact text.
+# DuckDB's EXCEPT ALL loses some NaNs, so floats are compared as exact strings.
 _FLOATS = ("FLOAT", "DOUBLE")
 
 
 @dataclass
 class OpenLake:
-    """A lake that the oracle made, open for our scans."""
+    """A lake of the oracle, open for scans of the library."""
 
     database: Database
     info: Any
@@ -56,7 +56,7 @@ def open_lake(address: LakeAddress) -> OpenLake:
 
 
 def assert_same_rows(duck: Oracle, by_library: pa.Table, query: str) -> None:
-    """Our rows and the rows of a query are the same multiset, column by column of the same name, as the oracle compares them."""
+    """Assert that rows and those of a query are the same multiset, by columns of the same name, as the oracle compares them."""
     by_duckdb = duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description
     names = [column[0] for column in by_duckdb]
     assert by_library.column_names == names
@@ -88,7 +88,7 @@ def _comparable(name: str, *, alike: bool) -> str:
 
 
 def counted(rows: pa.Table) -> Counter[str]:
-    """Rows as texts; dates and times as numbers, because Python has no infinite ones, and variants however they are encoded."""
+    """Return rows as strings; dates and times as numbers, as Python has no infinite ones, and variants decoded."""
     columns = [
         comparable(column) if _is_variant(column.type) else column.cast(_countable(column.type)).to_pylist() for column in rows.columns
     ]
@@ -96,11 +96,11 @@ def counted(rows: pa.Table) -> Counter[str]:
 
 
 Shown = dict[tuple[int, str], Counter[str]]
-"""Rows as texts, by snapshot and table."""
+"""Rows as strings, by snapshot and table."""
 
 
 def shown(lake: DuckLake, known: Shown | None = None) -> Shown:
-    """What every snapshot that is left shows of every table, row ids included; snapshots that are known are not read again."""
+    """Return the rows of every table at every remaining snapshot, with row ids; known snapshots are not read again."""
     left = {snapshot.id for snapshot in lake.snapshots()}
     found: Shown = {key: rows for key, rows in (known or {}).items() if key[0] in left}
     read = {number for number, _ in found}

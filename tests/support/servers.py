@@ -55,7 +55,7 @@ def serving(
     Args:
         name: What to call it when a test fails.
         command: The command for a port. It is called again with another port when the program ended before it answered.
-        answers: Whether the program is ready, asked again and again; by default it is when it accepts connections.
+        answers: Returns True once the program is ready, polled; by default once it accepts connections.
         environment: The program's variables instead of those of this process.
         folder: Where the program runs; by default a temporary one, so that nothing stays of what it writes there.
     """
@@ -79,7 +79,7 @@ def running_servers(characters: int = 2000) -> str:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a session of its own, with all of its group: asked first, then killed. Never raises."""
+    """End a process that leads a session of its own, with all of its group: terminated first, then killed. Never raises."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         # After the leader has ended there may be others of its group, so the second signal is sent in any case.
         with suppress(ProcessLookupError, PermissionError):
@@ -90,7 +90,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on, for now: another process may take it first."""
+    """Return a free port of this machine, which another process may still take."""
     choose = random.SystemRandom()
     while True:
         port = choose.choice(_PORTS)
@@ -129,13 +129,13 @@ def _started(
 
 
 def _comes_up(server: Server, answers: Callable[[int], bool]) -> bool:
-    """Wait until it answers; False when the process has ended, as it does when somebody else has its port."""
+    """Wait until the program answers; return False when it has ended, as it does when another process has its port."""
     until = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < until:
         answered = answers(server.port)
         if server.process.poll() is not None:
             return False
-        # Somebody else may have been faster and answer in its place, while it is still about to find that out.
+        # Another process may have taken the port and answer instead, before the program has found that out.
         if answered and _listens(server):
             return True
         time.sleep(0.05)
@@ -143,7 +143,7 @@ def _comes_up(server: Server, answers: Callable[[int], bool]) -> bool:
 
 
 def _listens(server: Server) -> bool:
-    """Whether it is the program, or a process that it started, that listens on the port."""
+    """Return True where the program, or a process that it started, listens on the port."""
     with suppress(psutil.Error):
         program = psutil.Process(server.process.pid)
         for process in (program, *program.children(recursive=True)):

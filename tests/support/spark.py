@@ -31,7 +31,7 @@ def local_session(memory: str = "1g") -> SparkSession:
 
 
 def run_program(module: str, *arguments: str, prints: str) -> None:
-    """Run a module in a process that nothing of this one's Spark reaches; at its end it says that all was as it should be."""
+    """Run a module in a process that nothing of this one's Spark reaches; at its end it prints that all checks passed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],

@@ -1,8 +1,8 @@
-"""Ends the servers of a test run, and removes their folders, once the process that started them is gone.
+"""Ends the servers of a test run, and removes their folders, once the process that started them has ended.
 
 Fixtures stop their servers when a run ends by itself. After Ctrl-C pytest-xdist kills its workers, which then run no fixture's end, and the
 servers lead process groups of their own, so that the terminal's signal does not reach them. One supervisor per process of a run, started as
-a program with the module's own file, is told by a pipe what there is to end. It acts when the pipe closes or its parent is another process,
+a program with the module's own file, reads from a pipe what to end. It acts when the pipe closes or its parent is another process,
 which happens however the parent ended; a forked child may hold the pipe for longer.
 """
 
@@ -25,17 +25,17 @@ _supervisors: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def watch(process: int, number: signal.Signals = signal.SIGTERM) -> None:
-    """End a process, and the group that it leads, when this process is gone.
+    """End a process, and the group that it leads, when this process has ended.
 
     Args:
         process: The process id.
-        number: The signal that asks it to end; what remains after some seconds is killed.
+        number: The first signal; what remains after some seconds is killed.
     """
     _send(f"process {process} {number.value}")
 
 
 def watch_folder(folder: Path) -> None:
-    """Remove a folder when this process is gone."""
+    """Remove a folder when this process has ended."""
     _send(f"folder {folder}")
 
 
@@ -62,7 +62,7 @@ def _end(supervisor: subprocess.Popen[bytes], owner: int) -> None:
 
 
 def main(parent: int) -> None:
-    """Read what to end, until the parent is gone, and end it."""
+    """Read what to end, until the parent has ended, and end it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     received = b""

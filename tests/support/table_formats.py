@@ -1,5 +1,5 @@
 """Stand-ins for deltalake and pyiceberg, which are not installed: objects over real Parquet files that lie and are called as those
-libraries write them, and that give what theirs give."""
+libraries write them, with the results of the libraries' objects."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DeltaTable:
         if predicate is not None:
             assert predicate == "day >= '2026-02-01'"
             found = found.filter(pc.field("day") >= dt.date(2026, 2, 1))
-        # DataFusion gives views of texts.
+        # DataFusion returns string views.
         place = found.schema.get_field_index("region")
         return found.set_column(place, "region", found["region"].cast(pa.string_view())).to_reader()
 
@@ -147,7 +147,7 @@ class ArrowScan:
 
 
 def modules(trips: IcebergTable) -> dict[str, types.ModuleType]:
-    """What ``import`` finds, by name."""
+    """Return the modules to import, by name."""
     contents: dict[str, dict[str, object]] = {
         "deltalake": {"DeltaTable": DeltaTable},
         "pyiceberg": {},
@@ -168,7 +168,7 @@ def _single(table: pa.Table) -> Iterator[pa.Table]:
 
 
 class OldTables:
-    """A table of each format in a folder, and a lake beside them."""
+    """A table of each format in a folder, and a lake next to them."""
 
     def __init__(self, folder: Path) -> None:
         self.orders = DeltaTable(f"{folder}/delta/orders").write()

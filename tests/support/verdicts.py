@@ -1,4 +1,4 @@
-"""Every operation on every layout of a table, on every catalog and engine: done rightly, or refused by which error.
+"""Every operation on every layout of a table, on every catalog and engine: supported, or rejected by an error.
 
 ``python -m tests.support.verdicts SECTION ...`` (process, catalogs, spark, connect) runs them and writes these sections of the page
 docs/reference/supported-operations.md; tests/project/test_verdicts.py compares them.
@@ -101,7 +101,7 @@ LAYOUTS: dict[str, Callable[[LakeAddress], DuckLake]] = {
     "changed columns": _with_changed_columns,
     "version 1.1": lambda address: _filled(_created(address, version="1.1")),
 }
-"""What is before each operation: the rows 0 to 11."""
+"""Rows before each operation: 0 to 11."""
 
 
 IN_CATALOGS = ("inlined", "deleted rows")
@@ -109,7 +109,7 @@ IN_CATALOGS = ("inlined", "deleted rows")
 
 
 class Run(NamedTuple):
-    """What an operation may use."""
+    """Arguments of an operation."""
 
     lake: DuckLake
     address: LakeAddress
@@ -291,7 +291,7 @@ def in_process(place: Callable[[], LakeAddress], operations: Sequence[str] = (),
 
 
 def over_layouts(verdicts: Verdicts, operation: str) -> str:
-    """One verdict for the layouts that are kept in catalogs in another way by each: what is refused, and where."""
+    """Return one verdict for the layouts that catalogs store differently: the rejected ones with their errors."""
     found = {layout: verdicts.of(operation, layout) for layout in IN_CATALOGS}
     return "; ".join(f"{layout}: {verdict}" for layout, verdict in found.items() if verdict != YES) or YES
 
@@ -328,7 +328,7 @@ def _made(names: Sequence[str], folder: Path, stack: ExitStack) -> Iterator[str]
         yield section(TITLES["process"], in_process(places(folder)), list(LAYOUTS))
     if "catalogs" in names:
         yield section(TITLES["catalogs"], by_catalog(folder, stack), list(CATALOGS))
-    # A process has sessions of one kind: SPARK_REMOTE says that they are those of a Connect server.
+    # A process has sessions of one kind: with SPARK_REMOTE those of a Connect server.
     for name in {"spark", "connect"} & set(names):
         from pyspark.sql import SparkSession
 

@@ -1,1 +1,1 @@
-"""What needs no whole lake: codecs, predicates, plans, commits, files, by room."""
+"""Tests without a whole lake: codecs, predicates, plans, commits, files, by package."""

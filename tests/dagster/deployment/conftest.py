@@ -44,7 +44,7 @@ _HAPPENED = """SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_times
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What runs.
+    """The running deployment.
 
     Attributes:
         dagster: The web server.
@@ -64,7 +64,7 @@ class Deployment:
         return attached(self.address, options, before=self.s3.know)
 
     def rows(self, query: str) -> list[Any]:
-        """What DuckDB answers."""
+        """Return the rows of a query by DuckDB."""
         with self.duckdb() as duck:
             return duck.rows(query)
 
@@ -73,7 +73,7 @@ class Deployment:
         (self.faults / f"{moment}-{asset}").write_text(what)
 
     def has_struck(self, moment: str, asset: str) -> bool:
-        """Whether it did."""
+        """Return True once the fault has happened."""
         return not (self.faults / f"{moment}-{asset}").exists()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The project that the deployment's code server loads: a lake on PostgreSQL and S3, and assets that fail when a file says so."""
+"""Project of the deployment's code server: a lake on PostgreSQL and S3, and assets that fail on request."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ APPENDS = ducklake_metadata(write_mode="append")
 
 
 def strike(moment: str, asset: str) -> None:
-    """Do what a file says, once: lose the worker, or fail."""
+    """Perform the fault that a file requests, once: lose the worker, or fail."""
     file = FAULTS / f"{moment}-{asset}"
     try:
         what = file.read_text()
@@ -64,7 +64,7 @@ def audit_lost(_rows: Scan) -> bool:
 
 
 class StrikingIOManager(DuckLakeIOManager):
-    """Fails around the commit when it is told to."""
+    """Fails before or after the commit on request."""
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write one output."""
@@ -82,7 +82,7 @@ def rows_of(keys: Sequence[str], generation: int) -> pa.Table:
 
 
 def generation_of(context: dg.AssetExecutionContext) -> int:
-    """What the run was told to write."""
+    """Return the generation of rows that the run writes."""
     return int(context.run.tags.get(GENERATION, "1"))
 
 

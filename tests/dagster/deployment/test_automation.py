@@ -1,4 +1,4 @@
-"""What the daemon does by itself: ticks of sensors and schedules, queues of pools; checks that stop a run; maintenance that goes on."""
+"""The daemon: sensor and schedule ticks, pool queues, blocking checks, and maintenance despite failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_commits_of_duckdb_become_materializations_of_their_partitions(deploymen
         dagster.wait_for(lambda: (deployment.cursor() or 0) >= latest[0], "the cursor")
     events = [event for event in dagster.asset("ranged")["assetMaterializations"] if not event["runId"]]
     mine = [event for event in events if str(event["partition"]).startswith("2025-03")]
-    # A tick may come between two commits of one day, and then tells of each.
+    # A tick may come between two commits of one day, and then reports each of them.
     reported = [(event["partition"], metadata_of(event)["ducklake/snapshot_id"]) for event in mine]
     assert {day for day, _ in reported} == {"2025-03-02", "2025-03-04", "2025-03-20"}
     assert len(set(reported)) == len(reported), reported
@@ -51,7 +51,7 @@ def test_a_thousand_commits_that_waited_are_reported(deployment: Deployment) -> 
         duck.run(*[f"INSERT INTO lake.decade VALUES (DATE '{day}', {number}, 8)" for number, day in enumerate(days)])
         newest = int(str(duck.value("SELECT max(snapshot_id) FROM lake.snapshots()")))
     with deployment.commits_reported():
-        # Each question that is answered meanwhile says that the tick does not keep the servers from it.
+        # Every GraphQL answer in between shows that the tick does not block the servers.
         dagster.wait_for(lambda: (deployment.cursor() or 0) >= newest, "the cursor")
     assert begun is not None
     assert newest - begun >= 1000

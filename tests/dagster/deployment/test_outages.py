@@ -1,4 +1,4 @@
-"""The catalog or the store is gone for a while, and comes back: no run is half done, and the sensor goes on where it was."""
+"""Outages of the catalog or the store: no run is half done, and the sensor continues from its cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees: pictures of the pages by Chromium, kept in ``build/pictures``, and the texts that must be on them."""
+"""Pages in Chromium: pictures in ``build/pictures``, and strings that each page must show."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ REPOSITORY = "/locations/__repository__@lake-project"
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A page, what to click on there, and texts that it must show.
+    """A page, the clicks on it, and the strings that it must show.
 
     Attributes:
         path: Below the server's address; ``{failed}`` and ``{maintenance}`` are ids of runs. In ``shows``, ``{grid}`` is how many
             partitions of that asset there are by now.
-        clicks: Text to click on, after which the texts are shown.
-        width: Of the window, so that all that matters is in the picture. Likewise ``height``.
+        clicks: Strings to click on, after which the others are shown.
+        width: Width of the window in pixels, as ``height`` is its height.
     """
 
     path: str

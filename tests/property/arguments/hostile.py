@@ -1,4 +1,4 @@
-"""Values that nobody should give, and that somebody does."""
+"""Invalid argument values."""
 
 from __future__ import annotations
 

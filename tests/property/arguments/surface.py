@@ -54,7 +54,7 @@ _NAMED: Mapping[str, Any] = {
     "after": 0,
     "dry_run": True,
 }
-# Arguments that work, where the parameter's name does not tell them.
+# Valid arguments of parameters whose name does not determine them.
 _VALID: Mapping[str, Mapping[str, Any]] = {
     "connect": {"catalog": None},
     "open": {"catalog": None},

@@ -103,7 +103,7 @@ _nested = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(_strings, st.integers()), inner, max_size=3)),
     max_leaves=6,
 )
-# Hostile values are drawn by their labels: Hypothesis prints what it draws, and some of them have no text.
+# Hostile values are drawn by their labels: Hypothesis prints what it draws, and some of them have no repr.
 _values = st.one_of(st.tuples(st.just("plain"), _nested), st.tuples(st.just("hostile"), st.sampled_from(list(VALUES))))
 
 
@@ -146,7 +146,7 @@ def test_every_parameter_with_every_hostile_value(copies: Copies, method: Method
 
 @pytest.mark.parametrize("method", spread([method for method in methods() if method.name not in _OF_A_SESSION], 60), ids=str)
 def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
-    """Otherwise the tests above would only see refusals of something else."""
+    """Otherwise the tests above would only see errors of other arguments."""
     place = copies.place()
     lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
     expected = {"Transaction.drop_not_null", "Table.drop_not_null", "DuckLake.migrate", "Merge.execute"}
@@ -177,7 +177,7 @@ def test_unknown_names_raise(copies: Copies) -> None:
 
 
 def test_results_take_nothing() -> None:
-    """What is returned has no method with parameters, which would need checks."""
+    """Results have no methods with parameters, which would need checks."""
     taking = [
         f"{cls.__name__}.{name}"
         for cls in RESULTS

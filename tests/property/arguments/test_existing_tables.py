@@ -1,4 +1,4 @@
-"""What is said about a new table, when the table is there: fine when it is so, refused when it is not, never ignored."""
+"""Settings of a new table, given for an existing one: accepted when equal, rejected otherwise, never ignored."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_column_that_the_same_write_adds(lake: DuckLake) -> None:
 
 
 def test_invalid_utf8_is_never_written(lake: DuckLake, lake_address: LakeAddress) -> None:
-    """Arrow carries bytes that are no UTF-8 as text; DuckDB does not read a file with them."""
+    """Arrow strings may hold invalid UTF-8; DuckDB does not read a file with it."""
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     columns = [broken, broken.dictionary_encode(), pa.StructArray.from_arrays([broken], ["x"]), pa.ListArray.from_arrays([0, 1], broken)]
     lake.create_table("texts", pa.schema([("b", pa.string())]))

@@ -1,4 +1,4 @@
-"""Everywhere a list of names is taken, one text is one name: on, columns, partition_by, keys, paths, tables ..."""
+"""A string in place of a list of names is one name: on, columns, partition_by, keys, paths, tables ..."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LEAVES: dict[str, tuple[DataType, str]] = {
     "tz": (_P["timestamptz"], "TIMESTAMPTZ"), "x": (_P["blob"], "BLOB"), "id": (_P["uuid"], "UUID"), "js": (_P["json"], "JSON"),
     "iv": (INTERVAL, "INTERVAL"),
 }  # fmt: skip
-"""Columns with values of their own: our type and DuckDB's."""
+"""Columns with values of their own: the type in the library and in DuckDB."""
 SCHEMA = with_ids(
     Schema(
         columns=(

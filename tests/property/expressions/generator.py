@@ -55,7 +55,7 @@ COLUMNS["other"] += [Node(template="st", kind="other"), Node(template="li", kind
 
 
 def quoted(text: str) -> str:
-    """A text as a SQL constant; NUL cannot be written within quotes."""
+    """Return a string as a SQL constant; NUL cannot be written within quotes."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -74,7 +74,7 @@ _CONSTANTS: dict[str, list[str]] = {
 }  # fmt: skip
 
 Signature = tuple[str, tuple[str, ...], str]
-"""SQL with places, the classes of what stands there (``same`` is as the first, ``any`` anything, ``#`` a place in a text), and what it gives."""
+"""SQL with placeholders, their classes (``same`` as the first, ``any`` anything, ``#`` an index), and the result's class."""
 CALLS: dict[str, list[Signature]] = {
     "+": [("({0} + {1})", ("number", "number"), "number"), ("({0} + {1})", ("date", "integer"), "date")],
     "-": [("({0} - {1})", ("number", "number"), "number"), ("({0} - {1})", ("date", "integer"), "date")],
@@ -158,7 +158,7 @@ class Generator:
 
     Args:
         draw: Where chance comes from.
-        wild: How often a part is of any type, whatever its place asks for.
+        wild: Share of parts that are of any type.
     """
 
     def __init__(self, draw: Random, wild: float = 0.08, groups: Sequence[Sequence[Signature]] = ()) -> None:

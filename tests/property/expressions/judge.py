@@ -1,4 +1,4 @@
-"""An expression evaluated by us and by DuckDB over the same rows: equal, or refused by name before any row is read."""
+"""An expression evaluated by the library and by DuckDB over the same rows: equal, or rejected before any row is read."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _NO_COMMON_TYPE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How a comparison ended: ``equal``, ``refused`` by us, ``error`` in both, or what is wrong."""
+    """Result of a comparison: ``equal``, ``rejected`` by the library, ``error`` in both, or the kind of difference."""
 
     kind: str
     text: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        return self.kind not in ("equal", "refused", "error")
+        return self.kind not in ("equal", "rejected", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What DuckDB gives: text forms by row, the rows that it has an error for, and those whose values it cannot write as texts."""
+    """DuckDB's cells by row, the rows that raise, and those whose values it cannot cast to VARCHAR."""
 
     type: DataType | None
     cells: list[object]
@@ -59,9 +59,9 @@ class Expected:
 
 
 class Prepared:
-    """What we evaluate an expression with: its values and their type, None where only its values count.
+    """An expression to evaluate: its values and their type, None where only its values count.
 
-    ``is_decided`` says that constants alone decide it, so that the errors of its other parts are nobody's.
+    ``is_decided`` marks that constants alone decide it, so that errors of its other parts do not matter.
     """
 
     def __init__(self, run: Callable[[pa.RecordBatch], tuple[Any, DataType | None]], *, is_decided: bool = False) -> None:
@@ -70,7 +70,7 @@ class Prepared:
 
 
 class _Unsupported(Exception):  # noqa: N818 - never leaves this module
-    """What we do not evaluate, by name."""
+    """An expression that the library does not evaluate."""
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -84,7 +84,7 @@ def connection() -> duckdb.DuckDBPyConnection:
 
 
 def expected(sql: str, duck: duckdb.DuckDBPyConnection, table: str = "t") -> Expected:
-    """What DuckDB gives for each row."""
+    """Return DuckDB's result for each row."""
     described = f'SELECT typeof({sql}), CAST({sql} AS VARCHAR) FROM {table} ORDER BY "row"'
     try:
         try:
@@ -113,7 +113,7 @@ def _type(name: str) -> DataType | None:
 
 
 def cells_of(array: Any, data_type: DataType | None) -> list[object]:
-    """Our values as DuckDB's casts to text write them."""
+    """Return values as DuckDB casts them to VARCHAR."""
     if data_type is None or children_of(data_type):
         return [None if value is None else "nested" for value in array.to_pylist()]
     return [None if value is None else to_cast_text(value, data_type) for value in python_values(array, data_type)]
@@ -156,7 +156,7 @@ def as_predicate(sql: str) -> Prepared:
 
 
 def _needs_engine(part: Predicate) -> bool:
-    """Whether a scan in process refuses it: a condition that Arrow evaluates as a whole, it evaluates."""
+    """Return True where a scan in this process rejects a part of a condition."""
     match part:
         case SqlExpression(scalar=scalar):
             return scalar is None
@@ -176,10 +176,10 @@ def _none() -> pa.RecordBatch:
 def judge(
     sql: str, duckdb_sql: str, duck: duckdb.DuckDBPyConnection, prepare: Callable[[str], Prepared], draw: Random, failing: int = 3
 ) -> Verdict:
-    """Compare our evaluation of an expression with DuckDB's of ``theirs``.
+    """Compare the library's evaluation of an expression with DuckDB's of ``duckdb_sql``.
 
     Args:
-        failing: How many of the rows for which DuckDB has an error we have to have one for.
+        failing: Number of rows with an error in DuckDB for which the library must raise too.
     """
     wanted, batch = expected(duckdb_sql, duck), edge_batch()
     all_fail = len(wanted.failing) == batch.num_rows
@@ -187,15 +187,15 @@ def judge(
         prepared = prepare(sql)
         prepared.run(_none())
     except _Unsupported as unsupported:
-        return Verdict(kind="refused", text=str(unsupported))
+        return Verdict(kind="rejected", text=str(unsupported))
     except UnsupportedFeatureError as unsupported:
-        return Verdict(kind="refused", text=unsupported.message)
+        return Verdict(kind="rejected", text=unsupported.message)
     except DuckLakeError as error:
         # Without rows only a constant can be one that cannot be read.
         if "is not a condition" in error.message or "cannot be read as a value" in error.message:
-            return Verdict(kind="refused", text=error.message)
+            return Verdict(kind="rejected", text=error.message)
         return Verdict(kind="error") if all_fail else Verdict(kind="needless error", text=f"{error!r}, DuckDB: {_some(wanted)}")
-    except Exception as crash:  # noqa: BLE001 - that is what is looked for
+    except Exception as crash:  # noqa: BLE001 - any crash is a finding
         return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
     good = [row for row in range(batch.num_rows) if row not in {*wanted.failing, *wanted.wordless}]
     if good:
@@ -212,21 +212,21 @@ def judge(
             return Verdict(kind="late refusal", text=f"row {row}: {error!r}")
         except DuckLakeError:
             continue
-        except Exception as crash:  # noqa: BLE001 - that is what is looked for
+        except Exception as crash:  # noqa: BLE001 - any crash is a finding
             return Verdict(kind="crash", text=f"row {row} {_row(sql, row)}: {type(crash).__name__}: {crash}")
         return Verdict(kind="no error", text=f"row {row} {_row(sql, row)}: {cells_of(array, kind)} but DuckDB has {wanted.error!r}")
     return Verdict(kind="error" if all_fail else "equal")
 
 
 def _is_forgiven(sql: str, error: str) -> bool:
-    """Whether we may have a value where DuckDB has this error: it cannot bring to one type what we compare exactly."""
+    """Return True where a value is correct despite DuckDB's error: it finds no common type of exactly comparable ones."""
     # A condition with FALSE in it is FALSE, whatever type the rest of it has.
     is_folded = "Unimplemented type for cast" in error and re.search(r"\b(FALSE|TRUE|NULL)\b", sql)
     return bool(_COMPARES.search(sql) and _NO_COMMON_TYPE.search(error)) or bool(is_folded)
 
 
 def _rounds_beyond(message: str) -> bool:
-    """Whether a float is rounded out of an integer type: DuckDB starts again at the type's other end (127.5 becomes -128)."""
+    """Return True where a float is rounded out of an integer type: DuckDB wraps around (127.5 becomes -128)."""
     found = re.search(r"the value (-?\d+\.\d+) is out of the range of (u?int\d+)$", message)
     return found is not None and float(found[1]) < integer_range(PRIMITIVES[found[2]])[1] + 1
 
@@ -241,7 +241,7 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wan
         if _rounds_beyond(error.message):
             return Verdict(kind="error")
         return Verdict(kind="needless error", text=f"{error!r}, DuckDB: {_some(wanted)}")
-    except Exception as crash:  # noqa: BLE001 - that is what is looked for
+    except Exception as crash:  # noqa: BLE001 - any crash is a finding
         return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
     if len(found) != len(places):
         return Verdict(kind="length", text=f"{len(found)} values for {len(places)} rows")
@@ -249,10 +249,10 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wan
     if kind is not None and children_of(kind):
         expected_cells = [None if text is None else "nested" for text in expected_cells]
     if kind in FLOATS:
-        # The sign of NaN is seen in texts only.
+        # The sign of NaN is visible in strings only.
         expected_cells = ["nan" if text == "-nan" else text for text in expected_cells]
     if kind == FLOAT32:
-        # DuckDB's text of a float32 is not always the shortest one, which ours is.
+        # DuckDB's string of a float32 is not always the shortest one.
         found, expected_cells = (
             [None if v is None else repr(round_to_float32(float(str(v)))) for v in cells] for cells in (found, expected_cells)
         )

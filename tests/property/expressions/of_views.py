@@ -61,4 +61,4 @@ GROUPS = (
     CONDITIONS,
     CHOICES,
 )
-"""What random expressions of views are made of."""
+"""Functions of random expressions of views."""

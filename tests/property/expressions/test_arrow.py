@@ -64,12 +64,12 @@ def _check(
 
 
 def _proves_something(tally: Counter[str]) -> None:
-    """What is refused proves nothing: most of the rest has to be values."""
+    """Rejected expressions prove nothing: enough of the others must have values."""
     assert tally["equal"] > tally.total() / 10, tally
 
 
 def test_nothing_that_is_evaluated_is_left_out() -> None:
-    # What is drawn anew for each row can't be compared.
+    # Functions that return another value for each row cannot be compared.
     assert set(generator.CALLS) == FUNCTIONS - scalar_functions.FUNCTIONS
     assert {*parser.BINARY.values(), *parser.UNARY.values()} <= FUNCTIONS
     assert {operator for operator in COMPARISONS.values() if any(f" {operator} " in template for template, *_ in generator.EVERY)} == {

@@ -1,4 +1,4 @@
-"""Whatever text stands where an expression is expected: it is evaluated, or an error of this library says why not."""
+"""Any string in place of an expression is evaluated, or raises an error of this library."""
 
 # ruff: noqa: E501 - lists of awkward values and forms
 
@@ -37,7 +37,7 @@ STRINGS = [
 
 
 def _try(text: str) -> None:
-    """Bind, check and evaluate the text in every way that public calls do."""
+    """Bind, check and evaluate a string in every way that public calls do."""
     batch = edge_batch()
     with suppress(DuckLakeError):
         expression = parse_expression(text, SCHEMA)

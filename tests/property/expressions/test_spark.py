@@ -1,4 +1,4 @@
-"""Random typed expressions of views: what Spark gives for the stored text is what DuckDB gives, row by row; many in each job."""
+"""Random typed expressions of views: Spark's values of the stored SQL are those of DuckDB, row by row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TOGETHER = 30
 _ERROR = re.compile(r"CAST\(raise_error\('[^']*'\) AS (\w+(?:\(\d+,\d+\))?)\)")
-"""What the translation says for values that Spark would have others for than DuckDB."""
+"""Messages of the translation for values that would differ between Spark and DuckDB."""
 _FLOAT = re.compile(r"(?<![\w.'-])-?\d+(\.\d+)?e[-+]?\d+\b")
 """DuckDB writes 1e0 down as 1.0, which is a decimal when the view is read."""
 
@@ -45,7 +45,7 @@ class Views:
         self.raises = False
 
     def of(self, columns: list[str]) -> Any:
-        """A view of these columns beside the row's number, as DuckDB has written it down."""
+        """Return a view of these columns and the row's number, as DuckDB has stored it."""
         self.made += 1
         listed = ", ".join(f"{column} AS x{place}" for place, column in enumerate(columns))
         self.duck.run(f'CREATE VIEW v{self.made} AS SELECT "row", {listed} FROM lake.t')
@@ -58,7 +58,7 @@ class Views:
 
 @pytest.fixture
 def without_errors(monkeypatch: pytest.MonkeyPatch, views: Views) -> None:
-    """NULL in place of the errors of single rows, so that they do not end the job for all others, unless errors are looked for."""
+    """Replace errors of single rows by NULL, as they would end the job for all others, unless errors are expected."""
 
     def run(sql: str, *rest: Any) -> Any:
         return run_query(sql if views.raises else _ERROR.sub(r"CAST(NULL AS \1)", sql), *rest)
@@ -128,7 +128,7 @@ def _results(session: SparkSession, views: Views, columns: list[str]) -> list[An
 
 
 def _raises(session: SparkSession, views: Views, column: str, row: int) -> bool:
-    """Whether the value of a row is an error, which NULL in its place hides where NULLs are left out, as in concat."""
+    """Return True where the value of a row is an error, which NULL would hide in functions such as concat."""
     views.raises = True
     try:
         return _results(session, views, [f'CASE WHEN "row" = {row} THEN {column} END']) == [None]
@@ -152,7 +152,7 @@ def check(session: SparkSession, views: Views, seed: int, count: int) -> None:
             made_of = views.translated(column)
             kept.append((sql, column, by_duckdb, made_of.schema.columns[1].type, bool(_ERROR.search(made_of.sql))))
         except UnsupportedFeatureError:
-            tally["refused"] += 1
+            tally["rejected"] += 1
     for start in range(0, len(kept), TOGETHER):
         part = kept[start : start + TOGETHER]
         arrays = _results(session, views, [column for _, column, *_ in part])

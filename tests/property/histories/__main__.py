@@ -17,13 +17,13 @@ Place = Callable[[Path], Lake]
 
 
 def outcome(place: Place, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
-    """What is wrong after ``act`` on a new lake (nothing: ''), and what was done to the lake."""
+    """Return the failure of ``act`` on a new lake ('' without one), and the actions that were performed."""
     with tempfile.TemporaryDirectory() as folder:
         lake = place(Path(folder))
         try:
             with lake:
                 act(lake)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
+        except Exception as error:  # noqa: BLE001 - any error is a finding
             notes = "; ".join(note for note in getattr(error, "__notes__", []) if len(note) < 500)
             return f"{type(error).__name__}: {str(error)[:600]} ({notes})", lake.done
         return "", lake.done

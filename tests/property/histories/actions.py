@@ -1,4 +1,4 @@
-"""What can happen to a lake: plain values, so that a history prints itself and can be played again, or in part."""
+"""Actions on a lake as plain values, so that a history can be printed and replayed, also in part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Reattach:
-    """DuckDB detaches the lake and attaches it again: nothing that it keeps in memory stays. So does the library, if asked."""
+    """DuckDB detaches the lake and attaches it again: nothing stays in its memory. So does the library, with ``library``."""
 
     library: bool = False
 
@@ -31,7 +31,7 @@ class Step:
         table: ``schema.table``, quoted as SQL wants it.
         call: Method of a transaction of this library; empty when only DuckDB can make the change.
         sql: The same for DuckDB and for the model, with placeholders.
-        arguments: Keyword arguments of the method. Those of ``SQL_VALUES`` are SQL text of a value.
+        arguments: Keyword arguments of the method. Those of ``SQL_VALUES`` are values in SQL.
         rows: SELECT of the rows that are written; DuckDB makes the values.
     """
 
@@ -78,7 +78,7 @@ class Upkeep:
     """Maintenance by this library.
 
     Attributes:
-        verb: Method of the lake, or ``expiring_checkpoint``.
+        operation: Method of the lake, or ``expiring_checkpoint``.
         options: Keyword arguments.
         by_executors: Run it on Spark, if the history has a session.
         seed: Seed of a transaction that is open meanwhile, and of a hold; None for neither.
@@ -109,5 +109,5 @@ Action: TypeAlias = Sql | Reattach | Change | Restore | Upkeep | SecondUpkeep | 
 
 
 def script(actions: list[Action]) -> str:
-    """Return a history as Python text that :func:`tests.property.histories.play.replay` takes."""
+    """Return a history as Python code that :func:`tests.property.histories.play.replay` takes."""
     return "[\n" + "".join(f"    {action!r},\n" for action in actions) + "]"

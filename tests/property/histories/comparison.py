@@ -1,4 +1,4 @@
-"""Our reading of a lake against the oracle's: every row as text, both ways at once, and what else a reader can ask."""
+"""Reads of the library compared with the oracle's: rows as strings in both directions, counts, and listings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _as_text(column: Column, wanted: DuckDBPyType, *, signed_zeros: bool) -> str
 
 
 def differences(duck: Oracle, by_library: str, by_duckdb: str, *, signed_zeros: bool = True) -> list[tuple[object, ...]]:
-    """Rows that one of two relations has more often: how often more (negative: we miss them), and the row as text."""
+    """Return rows that one of two relations has more often: the surplus (negative: the library misses it), and the row."""
     wanted = columns_of(duck, by_duckdb)
     held = columns_of(duck, by_library)
     assert [c.name for c in held] == [c.name for c in wanted]
@@ -65,7 +65,7 @@ def differences(duck: Oracle, by_library: str, by_duckdb: str, *, signed_zeros: 
 
 
 def register(duck: Oracle, name: str, table: pa.Table) -> None:
-    """Give the oracle a table of ours; decimals that it cannot take from Arrow go as text."""
+    """Register a table with the oracle; decimals that it cannot import from Arrow become strings."""
     for index, field in enumerate(table.schema):
         if pa.types.is_decimal256(field.type):
             table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
@@ -96,7 +96,7 @@ def compare_table(duck: Oracle, lake: DuckLake, table: TableSketch, at: int | da
 
 
 def compare_condition(duck: Oracle, opened: Table, where: str, draw: Random) -> None:
-    """Row ids under a condition, of ours and of what :func:`compare_table` kept of theirs."""
+    """Compare row ids under a condition with the rows that :func:`compare_table` kept."""
     try:
         by_library = opened.scan(columns=["rowid"], where=where).to_arrow().column("rowid").to_pylist()
     except UnsupportedFeatureError as error:
@@ -127,7 +127,7 @@ def compare_listing(duck: Oracle, lake: DuckLake) -> None:
 
 
 def reads_twice(duck: Oracle, at: int | datetime) -> bool:
-    """Whether a flush of DuckDB has left a data file two delete files at a snapshot: DuckDB then reads its rows twice."""
+    """Return True where a flush of DuckDB left two delete files of a data file, whose rows DuckDB then reads twice."""
     meta = "__ducklake_metadata_lake"
     moment = (
         str(at)

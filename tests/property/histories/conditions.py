@@ -1,4 +1,4 @@
-"""Random conditions on a table's columns, in SQL that DuckDB and our parser both take."""
+"""Random conditions on a table's columns, in SQL of DuckDB and of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where DuckDB itself is wrong: what histories keep away from, each with its cause and the proof that it is still so.
+"""Defects of DuckDB that histories avoid, each with its cause and a proof that it still exists.
 
 Two more are never met because histories compare rows without conditions first, and apply conditions to a copy of those rows.
 """
@@ -23,9 +23,9 @@ class Divergence:
         cause: What DuckDB does.
         avoided: How histories stay clear of it.
         statements: The shortest history that shows it.
-        query: A question about table ``t``, ...
+        query: A query of table ``t``, ...
         right: ... the right answer to it, ...
-        scan: ... and the scan of ours that gives it; None when nobody can.
+        scan: ... and the scan of the library that answers it; None where no reader can.
     """
 
     cause: str
@@ -110,7 +110,7 @@ BREAKDOWNS: tuple[tuple[str, str], ...] = (
 READ_FAILURES: tuple[tuple[str, str], ...] = (
     (r"does not exist at version \d+", "looks for tables at a snapshot that made a table of inlined rows for a table without one"),
 )
-"""Patterns of errors with which the oracle refuses to read what it wrote, with their causes."""
+"""Patterns of errors of the oracle on its own data, with their causes."""
 
 
 def reference_failure(error: duckdb.Error, what: str, *, reading: bool = False) -> None:

@@ -160,7 +160,7 @@ def _hold(lake: DuckLake, draw: Random) -> None:
 
 
 def _outline(step: MaintenanceStep) -> MaintenanceStep:
-    """A step without what a plan says of the future and a run of the past."""
+    """Return a step without the words in which a plan and its run differ."""
     by_the_clock = "cluster" in step.reason or "older than" in step.reason
     return replace(step, outcome="done", reason="" if by_the_clock else step.reason)
 
@@ -291,7 +291,7 @@ def _open_write(on: Lake, draw: Random) -> Iterator[None]:
 
 
 def _stored(lake: DuckLake) -> int:
-    """How many files are below the data path; rows that the catalog is to hold are in none, and need no registration."""
+    """Return the number of files below the data path; inlined rows have none, and need no registration."""
     return sum(1 for _ in lake.storage.list(lake.info.data_path))
 
 

@@ -31,7 +31,7 @@ _TAG = "$tag"
 
 @dataclass(frozen=True)
 class Reading:
-    """A frame of ours, and the oracle's query for the same rows."""
+    """A frame, and the oracle's query for the same rows."""
 
     table: TableSketch
     snapshot: int
@@ -46,7 +46,7 @@ def compare_on_spark(lake: Lake, spark: SparkSession, seed: int, earlier: int | 
     Args:
         earlier: Only at the newest snapshot and so many others.
     """
-    # Texts and longs in place of times would be other values to the oracle; the exact types are tested where types are.
+    # The oracle would see strings and longs in place of times as other values.
     spark.conf.set(TYPES_CONF, "nearest")
     try:
         draw, compared = Random(seed), 0

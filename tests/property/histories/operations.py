@@ -555,7 +555,7 @@ def begin(_: Random, __: Lake) -> list[Action]:
 
 
 Drawn = dict[Callable[[Random, TableSketch], "Step | None"], int]
-# Weights: rows change most; every operation comes up in a few hundred steps.
+# Weights: row changes are most frequent; every operation occurs in a few hundred steps.
 BOTH: Drawn = {
     append: 26,
     delete: 7,
@@ -576,7 +576,7 @@ BOTH: Drawn = {
 DUCKDB: Drawn = {**BOTH, insert_from_itself: 3, delete_by_row_id: 5, update_by_row_id: 5, truncate: 1, add_file: 3}
 BY_LIBRARY: Drawn = {**BOTH, append: 14, delete: 10, update: 10, overwrite: 9, upsert: 9, widen: 2}
 NARROW_OPERATIONS: Drawn = {append: 12, delete: 6, update: 6, add_column: 3, drop_column: 1, rename_column: 1}
-"""What the second implementation does as well; the narrow types keep the others from what it does not read."""
+"""Operations of the second implementation, and types that it reads."""
 WITHOUT_ROWS = (delete, update, add_column, drop_column, rename_column, partition, sort)
 """Steps that write no rows of DuckDB, whose variants Arrow does not take."""
 MEANWHILE: Drawn = {append: 4, delete: 2, update: 2, swap: 1}

@@ -67,15 +67,15 @@ LEFT: dict[Mode, frozenset[str]] = {
     "second": frozenset({"inlined-table-dead"}),
     "alone": frozenset(),
 }
-"""What a check may find: DuckDB leaves bounds too narrow, files of statements that failed, deletes of files that its expiry forgets, and a
-second delete file in the past; files lie next to those of the lake."""
+"""Findings that a check may have: DuckDB leaves bounds too narrow, files of statements that failed, deletes of files that its expiry
+forgets, and a second delete file in the past; other files lie next to those of the lake."""
 _LAYOUT = ("set_partitioned_by", "reset_partitioned_by", "set_sorted_by", "reset_sorted_by", "set_comment")
 """Steps that change no row."""
 _REJECTIONS = (SchemaError, UnsupportedFeatureError, UsageError, AlreadyExistsError, NotFoundError)
 
 
 class _BrokenError(Exception):
-    """What a user's code raises in the middle of a transaction."""
+    """An error of user code in the middle of a transaction."""
 
 
 class _Memory(Attachment):
@@ -93,7 +93,7 @@ Models = dict[str, str]
 
 
 class Lake:
-    """One lake that its writers work on in turns.
+    """One lake on which the writers alternate.
 
     Args:
         address: The lake.
@@ -271,7 +271,7 @@ class Lake:
         except duckdb.Error as error:
             self.rejections[f"{statement[:80]}: {str(error)[:150]}"] += 1
             reference_failure(error, statement)
-            # Some errors leave a transaction open that nobody began.
+            # Some errors leave a transaction open that no statement began.
             with suppress(duckdb.TransactionException):
                 self.duck.connection.execute("ROLLBACK")
             self.in_transaction = False
@@ -500,7 +500,7 @@ class Lake:
     # What else happens to a lake
 
     def can_restore(self, table: str, snapshot: int) -> bool:
-        """Whether the snapshot has the table with the columns of today."""
+        """Return True where the table had its present columns at a snapshot."""
         try:
             then, now = self.library.table(table, at=snapshot), self.library.table(table)
         except DuckLakeError:
@@ -525,7 +525,7 @@ class Lake:
         self.saved = Backup(address=self.address).restore, dict(self.models), dict(self.past)
 
     def _put_back(self) -> None:
-        """What was committed since is lost, and its ids are given out again; the library goes on with the same object."""
+        """Put the saved catalog back: later commits are lost and their ids reused; the library keeps its object."""
         if self.saved is None:
             return
         restore, models, past = self.saved
@@ -610,7 +610,7 @@ class Lake:
                 assert found == [77] * int(str(wanted)), f"a later column of {table.sql}"
 
     def check_after_repair(self) -> None:
-        """A repair leaves what none can mend."""
+        """Assert that a repair leaves only findings that cannot be repaired."""
         self.library.check(level="rows", repair=True)
         assert set(self.library.check(level="rows").by_code) <= LEFT_FOR_GOOD | {"inlined-delete-orphaned"}
 

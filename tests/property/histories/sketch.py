@@ -1,4 +1,4 @@
-"""What the lake holds now, as the oracle sees it: tables, columns, types."""
+"""Tables, columns and types of the lake, as the oracle sees it."""
 
 from __future__ import annotations
 

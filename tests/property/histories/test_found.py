@@ -1,4 +1,4 @@
-"""What random histories have found, each in its shortest form."""
+"""Defects found by random histories, each in its shortest form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.oracle import LakeAddress
 
 @dataclass(frozen=True)
 class Found:
-    """Actions, and conditions that every table is asked for at the end."""
+    """Actions, and conditions to compare on every table at the end."""
 
     actions: tuple[Action, ...]
     conditions: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ NEW = -1
 
 @pytest.fixture(autouse=True)
 def _registered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writes say that they run as soon as their first file is begun."""
+    """Writes are registered as soon as their first file is begun."""
     for name in ("REGISTER_AFTER", "CHECK_SECONDS"):
         monkeypatch.setattr(registration, name, 0.02)
     # A thread of an earlier test may wait longer.
@@ -71,11 +71,11 @@ def play(
 @pytest.mark.parametrize(
     ("lake_address", "mode", "version", "seed", "steps"),
     [
-        ("postgresql", "duckdb", "1.0", 1, 20),
-        ("sqlite", "duckdb", "1.1", 2, 15),
-        ("sqlite", "second", "1.1", 3, 12),
-        ("postgresql", "second", "1.0", 4, 12),
-        ("sqlite", "alone", "1.1", 5, 10),
+        ("postgresql", "duckdb", "1.0", 1, 12),
+        ("sqlite", "duckdb", "1.1", 2, 12),
+        ("sqlite", "second", "1.1", 3, 8),
+        ("postgresql", "second", "1.0", 4, 7),
+        ("sqlite", "alone", "1.1", 5, 8),
         pytest.param("duckdb", "duckdb", "1.0", 6, 10, marks=pytest.mark.slow),
     ],
     indirect=["lake_address"],

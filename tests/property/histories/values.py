@@ -1,4 +1,4 @@
-"""Column types, and values of them as SQL text: ordinary ones and corners."""
+"""Column types, and values of them in SQL: ordinary ones and edge cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCALARS = (
     *("TINYINT", "SMALLINT", "UTINYINT", "UINTEGER", "UBIGINT", "HUGEINT", "FLOAT", "DECIMAL(18,3)", "DECIMAL(38,5)"),
     *("TIME", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMPTZ", "UUID", "BLOB", "JSON", "INTERVAL"),
 )
-# DuckDB inlines structs as SQL text that it cannot read itself for other types, and loses quotes and backslashes of texts.
+# DuckDB inlines structs as SQL that it cannot read back for other types, and loses quotes and backslashes of strings.
 _IN_STRUCTS = ("INTEGER", "VARCHAR", "BIGINT", "BOOLEAN", "DECIMAL(9,2)")
 _IN_CONTAINERS = (*_IN_STRUCTS, "DOUBLE", "DATE", "TIMESTAMP")
 _PLAIN_STRINGS = ("", "a", "b", "null", "Zürich", "x y")
@@ -47,7 +47,7 @@ def container_type(draw: Random, depth: int = 0) -> str:
 
 def _child_type(draw: Random, depth: int, leaves: tuple[str, ...]) -> str:
     if depth < 2 and draw.random() < 0.25:
-        # Below a struct the whole text is the struct's.
+        # Below a struct the whole string is the struct's.
         return container_type(draw, depth + 1) if leaves is _IN_CONTAINERS else draw.choice(leaves) + "[]"
     return draw.choice(leaves)
 

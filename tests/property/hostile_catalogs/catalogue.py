@@ -25,7 +25,7 @@ class Damage:
         statements: SQL on the catalog. ``{t}`` is the id of table t, ``{t0}`` that of its first file, ``{del}`` that of its delete file,
             ``{inl}`` its table of inlined rows; ``{rdel}`` and ``{rinl}`` are those of table r.
         error: What a read of table r raises; without it every row must still come out right.
-        says: Pattern of the error's message.
+        message: Pattern of the error's message.
         change: What else is done.
         level: The deepest level at which a check finds these codes alone.
     """

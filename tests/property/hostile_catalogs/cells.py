@@ -1,7 +1,7 @@
 """A lake of version 1.1 with what only 1.1 has, and edits of its catalog: statements of any database, and cells that get any value.
 
 SQLite takes every value in every cell. A typed database takes a value of another type in a column that has been given that type, as a
-catalog has whose metadata tables somebody else made.
+catalog has whose metadata tables another program made.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Cell:
         yield str(Cell(self.table, self.column, value, self.where))
 
     def in_duckdb(self, declared: str) -> Iterator[str]:
-        """Statements of DuckDB, likewise."""
+        """Statements of DuckDB, where the column has a type: that of the value first, if it is of another one."""
         wanted, value = _in_duckdb(self.value, declared)
         if wanted != declared:
             cells = f"CAST({self.column} AS VARCHAR)" if wanted in ("VARCHAR", "BLOB") else self.column

@@ -227,7 +227,7 @@ _CELL = re.compile(r"UPDATE (\S+) SET (\w+) = (?:'[^']*'|-?\d+)")
 
 
 def edit_typed(file: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Run a statement; a column that cannot hold the value becomes one of texts first, as somebody else may have made it."""
+    """Run a statement; a column that cannot hold the value becomes VARCHAR first, as another program may have made it."""
     try:
         file.execute(statement)
     except duckdb.ConversionException:

@@ -1,4 +1,4 @@
-"""Checks beside others who expire, drop and clean up meanwhile: what has gone since the catalog was read is no finding."""
+"""Checks during expiry, drops and cleanup by other clients: files and tables deleted meanwhile are no findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.oracle import LakeAddress, attached
 def test_tables_of_inlined_rows_that_an_expiry_drops(
     lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, look: Callable[[DuckLake], object]
 ) -> None:
-    """MySQL shows that they are gone at once, and in a transaction that they are registered still. Nobody commits to files then."""
+    """MySQL shows at once that the tables are dropped, and in a transaction that they are still registered."""
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.write("t", pa.table({"a": [1, 2]}), inline=True)
         done = []
@@ -41,7 +41,7 @@ def test_tables_of_inlined_rows_that_an_expiry_drops(
 
 
 def test_what_is_dropped_expired_and_cleaned_up_before_rows_are_read(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No backup need be asked for files and tables that nobody has any more."""
+    """Dropped and cleaned up files and tables do not need a backup."""
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake, DuckLake.connect(sqlite_address.url) as other:
         for name in ("dropped", "replaced", "renamed"):
             lake.write(name, pa.table({"a": range(50)}), inline=False)

@@ -1,4 +1,4 @@
-"""Every cell that only catalogs of version 1.1 have, holding anything: right rows or an error of ours, reading and writing."""
+"""Every cell that only version 1.1 has, with any value: right rows or an error of the library, in reads and writes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _hold(address: LakeAddress, *, reads: bool) -> None:
         lambda: lake.view("w").column_comments,
     ):
         _right(tried)
-    # What writes on it keeps to the same: it fails with an error of ours, or leaves the rows that it should.
+    # The same holds for writes: they fail with an error of the library, or leave the right rows.
     wrote = _right(lambda: lake.write("t", rows(range(103, 104))) and None, None)
     _right(lambda: lake.create_schema("x.y.z") and None, None)
     _right(lambda: lake.flush_inlined_data() and None)
@@ -118,7 +118,7 @@ def _read(lake: DuckLake, name: str, where: str | None) -> list[int]:
 
 
 def _right(ask: Callable[[], Any], wanted: object = _ANY) -> bool:
-    """Whether it answers, which must then be right; another error than ours fails the test."""
+    """Return True for an answer, which must be right, and False for an error of the library."""
     try:
         found = ask()
     except DuckLakeError:

@@ -30,7 +30,7 @@ def _migrated(address: LakeAddress) -> LakeAddress:
     return address
 
 
-# Reads: right rows for every filter, or the error that says what is wrong
+# Reads: right rows for every filter, or the error that names the damage
 
 
 @pytest.mark.parametrize("damage", spread(READ, 8), ids=str)
@@ -116,7 +116,7 @@ def _repair(damage: Damage, lake: DamagedLake) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", _REPAIRED, ids=str)
 def test_duckdb_reads_and_writes_what_was_repaired(damage: Damage, damaged_sqlite: DamagedLake) -> None:
-    """Every row is there, whatever statistics had told its filters."""
+    """Every row is found, whatever the statistics were before."""
     lake = damage.do(damaged_sqlite)
     if not lake.check("rows", repair=True).repairs:
         return

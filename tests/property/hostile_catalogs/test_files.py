@@ -1,4 +1,4 @@
-"""Data files that are not what the catalog says: right rows, or an error with the file's name; nothing is deleted on a wrong count."""
+"""Data files that contradict the catalog: right rows, or an error that names the file; no row is deleted by a count."""
 
 from __future__ import annotations
 

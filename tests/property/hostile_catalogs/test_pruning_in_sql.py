@@ -1,4 +1,4 @@
-"""Pruning in SQL and after it, end to end: no file with a matching row is left out, whatever the catalog says of the files."""
+"""Pruning in SQL and after it, end to end: no file with a matching row is left out, whatever the catalog contains."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _CONDITIONS = st.one_of(_atom(), st.builds("({} AND {})".format, _atom(), _atom(
 
 @st.composite
 def _edit(draw: st.DrawFn) -> str:
-    """One thing that a writer may not know, or wrote wrongly so that it can be told."""
+    """Return an edit that removes statistics, or makes them detectably wrong."""
     column = draw(st.integers(1, 4))
     count = draw(st.sampled_from(["NULL", "0", "99", "-1"]))
-    # Any text is a bound of texts.
+    # Any string is a bound of strings.
     bounds = ("NULL", *(f"'{text}'" for text in _GARBAGE)) if column != 2 else ("NULL",)
     side = draw(st.sampled_from(["min_value", "max_value", "value_count", "null_count"]))
     value = draw(st.sampled_from(bounds)) if side.endswith("value") else count

@@ -1,4 +1,4 @@
-"""Faults that DuckDB makes, and repairs beside other faults: what is wrong is trusted by nobody."""
+"""Faults of DuckDB, and repairs next to other faults: wrong data is never used for a repair."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_repair_of_the_catalog_alone_takes_no_bounds_of_floats_for_those_of_do
 
 
 def test_bounds_of_floats_that_duckdb_rewrites_after_they_became_doubles(sqlite_address: LakeAddress) -> None:
-    """It leaves the short texts of floats, by which it loses rows; the files are the right ones."""
+    """It leaves the short strings of floats, by which it loses rows; the files are right."""
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
             "CREATE TABLE t(a FLOAT)",
@@ -89,7 +89,7 @@ def test_deletes_that_duckdb_flushes_after_it_rewrote_their_file(sqlite_address:
     ],
 )
 def test_mappings_that_lost_a_column_leave_statistics_alone(sqlite_address: LakeAddress, fault: str) -> None:
-    """Its values read as NULL: statistics are right, and tell that there are values."""
+    """Its values read as NULL: the statistics, which count values, are right."""
     path = Path(sqlite_address.data_path) / "main" / "t" / "theirs.parquet"
     path.parent.mkdir(parents=True)
     rows = pa.table({"a": range(30), "b": ["x"] * 30, "s": [{"x": n, "y": [n, None]} for n in range(30)]})

@@ -1,4 +1,4 @@
-"""Which files have row ids in common at some snapshot: as comparing each with each finds it, at a cost that grows with the files alone."""
+"""Files that share row ids at some snapshot: the result of comparing all pairs, at a cost linear in the files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ducklake_core.maintenance.check.files import overlapping
 
 @dataclass
 class File:
-    """A row of ducklake_data_file that counts how often it is asked for its row ids."""
+    """A row of ducklake_data_file that counts the reads of its row ids."""
 
     data_file_id: int
     start: int
@@ -30,7 +30,7 @@ class File:
         return self.start
 
     def meets(self, other: File) -> bool:
-        """Whether some snapshot shows a row id in both."""
+        """Return True where some snapshot shows a row id in both."""
         return _meet((self.start, self.start + self.record_count), (other.start, other.start + other.record_count)) and _meet(
             self._shown(), other._shown()
         )
@@ -44,7 +44,7 @@ def _meet(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _reads(files: Sequence[File]) -> float:
-    """How often each file was asked, on average, in a sound table."""
+    """Return the average number of reads of each file in a sound table."""
     assert list(overlapping(files)) == []
     return sum(file.reads for file in files) / len(files)
 
@@ -78,7 +78,7 @@ def test_a_table_that_is_merged_again_and_again(merges: int) -> None:
 
 @pytest.mark.parametrize("partitions", [2, 300])
 def test_partitions_that_are_merged_again_and_again(partitions: int) -> None:
-    """Files whose first row ids say nothing of when they came."""
+    """Files whose first row ids do not follow their order."""
     files = []
     for merge in range(20):
         for partition in range(partitions):

@@ -1,4 +1,4 @@
-"""In lakes that DuckDB and we made nothing is found but what DuckDB makes wrong; a repair mends that, on every catalog."""
+"""Checks of sound lakes find only faults of DuckDB, which a repair fixes, on every catalog."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
 
 
 def test_what_came_since_the_check_is_left_alone(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file came by the number that deletes were planted for: the repair leaves them, and does not say that it forgot them."""
+    """A file came by the number that deletes were planted for: the repair leaves them, and does not report them as removed."""
     from ducklake_core.maintenance.check import run
 
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
@@ -187,7 +187,7 @@ def test_what_came_since_the_check_is_left_alone(lake_address: LakeAddress, monk
 
 @pytest.mark.parametrize("name", ["ducklake_inlined_data_888_1", "ducklake_inlined_delete_888"])
 def test_tables_of_numbers_that_were_never_given_out(lake_address: LakeAddress, name: str) -> None:
-    """A commit may be making them where they are seen before the COMMIT; elsewhere nobody does."""
+    """A running commit may be creating them on databases that show tables before the COMMIT."""
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         DamagedLake(lake_address).edit(f"CREATE TABLE {name} (row_id BIGINT)")
         dead = int(lake_address.backend != "mysql")
@@ -298,7 +298,7 @@ def test_row_groups_that_were_counted_wrong(sqlite_address: LakeAddress) -> None
 
 
 def test_defaults_as_they_were_written_are_sound(sqlite_address: LakeAddress) -> None:
-    """DuckDB stores the text of a default as it stands in the statement, and casts it when rows lack the column."""
+    """DuckDB stores a default as it is written in the statement, and casts it when rows lack the column."""
     columns = (
         ("DATE", "'2024-02-22 19:30:14'"), ("DATE", "'infinity'"), ("INTEGER", "5.7"), ("INTEGER", "'0x10'"), ("INTEGER", "'  7 '"),
         ("DOUBLE", "'nan'"), ("DECIMAL(9, 2)", "1.005"), ("BOOLEAN", "'t'"), ("BOOLEAN", "1"), ("VARCHAR", "'NULL'"), ("VARCHAR", "5"),

@@ -1,4 +1,4 @@
-"""Of definitions that DuckDB and we make nothing is found, however odd they are."""
+"""Checks find nothing in definitions by DuckDB and by the library, however odd they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.parameters import on_all_catalogs
 
 @on_all_catalogs
 def test_macros_have_the_names_of_other_things(lake_address: LakeAddress) -> None:
-    """DuckDB refuses a second scalar macro of a name, and a second table macro, and nothing else."""
+    """DuckDB rejects a second scalar macro of a name, and a second table macro, and nothing else."""
     with attached(lake_address) as duck:
         duck.run(
             "CREATE TABLE t(a INTEGER)",
@@ -36,7 +36,7 @@ def test_macros_have_the_names_of_other_things(lake_address: LakeAddress) -> Non
 
 
 def test_schema_versions_of_definitions_in_one_transaction(sqlite_address: LakeAddress) -> None:
-    """DuckDB writes one for each snapshot that changes columns, whatever else the transaction does; we do for a table that is back."""
+    """DuckDB writes one for each snapshot that changes columns; the library also does for a restored table."""
     with attached(sqlite_address) as duck:
         duck.run(
             *("BEGIN", "CREATE TABLE t(a INTEGER)", "ALTER TABLE t ADD COLUMN b INTEGER", "ALTER TABLE t RENAME TO u", "COMMIT"),
@@ -59,7 +59,7 @@ def test_schema_versions_of_definitions_in_one_transaction(sqlite_address: LakeA
 
 
 def test_macros_that_duckdb_takes(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their SQL; of a macro that it cannot parse nothing is said where DuckDB is not installed."""
+    """Macros with any SQL; one that the library cannot parse is no finding where DuckDB is not installed."""
     expressions = (
         *("NULL", "'it''s -- \"not\" /* a comment'", "(SELECT max(a) FROM t)", "list_transform(x, lambda y: y + x)", "[y + 1 FOR y IN x]"),
         *(

@@ -64,7 +64,7 @@ def _leaf(dice: random.Random, kind: str) -> Value | None:
 
 
 def _rows(dice: random.Random, names: Sequence[str]) -> list[Value | None]:
-    """Rows of one file: each of its fields is of what a profile says."""
+    """Return rows of one file, whose fields have the types of a profile."""
     kinds = {name: dice.choice(_PROFILES) for name in ("a", "n", "l", "A", "root")}
     found: list[Value | None] = []
     for _ in range(dice.choice((1, 3, 12))):
@@ -139,7 +139,7 @@ def _forget_fields(address: LakeAddress) -> None:
 
 
 def _compare(address: LakeAddress, seed: int, conditions: int) -> int:
-    """How many conditions had an answer from all."""
+    """Return the number of conditions that all readers answered."""
     dice, answered = random.Random(seed), 0
     drawn = [_condition(dice) for _ in range(conditions)]
     with attached(address, _FILES) as duck:

@@ -41,7 +41,7 @@ def passed_on(value: Any) -> Any:
 
 
 def read_function(source: DuckLakeDataSource, reader: Any) -> Any:
-    """What Spark ships of a read: it holds the source as well."""
+    """Return the pickled function of a read, which holds the source as well."""
 
     def read(partition: Any) -> Any:
         return source.name() and list(reader.read(partition))
@@ -50,7 +50,7 @@ def read_function(source: DuckLakeDataSource, reader: Any) -> Any:
 
 
 def write_function(writer: Any) -> Any:
-    """What Spark ships of a write."""
+    """Return the pickled function of a write."""
 
     def write(batches: Any) -> Any:
         return writer.write(iter(batches))

@@ -1,4 +1,4 @@
-"""What programs that know Spark expect of a sink: it is done, or rejected with what to do instead."""
+"""Expectations of Spark programs on a sink: supported, or rejected with an alternative."""
 
 from __future__ import annotations
 

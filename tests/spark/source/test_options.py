@@ -1,4 +1,4 @@
-"""Options are read as written, and anything else is refused."""
+"""Options are read as written, and anything else raises."""
 
 from __future__ import annotations
 

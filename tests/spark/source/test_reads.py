@@ -32,7 +32,7 @@ def test_what_duckdb_wrote_is_read(
     chosen = read(data_source(lake_address, where="a >= 50 AND d IS NOT NULL"), schema_of("rowid bigint, A bigint"))
     assert chosen.column_names == ["rowid", "A"]
     assert sorted(chosen.column("A").to_pylist()) == [a for a in range(50, 100) if a % 10 != 3]
-    # What executors get says nothing of the catalog, and what they do needs nothing of it.
+    # Executors receive nothing of the catalog, and need nothing of it.
     function, partitions = planned(data_source(lake_address))
     shipped = dumps((function, partitions))
     assert b"sqlite" not in shipped

@@ -66,7 +66,7 @@ def test_batches_there_and_back(
         frame.unionAll(failing).write.format("ducklake").mode("append").options(**options).save("t")
     assert lake.snapshot().id == before
     assert sorted(Path(address.data_path).rglob("*.parquet")) == files
-    # What is wrong is said in the library's words, without the address.
+    # The error has the library's message, without the address.
     with pytest.raises(PySparkException, match="'more' is new") as rejected:
         frame.withColumn("more", sf.lit(1)).write.format("ducklake").mode("append").options(**options).save("t")
     assert "hidden-from-plans" not in str(rejected.value)
@@ -104,7 +104,7 @@ def test_a_stream_from_table_to_table_is_started_again(
     assert sorted(Path(sqlite_address.data_path).rglob("*.parquet")) == files
     with oracle(sqlite_address) as duck:
         assert duck.rows("SELECT * FROM sink ORDER BY a") == [(1, "x"), (2, None), (3, "z")]
-    # A snapshot that was not told of yet is expired: the stream stops, and names it.
+    # A snapshot that the stream has not read yet is expired: the stream stops, and names it.
     for value in (4, 5):
         lake.write("source", pa.table({"a": [value], "b": ["w"]}))
     lake.expire_snapshots(versions=[lake.snapshot().id - 1], min_age="0 days")

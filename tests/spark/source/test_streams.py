@@ -120,7 +120,7 @@ def test_insertions_come_once_from_offset_to_offset(lake_address: LakeAddress) -
     further = reader.latestOffset(end, ReadAllAvailable())
     assert further["snapshot"] == lake.snapshot().id
     assert sorted(row["a"] for row in read(reader, end, further)) == [3, 4]
-    # The same range again, by a reader that was started anew, gives the same.
+    # The same range again, by a restarted reader, gives the same.
     assert sorted(row["a"] for row in read(stream(lake_address), end, further)) == [3, 4]
     assert stream(lake_address, startingVersion="latest").initialOffset() == further
     assert stream(lake_address, startingVersion=str(further["snapshot"])).initialOffset()["snapshot"] == further["snapshot"] - 1
@@ -188,7 +188,7 @@ def test_a_table_that_changes_under_a_stream(sqlite_address: LakeAddress) -> Non
     reader = stream(sqlite_address)
     start = reader.initialOffset()
     lake.write("t", pa.table({"a": pa.array([2], pa.int32()), "c": [1]}), schema_evolution="additive")
-    # A column that is new is not asked for.
+    # A new column is not read.
     middle = reader.latestOffset(start, ReadAllAvailable())
     assert sorted(row["a"] for row in read(reader, start, middle)) == [1, 2]
     lake.write("t", pa.table({"a": pa.array([2**40])}), schema_evolution="additive")

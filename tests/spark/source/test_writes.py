@@ -118,7 +118,7 @@ def test_an_abort_leaves_no_file_of_any_task(sqlite_address: LakeAddress, notes:
     writer = data_source(sqlite_address).writer(COLUMNS, False)
     passed_on(write_function(writer))([batch(1)])
     assert len(files(sqlite_address)) == 1
-    # Spark lost what the task said.
+    # Spark lost the commit message of the task.
     passed_on(writer).abort([None])
     assert files(sqlite_address) == []
     assert list(notes.iterdir()) == []
@@ -238,7 +238,7 @@ def test_an_overwrite_of_a_partitioned_table_requires_its_mode(sqlite_address: L
     with pytest.raises(UsageError, match="give one of static, dynamic"):
         data_source(sqlite_address, partitionOverwriteMode="some").writer(COLUMNS, True)
     assert list(notes.iterdir()) == []
-    # Appends replace nothing, whatever the option says.
+    # Appends replace nothing, whatever the option is.
     for option, overwrite, expected in (
         ("dynamic", False, ["r1", "x", "y", "z"]),
         ("DYNAMIC", True, ["r1", "z"]),

@@ -1,4 +1,4 @@
-"""How catalog tests reach a lake."""
+"""Access to a lake's catalog in tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.oracle import LakeAddress
 
 
 def database_of(address: LakeAddress) -> Database:
-    """The lake's catalog database, by the URL that our library uses."""
+    """Return the lake's catalog database."""
     return Database(parse_catalog_url(address.url))
 
 

@@ -165,7 +165,7 @@ def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(la
 
 @pytest.mark.parametrize("ending", spread(["before", "after"], 1))
 def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, oracle: Callable[..., Any], ending: str) -> None:
-    """Nobody can tell whether the snapshot that took its id was it: it is not committed again."""
+    """The snapshot with its id may have been this commit: it is not committed again."""
     Committer(lake.database).commit(lake.staged(lake.create()))
 
     def expire(_seconds: float) -> None:
@@ -181,9 +181,9 @@ def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: Handma
     with oracle(lake.address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 1") == (ending == "after")
     committer = Committer(lake.database)
-    for queries in ({}, {"snapshot_id": 2}):
+    for arguments in ({}, {"snapshot_id": 2}):
         with pytest.raises(CommitOutcomeUnknownError, match="expired"):
-            committer.find_commit_or_raise(transaction.commit_id, **queries)
+            committer.find_commit_or_raise(transaction.commit_id, **arguments)
     assert committer.find_commit_or_raise(transaction.commit_id, 1) is None
     assert committer.find_commit_or_raise(transaction.commit_id, 9) is None
 
@@ -272,8 +272,8 @@ def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any
 
     def write(number: int) -> None:
         database = Database(lake.database.address)
-        for lease in range(5):
-            append = lake.append(*range(number * 100 + lease * 10, number * 100 + lease * 10 + 3))
+        for part in range(5):
+            append = lake.append(*range(number * 100 + part * 10, number * 100 + part * 10 + 3))
             done.append(Committer(database).commit(lake.staged(append, base=base)))
         database.close()
 

@@ -99,7 +99,7 @@ OTHER: dict[str, str] = {
     "merge_adjacent": "merge_adjacent:7",
     "rewrite_delete": "rewrite_delete:7",
 }
-# Own change -> what of others it must not be committed on top of: the matrix of DuckDB, then our stricter rows.
+# Own change -> later changes of other clients that it conflicts with: DuckDB's matrix, then stricter rules.
 ROW_READERS = {"dropped_table", "altered_table", "inserted_into_table", "inlined_insert"}
 NAMES = {"dropped_schema", "created_table", "created_view"}
 MATRIX: dict[str, set[str]] = {
@@ -124,7 +124,7 @@ MATRIX: dict[str, set[str]] = {
     "inlined_delete": ROW_READERS | {"inlined_delete", "inline_flush"},
     "inlined_file_delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "flush": {"dropped_table", "inlined_delete", "inline_flush"} | {"deleted_from_table", "merge_adjacent", "rewrite_delete"},
-    # Their files are gone, or have a delete file that they did not have.
+    # Their files are deleted, or have a new delete file.
     "compact": {"dropped_table", "deleted_from_table", "inlined_delete", "inline_flush", "merge_adjacent", "rewrite_delete"},
     "rewrite": {"dropped_table", "deleted_from_table", "inlined_delete", "inline_flush", "merge_adjacent", "rewrite_delete"},
 }

@@ -10,30 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, DeleteRows, EndInlinedRows, InsertRows, UpdateEach, UpdateRows
+from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach
 from ducklake_core.catalog.writing.head import Head
 from ducklake_core.commit.actions import (
     Action,
-    AddDeleteFiles,
-    AlterTable,
     AppendFiles,
-    CreateSchema,
     CreateTable,
-    DropSchema,
-    DropTable,
-    EndFiles,
-    EndInlined,
     MergedFile,
     MergeFiles,
-    StagedDeleteFile,
 )
 from ducklake_core.commit.request import CommitRequest
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.data_files import ColumnStatistics, WrittenFile
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.state import Snapshot, TableColumnStatistics, TableStatistics
-from ducklake_core.format.types.data_types import FLOAT64, INT32, VARCHAR, Field, ListType
+from ducklake_core.format.types.data_types import FLOAT64, INT32, VARCHAR, Field
 from ducklake_core.format.types.schema import Schema
 
 TIME = datetime(2024, 1, 1, tzinfo=UTC)
@@ -85,17 +77,6 @@ def test_snapshot_row_comes_first_and_its_changes_last() -> None:
     )  # fmt: skip
 
 
-def test_append_takes_row_ids_files_ids_and_statistics_from_the_head() -> None:
-    resolution = run(append(file(10), file(5, "-7", "40")), head=full_head())
-    rows = inserted(resolution, "data_file")
-    assert [(row["data_file_id"], row["row_id_start"], row["begin_snapshot"]) for row in rows] == [(20, 100, 6), (21, 110, 6)]
-    totals = {"record_count": 105, "next_row_id": 115, "file_size_bytes": 1200}
-    assert UpdateRows(table="table_stats", where={"table_id": 7}, values=totals) in resolution.changes
-    (update,) = of_type(resolution, UpdateEach)
-    assert {row["column_id"]: (row["min_value"], row["max_value"]) for row in update.rows} == {1: ("-7", "40"), 2: ("b", "y")}
-    assert (resolution.snapshot.next_file_id, resolution.snapshot.schema_version) == (22, 3)
-
-
 def test_column_statistics_that_do_not_move_are_not_written() -> None:
     inside = replace(file(10, "4", "9"), statistics=file(10, "4", "9").statistics[:1])
     resolution = run(append(inside), head=full_head())
@@ -133,85 +114,6 @@ def test_all_nan_columns_lose_their_bounds_but_keep_the_row() -> None:
     written = WrittenFile(path="f", record_count=3, file_size_bytes=9, footer_size=3, statistics=(nan,))
     (update,) = of_type(run(append(written, schema=schema), head=full_head(contains_nan=False)), UpdateEach)
     assert (update.rows[0]["contains_nan"], update.rows[0]["min_value"]) == (True, None)
-
-
-def test_create_table_with_data_resolves_local_ids() -> None:
-    spec = PartitionSpec(fields=(PartitionField(column_id=1, column="a", transform="bucket", buckets=4),))
-    nested = Schema(columns=(*COLUMNS.columns, Field(id=3, name="l", type=ListType(element=Field(id=4, name="element", type=INT32)))))
-    resolution = run(
-        CreateSchema(schema_id=-1, name="new", uuid="u", path="new/"),
-        CreateTable(
-            table_id=-2, schema_id=-1, schema_name="new", name="t", uuid="v", path="t/", schema=nested, partition_spec=spec, inlined=True,
-            comment="hello",
-        ),
-        append(replace(file(), partition_values=("3",)), table_id=-2, schema=nested, spec=spec),
-    )  # fmt: skip
-    assert resolution.ids == {-1: 9, -2: 10}
-    assert resolution.snapshot.changes == 'created_schema:"new",created_table:"new"."t",inserted_into_table:10'
-    assert (resolution.snapshot.schema_version, resolution.snapshot.next_catalog_id) == (4, 12)
-    assert inserted(resolution, "table")[0]["schema_id"] == 9
-    columns = [(row["column_id"], row["parent_column"], row["column_type"]) for row in inserted(resolution, "column")]
-    assert columns == [(1, None, "int32"), (2, None, "varchar"), (3, None, "list"), (4, 3, "int32")]
-    assert inserted(resolution, "partition_column")[0]["transform"] == "bucket(4)"
-    assert inserted(resolution, "data_file")[0]["partition_id"] == 11
-    assert inserted(resolution, "file_partition_value")[0]["partition_value"] == "3"
-    assert inserted(resolution, "tag") == [{"object_id": 10, "begin_snapshot": 6, "end_snapshot": None, "key": "comment", "value": "hello"}]
-    assert CreateInlinedTable(table_name="ducklake_inlined_data_10_4", columns=nested.columns) in resolution.changes
-    assert inserted(resolution, "schema_versions") == [{"begin_snapshot": 6, "schema_version": 4, "table_id": 10}]
-
-
-def test_overwrite_is_one_snapshot_of_deletes_and_inserts() -> None:
-    first = StagedDeleteFile(data_file_id=11, path="d1", delete_count=2, new_count=2, file_size_bytes=9, footer_size=3)
-    second = StagedDeleteFile(
-        data_file_id=12, path="d2", delete_count=5, new_count=2, file_size_bytes=9, footer_size=3, min_snapshot=2, assumed_snapshot=6,
-        replaces=13, replaces_path="main/t/old", replaces_path_is_relative=True,
-    )  # fmt: skip
-    resolution = run(
-        EndFiles(table_id=7, data_file_ids=(3, 4), row_count=30),
-        AddDeleteFiles(table_id=7, files=(first, second)),
-        EndInlined(table_id=7, rows=(("ducklake_inlined_data_7_1", (0, 2)),)),
-        append(file()),
-        head=full_head(),
-    )
-    assert resolution.snapshot.changes == "inserted_into_table:7,deleted_from_table:7,inlined_insert:7,inlined_delete:7,inline_flush:7"
-    rows = {row["data_file_id"]: row for row in inserted(resolution, "delete_file")}
-    assert (rows[11]["begin_snapshot"], rows[11]["partial_max"]) == (6, None)
-    assert (rows[12]["begin_snapshot"], rows[12]["partial_max"]) == (2, 6)
-    assert DeleteRows(table="delete_file", where={"delete_file_id": (13,)}) in resolution.changes
-    assert inserted(resolution, "files_scheduled_for_deletion") == [
-        {"data_file_id": 13, "path": "main/t/old", "path_is_relative": True, "schedule_start": TIME}
-    ]
-    assert UpdateRows(table="data_file", where={"data_file_id": (3, 4), "end_snapshot": None}, values={"end_snapshot": 6}) in (
-        resolution.changes
-    )
-    assert EndInlinedRows(table_name="ducklake_inlined_data_7_1", row_ids=(0, 2), end_snapshot=6) in resolution.changes
-    assert len({row["delete_file_id"] for row in rows.values()} | {r["data_file_id"] for r in inserted(resolution, "data_file")}) == 3
-    assert resolution.snapshot.next_file_id == 23
-
-
-def test_pure_deletes_move_the_file_counter_and_nothing_else() -> None:
-    resolution = run(EndFiles(table_id=7, data_file_ids=(3,), row_count=3))
-    assert (resolution.snapshot.next_file_id, resolution.snapshot.schema_version, resolution.snapshot.next_catalog_id) == (21, 3, 9)
-
-
-def test_drops_end_everything_of_a_table() -> None:
-    resolution = run(DropTable(table_id=7, schema_name="s", name="t"), DropSchema(schema_id=2, name="s"))
-    ended = {change.table for change in of_type(resolution, UpdateRows)}
-    assert ended == {"table", "partition_info", "column", "column_tag", "data_file", "delete_file", "sort_info", "tag", "schema"}
-    assert resolution.snapshot.changes == "dropped_schema:2,dropped_table:7"
-    assert inserted(resolution, "schema_versions") == []
-
-
-def test_altered_columns_end_before_new_ones_begin() -> None:
-    wider = Field(id=1, name="a", type=VARCHAR)
-    resolution = run(
-        AlterTable(table_id=7, schema_id=3, schema_name="s", name="t", ended=(1,), added=((wider, None),), schema=COLUMNS, inlined=True)
-    )
-    end = UpdateRows(table="column", where={"table_id": 7, "column_id": (1,), "end_snapshot": None}, values={"end_snapshot": 6})
-    insert = next(change for change in resolution.changes if isinstance(change, InsertRows) and change.table == "column")
-    assert resolution.changes.index(end) < resolution.changes.index(insert)
-    assert resolution.snapshot.changes == "altered_table:7"
-    assert inserted(resolution, "inlined_data_tables")[0]["table_name"] == "ducklake_inlined_data_7_4"
 
 
 def test_merge_replaces_sources_and_keeps_table_statistics() -> None:

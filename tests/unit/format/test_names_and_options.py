@@ -1,4 +1,4 @@
-"""Changes, file names, paths and options: inverses over generated values, and what is refused."""
+"""Changes, file names, paths and options: inverses over generated values, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of objects: one readable line, trees, HTML with nothing that runs, and never a secret."""
+"""Representations of objects: one readable line, trees, HTML without scripts, and never a secret."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         (replace(FILE, directory="file:///lake/"), PLAIN, None, None),
         (replace(FILE, directory="/lake/[x]/"), PLAIN, None, "path"),
         (replace(FILE, relative_path="_a.parquet"), PLAIN, None, "path"),
-        # Files of others may lack ids, which only opening them can tell.
+        # Files of other writers may lack ids, which only opening them shows.
         (replace(FILE, relative_path="a.parquet"), PLAIN, None, "field ids"),
         (replace(FILE, directory=""), PLAIN, None, "field ids"),
         (replace(FILE, mapping_id=0), PLAIN, None, "by name"),
@@ -64,13 +64,13 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         # Added later: NULL without a default, which Spark gives too.
         (FILE, features(column(1, INT32, begin_snapshot=6)), None, None),
         (FILE, features(column(1, INT32, begin_snapshot=6, initial_default="1")), None, "default"),
-        # Of the same snapshot: nobody knows which came first.
+        # Of the same snapshot: their order is unknown.
         (FILE, features(column(1, INT32, begin_snapshot=5, initial_default="1")), None, "default"),
         (FILE, features(column(1, INT32, begin_snapshot=4, initial_default="1")), None, None),
         (FILE, features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "another type"),
         (replace(FILE, begin_snapshot=6), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "another type"),
         (replace(FILE, begin_snapshot=7), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, None),
-        # Rewritten files are dated anew, but keep the columns of their sources.
+        # Rewritten files have a new date, but keep the columns of their sources.
         (replace(FILE, begin_snapshot=9, row_id_start=None), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "type"),
         (replace(FILE, begin_snapshot=9, row_id_start=None), features(column(1, INT32, initial_default="1")), None, "default"),
         (replace(FILE, begin_snapshot=9, row_id_start=None), PLAIN, None, None),

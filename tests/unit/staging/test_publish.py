@@ -1,4 +1,4 @@
-"""Which files of a transaction are deleted, and when."""
+"""Deletion of a transaction's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete files: round trips, what DuckDB writes, what must be refused."""
+"""Delete files: round trips, files of DuckDB, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encrypted Parquet files: read as plain ones, made from plain ones, and refused as soon as anything about them is wrong."""
+"""Encrypted Parquet files: read as plain ones, made from plain ones, and rejected as soon as anything about them is wrong."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_encrypted_comes_back(tmp_path: Path, way: str) -> None:
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "pages v2"])
 @pytest.mark.parametrize("length", [16, 32])
 def test_duckdb_reads_what_is_encrypted(tmp_path: Path, way: str, length: int) -> None:
-    # Text, because DuckDB takes base64 of 24 characters for a key of that length.
+    # A string, as DuckDB reads base64 of 24 characters as a key of that length.
     raw = bytes(range(64, 64 + length))
     path = encrypted(tmp_path / "f.parquet", key=EncryptionKey(base64.b64encode(raw).decode()), **WAYS[way])
     connection = duckdb.connect()

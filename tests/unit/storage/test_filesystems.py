@@ -1,4 +1,4 @@
-"""Paths, listings, deletes and messages of the storage room."""
+"""Paths, listings, deletes and messages of the storage package."""
 
 from __future__ import annotations
 

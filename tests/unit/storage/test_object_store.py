@@ -57,7 +57,7 @@ def test_rejected_credentials_are_not_shown(s3: S3Server) -> None:
 
 
 def test_files_are_listed_page_by_page_over_all_directories(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page is asked for when the files of the one before are gone, so that no more than a page is held."""
+    """A page is requested after the files of the one before are deleted, so that only one page is held."""
     monkeypatch.setattr(uploads, "_S3_PAGE_KEYS", 3)
     storage = s3.storage()
     made = {f"s3://lake/paged/{'ab'[number % 2]}/{number}.parquet": number for number in range(8)} | {"s3://lake/paged/top.parquet": 8}
@@ -99,7 +99,7 @@ def test_a_listing_without_continuation_token_raises(s3: S3Server, monkeypatch: 
 
 
 def test_a_directory_that_cannot_be_listed_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages of stores leave such directories out unless they are told not to."""
+    """Store packages leave such directories out by default."""
     storage = Storage()
     filesystem, _ = storage.filesystem("memory://a/")
     filesystem.pipe({"/a/b/1": b"1", "/a/c/2": b"22"})

@@ -1,4 +1,4 @@
-"""Rows that exceed the memory for them: their order, their encryption on the local disk, and disks without room."""
+"""Rows that exceed the memory for them: their order, their encryption on the local disk, and full disks."""
 
 from __future__ import annotations
 

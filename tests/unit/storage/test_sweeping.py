@@ -1,4 +1,4 @@
-"""What a write leaves behind when it ends early, and what a sweep must never touch."""
+"""Files that a failed write leaves behind, and files that a sweep must never delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DuckDB file as catalog: who may have it open, for how long, and what is said when somebody else has it."""
+"""A DuckDB file as catalog: how long it is open, and errors while another process has it open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indexes that the format does not ask for: made with a lake or later, and no concern of DuckDB's."""
+"""Indexes beyond the specification: created with a lake or later, and ignored by DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said to PostgreSQL, and pipelines that somebody interrupts."""
+"""Round trips to PostgreSQL, and interrupted pipelines."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_opening_and_appending_take_few_round_trips(lake: DuckLake, monkeypatch:
     assert sent == ["SELECT"]
     sent.clear()
     table.append([{"a": 3, "b": None, "c": 3.5}])
-    # The turn, the history, options and statistics; then the snapshot, and everything else at once.
+    # The writer lease, the history, options and statistics; then the snapshot, and everything else at once.
     assert sent == ["BEGIN", "SELECT", "SELECT", "SELECT", "SELECT", "INSERT", "WITH", "COMMIT"]
     monkeypatch.undo()
     assert lake.table("t").scan().to_arrow().sort_by("a").to_pylist()[2] == {"a": 3, "b": None, "c": 3.5}

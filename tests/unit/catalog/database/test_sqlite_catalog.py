@@ -67,7 +67,7 @@ def add_schema(database: Database, number: int = 1001) -> None:
 
 
 def handles(file: Path) -> int:
-    """How often this process has the file open."""
+    """Return the number of open handles of the file in this process."""
     return sum(os.path.realpath(opened.path).startswith(str(file)) for opened in psutil.Process().open_files())
 
 
@@ -82,7 +82,7 @@ def test_one_connection_for_many_transactions(database: Database, opened: list[s
 def test_between_transactions_nothing_is_locked(database: Database, file: Path) -> None:
     add_schema(database)
     with database.read() as connection:
-        # Rows that nobody fetches.
+        # Rows that are not fetched.
         rows = connection.execute(select(database.tables["schema"]))
         assert rows.fetchone() is not None
     assert handles(file) == 1
@@ -164,7 +164,7 @@ def _write_after(database: Database, interrupt: Callable[[], object]) -> None:
 
 
 def test_a_file_that_is_overwritten(database: Database, file: Path, tmp_path: Path) -> None:
-    """In its place, by a backup of itself and by rubbish; nobody may do that beside a writer, though."""
+    """Overwritten in place by a backup and by garbage, while no writer is active."""
     shutil.copy(file, tmp_path / "backup")
     add_schema(database)
     shutil.copy(tmp_path / "backup", file)
@@ -272,7 +272,7 @@ def test_a_forked_child_leaves_its_parents_connection_alone(database: Database, 
         found.put(handles(file))
         database.close()
         gc.collect()
-        # The parent's, which is not ours to close.
+        # The parent's handle, which the child must not close.
         found.put(handles(file))
 
     process = context.Process(target=child)

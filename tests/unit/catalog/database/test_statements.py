@@ -1,4 +1,4 @@
-"""SQL texts that all engines of a process share."""
+"""Compiled statements that all engines of a process share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_reopened_lake_reuses_statements(lake_address: LakeAddress) -> None:
         with database.read() as connection:
             known.append(_was_known(connection, select(snapshot.c.snapshot_id, snapshot.c.next_file_id + 41)))
         database.close()
-    # The first may have asked in another test, of another lake.
+    # The first may have been compiled in another test, for another lake.
     assert known[1]
 
 
@@ -58,7 +58,7 @@ def test_statements_differ_by_database(lake_address: LakeAddress, tmp_path: Path
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     with database.read() as connection:
-        # PostgreSQL would not take SQLite's question marks.
+        # PostgreSQL does not accept SQLite's question marks.
         row = connection.execute(select(other.tables["snapshot"]).where(other.tables["snapshot"].c.snapshot_id == 0)).one()
     assert row.snapshot_time.tzinfo is not None
     other.close()

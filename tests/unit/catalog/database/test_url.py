@@ -1,4 +1,4 @@
-"""Catalog addresses in every spelling, and never a password in a text."""
+"""Catalog addresses in every spelling, and never a password in a message."""
 
 from __future__ import annotations
 

@@ -29,32 +29,6 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
     return lambda version: old_lake(version, request.param, tmp_path, server)
 
 
-@pytest.mark.parametrize(
-    ("version", "backend"),
-    spread(
-        [
-            *((version, "sqlite") for version in VERSIONS),
-            ("0.1", "postgresql"),
-            ("0.4-dev1", "postgresql"),
-            ("0.2", "duckdb"),
-            ("0.3", "duckdb"),
-        ],
-        2,
-    ),
-)
-def test_rows_are_those_that_the_old_duckdb_read(
-    version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows
-) -> None:
-    old = old_lake(version, backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
-    lake = DuckLake.connect(old.address.url)
-    assert lake.info.version == version
-    assert [snapshot.id for snapshot in lake.snapshots()] == list(old.snapshots)
-    for name, expected in old.expected.items():
-        for snapshot in changes(expected):
-            assert json_rows.of(rows_at(lake, name, snapshot)) == expected[snapshot], (name, snapshot)
-            assert lake.table(name, at=snapshot).scan().count() == len(expected[snapshot].rows), (name, snapshot)
-
-
 @pytest.mark.parametrize("version", spread(["0.1", "0.3"], 1))
 def test_partition_keys_statistics_and_comments(version: str, made: Callable[[str], OldLake]) -> None:
     lake = DuckLake.connect(made(version).address.url)

@@ -96,14 +96,14 @@ def test_cells_of_any_type(data_type: DataType) -> None:
         if quick is None:
             continue
         slow = cells.stored_array([cells._decoded(cell, column, abilities) for cell in held], column, column)
-        # By their texts: NaN is not itself.
+        # Compared as strings, as NaN is not equal to itself.
         assert str(quick) == str(slow), held
         assert quick.type == slow.type
         quick.validate(full=True)
 
 
 def test_nested_cells_are_read_as_by_duckdb() -> None:
-    """Random values of random types: whatever is called readable, DuckDB reads; we read all of it."""
+    """Random values of random types: DuckDB reads those marked as readable, the library reads all."""
     dice = random.Random(20260101)
     letters = "ab'\\\"[]{}(),:= \nNüCAST::null"
 

@@ -31,7 +31,7 @@ _ODD = st.binary(max_size=2) | st.floats() | st.sampled_from(["1", " 2", "x", ""
 
 
 def fetched_and_joined(cells: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any] | None]:
-    """Rows of an integer and a text, as the driver fetches them and as they are joined."""
+    """Rows of an integer and a string, as the driver fetches them and as they are joined."""
     engine = create_engine("sqlite://")
     table = Table("t", MetaData(), Column("a", BigInteger), Column("b", NullType()))
     with engine.connect() as connection:
@@ -61,7 +61,7 @@ def test_joined_cells_are_those_that_are_fetched(cells: list[tuple[int | None, s
 @example(cells=[(b"12", "x"), (1, "y")])
 @example(cells=[(2.0**63, "x"), (1.5, "y")])
 def test_integers_that_are_none_are_left_to_fetching(cells: list[tuple[Any, Any]]) -> None:
-    """Blobs among texts are texts; a number among texts became a text when it was inserted."""
+    """Blobs among strings are strings; a number among strings became a string when it was inserted."""
     try:
         fetched, joined = fetched_and_joined(cells)
     except sqlite3.Error:

@@ -1,4 +1,4 @@
-"""What a catalog of 0.1 has as it was specified is replaced by a number of statements that does not depend on how many files there are."""
+"""Cells as catalog version 0.1 specified them are replaced by a constant number of statements."""
 
 from __future__ import annotations
 

@@ -137,50 +137,11 @@ def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
     assert (found[number].min_value, found[number].max_value, found[number].value_count, found[number].null_count) == ("20", "29", 10, 0)
 
 
-@pytest.mark.parametrize("lake_address", SQLITE_THEN_SLOW, indirect=True)
-def test_partition_values_prune(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
-        duck.run("CREATE TABLE t (k VARCHAR, n INT, d DATE, b INT)", "INSERT INTO t VALUES ('old', 0, DATE '2020-01-01', 0)")
-        duck.run("ALTER TABLE t SET PARTITIONED BY (k, n, year(d), bucket(4, b))")
-        duck.run("INSERT INTO t SELECT 'k' || (range % 3), range % 2, DATE '2021-06-01' + INTERVAL (range % 2) YEAR, range FROM range(12)")
-        duck.run("INSERT INTO t VALUES (NULL, NULL, NULL, NULL)")
-        dates = ("d >= DATE '2022-01-01'", "d < DATE '2021-01-01'")
-        holding = files_holding(duck, ("k = 'k1'", "k IN ('k0', 'old')", "n = 1", "n > 0", *dates, "b = 7", "k IS NULL"))
-    with reading(lake_address) as reader:
-        everything, _ = pruned(reader, None)
-        for condition, matching in holding.items():
-            kept, found = pruned(reader, condition)
-            # A bucket holds other values too.
-            assert matching == kept or (condition == "b = 7" and matching < kept < everything), condition
-            assert found.counts.files_kept == len(kept)
-            if condition.startswith(("k =", "k IN", "n ")):
-                assert found.counts.pruned_by_partition > 0, condition
-
-
-def test_partition_values_prune_without_statistics(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address, TO_FILES) as duck:
-        duck.run("CREATE TABLE t (k VARCHAR, d DATE, b INT)", "ALTER TABLE t SET PARTITIONED BY (k, month(d), bucket(4, b))")
-        duck.run("INSERT INTO t SELECT 'k' || range, DATE '2021-01-01' + INTERVAL (range) MONTH, range FROM range(8)")
-    database = database_of(lake_address)
-    with database.write() as connection:
-        connection.execute(database.tables["file_column_stats"].delete())
-    database.close()
-    with reading(lake_address) as reader:
-        everything, _ = pruned(reader, None)
-        assert len(everything) == 8
-        for condition, number in (("k = 'k1'", 1), ("k > 'k5'", 2), ("k = 'k1' OR k = 'k2'", 2)):
-            kept, found = pruned(reader, condition)
-            assert len(kept) == number, condition
-            assert found.counts.pruned_by_partition == 8 - number
-        kept, _ = pruned(reader, "b = 3")
-        assert 1 <= len(kept) < 8
-
-
 @pytest.mark.parametrize(
     "text", spread([None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"], 2)
 )
 def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: OracleFactory, text: str | None) -> None:
-    """DuckDB loses rows here: it takes text that does not cast for a bound that excludes everything."""
+    """DuckDB loses rows here: it takes strings that do not cast for bounds that exclude everything."""
     with oracle(lake_address, TO_FILES) as duck:
         duck.run(
             "CREATE TABLE t (i INT, d DATE, ts TIMESTAMP)", "INSERT INTO t VALUES (5, DATE '2024-05-05', TIMESTAMP '2024-05-05 05:05:05')"
@@ -273,5 +234,5 @@ def test_statements_do_not_grow_with_files(lake_address: LakeAddress, oracle: Or
             event.listen(reader.connection, "before_cursor_execute", lambda *given, into=statements: into.append(given[2]))
             files = list(data_files(reader, state, bind("a >= 0", state.schema), frozenset({1})))
         assert [statistics[1].min_value for _, statistics in files] == [str(n) for n in range(12)]
-        # PostgreSQL is asked whether the statistics are a table, whose rows have places.
+        # One statement reads whether the statistics are a table, whose rows have positions.
         assert len(statements) == 5 + (lake_address.backend == "postgresql")

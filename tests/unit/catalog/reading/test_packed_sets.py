@@ -1,4 +1,4 @@
-"""Pruning on PostgreSQL from one reading of the statistics says what the plain statements say, with the same statistics of each file."""
+"""Pruning on PostgreSQL from one read of the statistics equals that of plain statements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _every_file_in_sql(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def address(postgres: PostgresServer, tmp_path: Path, oracle: OracleFactory) -> LakeAddress:
-    """Files with and without partition values, of before and after a column, one of them gone and one with few statistics."""
+    """Files with and without partition values, of before and after a column, one of them deleted and one with few statistics."""
     address = postgres.lake(tmp_path)
     rows = "SELECT {0} * 10 + r, chr((97 + {0})::INT) || r, {0} % 3 FROM range(10) n(r)"
     with oracle(address, "DATA_INLINING_ROW_LIMIT 0") as duck:

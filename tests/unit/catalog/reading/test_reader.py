@@ -1,4 +1,4 @@
-"""What DuckDB wrote, as we read it, against DuckDB's own answers."""
+"""Catalog reads compared with DuckDB's own answers."""
 
 from __future__ import annotations
 
@@ -24,38 +24,6 @@ OracleFactory = Callable[..., Any]
 def plain(schema: Schema) -> list[tuple[int, str, str]]:
     """Ids, names and types of all nodes, without defaults."""
     return [(node.id, node.name, str(node.type)) for node in schema.walk()]
-
-
-def test_snapshots_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
-        duck.run("CREATE TABLE t (a INT)", "BEGIN", "INSERT INTO t VALUES (1)")
-        duck.run("CALL lake.set_commit_message('Ann', 'first rows', extra_info => '{\"k\": 1}')", "COMMIT", "CREATE SCHEMA s")
-        expected = duck.rows(
-            "SELECT snapshot_id, snapshot_time, schema_version, author, commit_message, commit_extra_info FROM lake.snapshots() ORDER BY 1"
-        )
-    with reading(lake_address) as reader:
-        found = reader.snapshots()
-        assert [(s.id, s.time, s.schema_version, s.author, s.message, s.extra_info) for s in found] == expected
-        assert reader.latest_snapshot() == found[-1]
-        assert reader.snapshot(version=2) == found[2]
-        assert reader.snapshots(after=2) == found[3:]
-    assert found[0].changes == 'created_schema:"main"'
-    assert found[2].author == "Ann"
-    assert all(s.time.tzinfo == UTC for s in found)
-
-
-def test_snapshot_at_a_time_is_the_newest_not_after_it(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
-        duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(4)))
-        for snapshot_id, at in duck.rows("SELECT snapshot_id, snapshot_time FROM lake.snapshots()"):
-            with reading(lake_address) as reader:
-                assert reader.snapshot(timestamp=at).id == snapshot_id
-                assert reader.snapshot(timestamp=at.astimezone() + timedelta(microseconds=1)).id == snapshot_id
-                if snapshot_id:
-                    assert reader.snapshot(timestamp=at - timedelta(microseconds=1)).id == snapshot_id - 1
-                else:
-                    with pytest.raises(NotFoundError):
-                        reader.snapshot(timestamp=at - timedelta(microseconds=1))
 
 
 SECOND = datetime(2024, 1, 1, 12, tzinfo=UTC)

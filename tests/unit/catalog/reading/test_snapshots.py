@@ -1,4 +1,4 @@
-"""Looking for what a commit said: one pass through the log tells whether it was, and whether a snapshot was forgotten."""
+"""Search for a commit id in the log, in one pass that also detects expired snapshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = '"50%_/of"'
 
 @pytest.fixture
 def log(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
-    """Four snapshots, of which one says the text and one something that is like it."""
+    """Four snapshots, of which one has the message and one a similar message."""
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)")
         for text in (TEXT, TEXT.replace("_", "x")):

@@ -1,4 +1,4 @@
-"""Evaluation, SQL text and pruning against DuckDB: the same rows, the same conditions, the same outcomes."""
+"""Evaluation, SQL text and pruning of conditions, compared with DuckDB on the same rows."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def condition(draw: Random, depth: int = 2) -> str:
 
 
 def _statistics(columns: dict[str, list[object]]) -> dict[int, ColumnStatistics]:
-    """What a writer records of these rows."""
+    """Return the statistics that a writer records of these rows."""
     return {field.id: _column_statistics(field, columns[field.name]) for field in SCHEMA if field.name in columns}
 
 
@@ -198,7 +198,7 @@ def test_outcomes_are_those_of_duckdb(seed: int, duck: duckdb.DuckDBPyConnection
             try:
                 expected = [row[0] for row in duck.execute(f"SELECT ({sql})::BOOLEAN FROM t").fetchall()]
             except (duckdb.ConversionException, duckdb.OutOfRangeException):
-                # DuckDB gives up where a value leaves the common type, such as an infinite date beside a timestamp_ns.
+                # DuckDB raises where a value exceeds the common type, such as an infinite date next to a timestamp_ns.
                 continue
             predicate = bind(sql, SCHEMA)
             if needs_sql(predicate):

@@ -1,4 +1,4 @@
-"""The work unit of a scan, on Parquet files made by hand: parts, damage, and files that are not what the catalog says."""
+"""The work unit of a scan, on Parquet files made by hand: parts, damage, and files that contradict the catalog."""
 
 from __future__ import annotations
 

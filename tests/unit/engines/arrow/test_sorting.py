@@ -1,4 +1,4 @@
-"""Rows sorted on the local disk, along a curve, and what bounds of files say of it."""
+"""Rows sorted on the local disk along a curve, and the files that it touches by their bounds."""
 
 from __future__ import annotations
 

@@ -76,9 +76,9 @@ def lake(tmp_path: Path) -> DuckLake:
     ("ends", "held"),
     [
         ([0, 1, 3], b"a\xff\xfe"),
-        # One letter of two bytes, half in each text.
+        # One letter of two bytes, half in each string.
         ([0, 1, 2], "é".encode()),
-        # Texts that end before they begin.
+        # Strings that end before they begin.
         ([0, 3, 1, 4], b"abcd"),
     ],
     ids=["no text", "half letters", "offsets that fall"],
@@ -91,7 +91,7 @@ def test_invalid_strings_raise(lake: DuckLake, ends: list[int], held: bytes, wid
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_valid_strings_are_accepted(lake: DuckLake, wide: bool) -> None:
-    """Seven bits and eight, parts of arrays whose other rows are no text, and none at all."""
+    """ASCII and UTF-8, slices of arrays with invalid other rows, and empty arrays."""
     wanted = pa.large_string() if wide else pa.string()
     spoiled = _text([0, 2, 5, 6], b"\xff\xfeabcd", wide=wide)
     for array in (spoiled.slice(1), pa.array(["é", None, "", "plain"], wanted), pa.array([], wanted), pa.nulls(3, wanted)):

@@ -10,7 +10,7 @@ from ducklake_core.engines.spark.session import held_settings, users_setting
 
 
 class Conf:
-    """Settings of a session that refuses those called ``static``, and all once it is gone."""
+    """Settings of a session that rejects those called ``static``, and all once it is lost."""
 
     def __init__(self) -> None:
         self.values = {"a": "1"}

@@ -180,7 +180,7 @@ def test_errors_of_executors_arrive_as_what_they_are(spark: SparkSession, tmp_pa
     )
     with pytest.raises(SchemaError, match=r"main\.t.*'s' is NOT NULL"):
         write_frame(df, strict)
-    # Two tasks fail, each in its first row that is wrong; either may be the first to say so.
+    # Two tasks fail, each in its first row that is wrong; either may be the first to fail.
     with pytest.raises(UsageError, match=r"id = (60|75)\b"):
         write_frame(df, replace(state, row_constraint=bind("id < 60", state.schema)))
     with pytest.raises(UnsupportedFeatureError, match="same ducklake-dagster"):

@@ -1,4 +1,4 @@
-"""Frames against tables: what DuckDB promotes, what it writes for it, and what is refused."""
+"""Frames against tables: promotions of DuckDB, the rows that it writes, and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sql_name(data_type: DataType) -> str:
 
 
 def stricter_than_duckdb(source: DataType, target: DataType) -> bool:
-    """Promotions that DuckDB takes and that lose digits, or turn values into JSON text: never made by a frame."""
+    """Return True for promotions of DuckDB that lose digits or turn values into JSON strings; frames never make them."""
     if target == JSON:
         return source != VARCHAR
     wide = [PRIMITIVES["int128"], PRIMITIVES["uint128"], DecimalType(precision=10, scale=4)]

@@ -94,7 +94,7 @@ def value_of(name: str, draw: Random) -> object:
 
 
 def table_of(columns: dict[str, list[object]]) -> pa.Table:
-    """The columns as an Arrow table in logical form, with a struct beside them whose parent is NULL in every third row."""
+    """The columns as an Arrow table in logical form, with a struct next to them whose parent is NULL in every third row."""
     fields = {field.name: field for field in SCHEMA}
     arrays = {name: from_values(values, fields[name].type) for name, values in columns.items()}
     count = len(next(iter(columns.values())))

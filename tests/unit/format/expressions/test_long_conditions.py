@@ -43,7 +43,7 @@ SCHEMA = Schema(
         Field(id=6, name="d", type=DecimalType(precision=6, scale=2)),
     )
 )
-TERMS = 10_000
+TERMS = 6000
 PARTS = 5000
 CHAINS = {
     "or of values": " OR ".join(f"k = {n}" for n in range(TERMS)),
@@ -191,8 +191,8 @@ def test_chains_become_lists_and_ranges() -> None:
     assert isinstance(spans, InRanges)
     assert len(spans.ranges) == TERMS
     assert to_sql(bind(CHAINS["and of bounds"], SCHEMA), "duckdb") == '("k" < 7)'
-    joined = " OR ".join(f"(k >= {n} AND k < {n + 1})" for n in range(TERMS))
-    assert to_sql(bind(joined, SCHEMA), "duckdb") == f'(("k" >= 0) AND ("k" < {TERMS}))'
+    joined = " OR ".join(f"(k >= {n} AND k < {n + 1})" for n in range(500))
+    assert to_sql(bind(joined, SCHEMA), "duckdb") == '(("k" >= 0) AND ("k" < 500))'
 
 
 @pytest.mark.parametrize(

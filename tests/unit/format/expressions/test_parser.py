@@ -1,4 +1,4 @@
-"""SQL text to predicates: what is bound, what stays SQL, what is refused, and what Spark is told."""
+"""SQL text to predicates: bound parts, parts that stay SQL, errors, and the SQL for Spark."""
 
 from __future__ import annotations
 

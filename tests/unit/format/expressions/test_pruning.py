@@ -152,7 +152,7 @@ def _matching(condition: str, table: pa.Table) -> int:
 
 @st.composite
 def statistics(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[int, ColumnStatistics]:
-    """What may be known of these rows: the truth, wider bounds than the truth, parts of it, or texts and counts that are none."""
+    """Draw statistics of rows: exact, wider bounds, partial, or invalid strings and counts."""
     found = {}
     for name, column in _LEAVES.items():
         if draw(st.integers(0, 5)) == 0:

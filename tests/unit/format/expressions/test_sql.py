@@ -33,7 +33,7 @@ def test_spark_finds_the_same_rows(spark: SparkSession) -> None:
     draw = Random(7)
     columns = {name: [None if draw.random() < 0.2 else value_of(name, draw) for _ in range(ROWS)] for name in TYPES}
     columns["ts_ns"] = [None if value is None else int(str(value)) // 1000 * 1000 for value in columns["ts_ns"]]
-    # Spark refuses to cast an infinite date to a timestamp: it fails loudly, and never finds other rows.
+    # Spark raises on casts of an infinite date to a timestamp, and never returns other rows.
     columns["day"] = [None if value is None or abs(int(str(value))) == 2**31 - 1 else value for value in columns["day"]]
     table = table_of(columns)
     drawn: list[str] = []

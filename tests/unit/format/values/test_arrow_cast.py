@@ -287,7 +287,7 @@ def test_unsigned_64_bit_numbers_stay_whole() -> None:
 )
 @pytest.mark.parametrize("physical", [True, False])
 def test_strings_that_are_no_value_of_the_type_raise(kind: str, text: str, physical: bool) -> None:
-    """Also where the type is text in files."""
+    """Also where files store the type as a string."""
     column = Field(name="c", type=PrimitiveType(name=kind))
     for array in (pa.array([text, None]), pa.array(["x", text]).slice(1)):
         with pytest.raises(SchemaError):

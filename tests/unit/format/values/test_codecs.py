@@ -1,4 +1,4 @@
-"""Codecs as functions with inverses, over generated values; and what they refuse."""
+"""Codecs as functions with inverses over generated values, and their errors."""
 
 from __future__ import annotations
 

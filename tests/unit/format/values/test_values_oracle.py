@@ -1,4 +1,4 @@
-"""Texts of values and bounds of files against DuckDB, for every leaf type."""
+"""Strings of values and bounds of files compared with DuckDB, for every leaf type."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_floats_print_as_in_duckdb(data_type: DataType) -> None:
     printed = [text for (text,) in new_connection().execute("SELECT CAST(a AS VARCHAR) FROM numbers_and_special").fetchall()]
     by_library = [to_text(value, data_type) for value in numbers_and_special["a"].to_pylist()]
     differing = [(a, b) for a, b in zip(by_library, printed, strict=True) if a != b]
-    # DuckDB does not always find the shortest digits of a float32; both texts are the same number then.
+    # DuckDB does not always find the shortest digits of a float32; both strings are the same number then.
     assert len(differing) < len(by_library) / 50
     assert all(kind(a) == kind(b) and len(a) <= len(b) for a, b in differing)
     assert by_library[-11:] == printed[-11:]
