@@ -22,17 +22,17 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
 SOON, NEVER = 60.0, 3600.0
-"""Seconds for an append on a machine with much else to do, and for one that has to wait for a writer that stands still."""
-# Stops itself at a place of its commit: when it has read the head, or when it has sent all but COMMIT.
+"""Seconds for an append on a machine with much else to do, and for one that waits for a stopped writer."""
+# Stops itself within its commit: when it has read the head, or when it has sent all but COMMIT.
 FROZEN = """
 import os, signal, sys
 import psycopg
 import pyarrow as pa
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database import writer_queue as turns
+from ducklake_core.catalog.database import writer_queue as leases
 from ducklake_core.commit import committer
 url, place = sys.argv[1:]
-turns.LEASE_SECONDS, turns.MAX_LEASE_SECONDS = 1.0, 2.0
+leases.LEASE_SECONDS, leases.MAX_LEASE_SECONDS = 1.0, 2.0
 original, stopped = getattr(committer, place), []
 
 def stops(*arguments):

@@ -103,8 +103,8 @@ class DagsterServer:
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         """Return the first true result of a condition; raise once nothing has happened for many queries.
 
-        A time limit would depend on the load of the machine: a run of six seconds was seen to take five minutes. While runs write events and
-        sensors and schedules tick, something happens; that this does not go on for ever is the time limit of the test.
+        A time limit would depend on the load of the machine: a run of six seconds was seen to take five minutes. Events of runs, and ticks
+        of sensors and schedules, count as progress; the test's own limit ends endless progress.
         """
         happened, quiet = self.happened(), 0
         while quiet < _QUERIES_WITHOUT_EVENTS:
