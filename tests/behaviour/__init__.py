@@ -1,1 +1,1 @@
-"""What a user sees, each verb against the oracle."""
+"""Behaviour that a user sees: each operation is compared with DuckDB."""

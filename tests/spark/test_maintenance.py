@@ -14,7 +14,7 @@ from ducklake_core.engines.arrow.compaction import RewriteTask, rewrite_files
 from ducklake_core.engines.spark import work_units
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import flush
-from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings, write_inlined
+from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, change_feeds, files_on_disk, readings, write_inlined
 from tests.behaviour.maintenance.test_rewrite import write_deleted
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
@@ -63,7 +63,7 @@ def test_rewrites(
     write_deleted(sqlite_address, options)
     if not options:
         write_vectors(sqlite_address)
-    before, feed = readings(sqlite_address), changes_told(sqlite_address)
+    before, feed = readings(sqlite_address), change_feeds(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     newest = lake.snapshot().id
     plan = lake.rewrite_data_files(delete_threshold=0.0, dry_run=True)
@@ -78,7 +78,7 @@ def test_rewrites(
     assert {name: after[last, name] for number, name in before if number == newest} == {
         name: rows for (number, name), rows in before.items() if number == newest
     }
-    assert changes_told(sqlite_address) == feed
+    assert change_feeds(sqlite_address) == feed
     keys = lake.table("sorted").scan(columns=["k"]).to_arrow()["k"].to_pylist()
     assert keys == sorted(keys, reverse=True)
     assert lake.check(level="rows").findings == ()
@@ -92,7 +92,7 @@ def test_flushes(
     sqlite_address: LakeAddress, spark: SparkSession, tasks_seen: list[Any], monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
     write_inlined(sqlite_address, options)
-    before, feed = readings(sqlite_address), changes_told(sqlite_address)
+    before, feed = readings(sqlite_address), change_feeds(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     newest = lake.snapshot().id
     (few,) = lake.flush_inlined_data("p", spark=spark).tables
@@ -109,7 +109,7 @@ def test_flushes(
     assert {name: after[last, name] for number, name in before if number == newest} == {
         name: rows for (number, name), rows in before.items() if number == newest
     }
-    assert changes_told(sqlite_address) == feed
+    assert change_feeds(sqlite_address) == feed
     assert lake.check(level="rows").is_sound
     assert lake.flush_inlined_data(dry_run=True).rows_flushed == 0
     lake.close()
@@ -129,7 +129,7 @@ def test_groups_as_jobs(sqlite_address: LakeAddress, spark: SparkSession) -> Non
                 for n in range(9)
             ),
         )
-    before, feed = readings(sqlite_address), changes_told(sqlite_address)
+    before, feed = readings(sqlite_address), change_feeds(sqlite_address)
     lost = next(path for path in sorted(Path(sqlite_address.data_path).rglob("*.parquet")) if "b=p1" in str(path))
     content = lost.read_bytes()
     lost.unlink()
@@ -149,7 +149,7 @@ def test_groups_as_jobs(sqlite_address: LakeAddress, spark: SparkSession) -> Non
     assert clustered.groups[0].gain.touched_after < clustered.groups[0].gain.touched / 2
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
-    assert changes_told(sqlite_address) == feed
+    assert change_feeds(sqlite_address) == feed
     assert lake.check(level="rows").findings == ()
     lake.close()
 

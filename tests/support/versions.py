@@ -19,7 +19,7 @@ LEFT_OUT = {
     "tests/dagster/test_version_1_1.py": _OWN_VERSIONS,
     "tests/spark/test_version_1_1.py": _OWN_VERSIONS,
     "test_rows_that_the_catalog_can_no_longer_hold": "is about names that 1.1 does not reserve any more",
-    "test_what_is_shredded": "looks for a file, where 1.1 keeps few variants in the catalog",
+    "test_fields_are_shredded_by_their_types": "looks for a file, where 1.1 keeps few variants in the catalog",
     "test_statements_write_them": "reads variants inside of others from the catalog, which DuckDB has from 2.0 on",
     "[mysql": "DuckDB works on copies of these lakes, which have a form already",
 }

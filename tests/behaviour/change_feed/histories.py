@@ -1,4 +1,4 @@
-"""Random histories of one table, made by the oracle, and what its own time travel says about every change."""
+"""Random histories of one table, made by DuckDB, and every change as DuckDB's time travel shows it."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def changes_by_time_travel(duck: Oracle, lake: DuckLake, created: int) -> list[t
         after = {row[0]: row[1:] for row in rows}
         if len(after) < len(rows):
             # Flushing old deletes of a rewritten file gives it a second delete file, and DuckDB then reads the file twice.
-            ours = lake.table("t", at=snapshot).scan(["rowid", "snapshot_id", "a", "s"]).to_arrow()
-            after = {row[0]: row[1:] for row in zip(*(column.to_pylist() for column in ours.columns), strict=True)}
-            assert len(after) == ours.num_rows
+            own = lake.table("t", at=snapshot).scan(["rowid", "snapshot_id", "a", "s"]).to_arrow()
+            after = {row[0]: row[1:] for row in zip(*(column.to_pylist() for column in own.columns), strict=True)}
+            assert len(after) == own.num_rows
         new = set() if snapshot in moved else {row_id for row_id, row in after.items() if row[0] == snapshot}
-        gone = {row_id for row_id in before if row_id not in after or row_id in new}
-        found += [(snapshot, i, "update_postimage" if i in gone else "insert", *after[i][1:]) for i in new]
-        found += [(snapshot, i, "update_preimage" if i in new else "delete", *before[i][1:]) for i in gone]
+        deleted = {row_id for row_id in before if row_id not in after or row_id in new}
+        found += [(snapshot, i, "update_postimage" if i in deleted else "insert", *after[i][1:]) for i in new]
+        found += [(snapshot, i, "update_preimage" if i in new else "delete", *before[i][1:]) for i in deleted]
         before = after
     return found
 

@@ -62,7 +62,7 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def check_every_range(duck: Oracle, lake: DuckLake, *, created: int = 1) -> None:
-    """Ranges from and to every snapshot tell what DuckDB's time travel shows."""
+    """Ranges from and to every snapshot report the changes that DuckDB's time travel shows."""
     truth = changes_by_time_travel(duck, lake, created)
     assert truth
     last = last_snapshot(duck)
@@ -106,9 +106,9 @@ def test_files_whose_columns_are_found_by_name(oracle: OpenOracle, lake_address:
 
 @pytest.mark.parametrize(("version", "backend"), [*((version, "sqlite") for version in VERSIONS), ("0.1", "postgresql"), ("0.3", "duckdb")])
 def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Against rows that the DuckDB of their time read: what came and went under a row id is what each snapshot changed."""
+    """Compare with rows that an earlier DuckDB read: rows that appear and disappear under a row id are the changes of a snapshot."""
     old = old_lake(version, backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
-    lake, cells, told = DuckLake.connect(old.address.url), JsonRows(), 0
+    lake, cells, reported = DuckLake.connect(old.address.url), JsonRows(), 0
     assert lake.info.version == version
     for name in old.expected.keys() & {"numbers", "nested", "parted", "small"}:
         expected = old.expected[name]
@@ -122,8 +122,8 @@ def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: p
             for kind, rows in (("insertions", new_rows), ("deletions", old_rows)):
                 held = cells.of(getattr(table, kind)(snapshot, columns=[*after.columns, "rowid"]).to_arrow()).rows
                 assert {row[0]: row[1:] for row in held} == {row_id: rows[row_id] for row_id in changed if row_id in rows}, (name, snapshot)
-                told += len(held)
-    assert told > 40
+                reported += len(held)
+    assert reported > 40
 
 
 def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOracle, lake_address: LakeAddress) -> None:

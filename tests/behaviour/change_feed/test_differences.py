@@ -1,4 +1,4 @@
-"""Where DuckDB's change feed is wrong or silent, and ours is not; every test shows what DuckDB does."""
+"""Differences from DuckDB's change feed, where that is wrong or incomplete; every test shows DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def _deleted(table: Any, start: int, end: int | None = None) -> list[tuple[int, 
 def test_a_rewrite_changes_nothing(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
-        theirs = duck.rows("SELECT DISTINCT change_type FROM ducklake_table_changes('lake', 'main', 't', 4, 4)")
-        assert sorted(theirs) == [("update_postimage",), ("update_preimage",)]
+        by_duckdb = duck.rows("SELECT DISTINCT change_type FROM ducklake_table_changes('lake', 'main', 't', 4, 4)")
+        assert sorted(by_duckdb) == [("update_postimage",), ("update_preimage",)]
     assert DuckLake.connect(lake_address.url).table("t").changes(4).to_arrow().num_rows == 0
 
 
 def test_every_row_is_deleted_once(lake_address: LakeAddress, oracle: OpenOracle) -> None:
-    """A file with deletes in a delete file and in the catalog is rewritten: DuckDB tells the latter twice."""
+    """DuckDB rewrites a file that has deletes in a delete file and in the catalog, and reports the latter twice."""
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "DELETE FROM t WHERE a = 15")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.01)")
-        theirs = duck.rows("SELECT snapshot_id, a FROM ducklake_table_deletions('lake', 'main', 't', 4, 5)")
-        assert theirs == [(4, 15), (4, 15)]
+        by_duckdb = duck.rows("SELECT snapshot_id, a FROM ducklake_table_deletions('lake', 'main', 't', 4, 5)")
+        assert by_duckdb == [(4, 15), (4, 15)]
     table = DuckLake.connect(lake_address.url).table("t")
     assert _deleted(table, 4) == [(4, 15)]
     assert _deleted(table, 3) == [*((3, a) for a in range(12)), (4, 15)]
@@ -50,7 +50,7 @@ def test_rows_that_go_with_a_file_of_which_some_went_before(lake_address: LakeAd
     assert _deleted(table, 4) == [(4, a) for a in range(20) if a != 5]
 
 
-def test_history_that_was_expired_is_refused(lake_address: LakeAddress, oracle: OpenOracle) -> None:
+def test_expired_history_raises(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)", "DELETE FROM t WHERE a < 20", "INSERT INTO t VALUES (99)")
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [3])")
@@ -62,7 +62,7 @@ def test_history_that_was_expired_is_refused(lake_address: LakeAddress, oracle: 
         with pytest.raises(NotFoundError, match="there is no snapshot 3"):
             table.changes(3).to_arrow()
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [0, 1, 2])")
-        assert duck.rows("SELECT a FROM ducklake_table_deletions('lake', 'main', 't', 4, 4)") == [], "lost, and nobody says so"
+        assert duck.rows("SELECT a FROM ducklake_table_deletions('lake', 'main', 't', 4, 4)") == [], "lost without an error"
     with pytest.raises(NotFoundError, match="which tells what snapshot 4 deleted, was expired; begin at snapshot 5"):
         table.changes(4).to_arrow()
     assert table.insertions(4).to_arrow().column("a").to_pylist() == [99]
@@ -73,8 +73,8 @@ def test_times(lake_address: LakeAddress, oracle: OpenOracle) -> None:
     with oracle(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)")
         future = "now() + INTERVAL 1 DAY"
-        theirs = duck.rows(f"SELECT count(*) FROM ducklake_table_insertions('lake', 'main', 't', {future}, {future})")
-        assert theirs == [(20,)], "DuckDB begins at the newest snapshot when none is late enough"
+        by_duckdb = duck.rows(f"SELECT count(*) FROM ducklake_table_insertions('lake', 'main', 't', {future}, {future})")
+        assert by_duckdb == [(20,)], "DuckDB begins at the newest snapshot when none is late enough"
     lake = DuckLake.connect(lake_address.url)
     table, (second, third) = lake.table("t"), [found.time for found in lake.snapshots()[2:]]
     assert set(table.insertions(second, second).to_arrow().column("snapshot_id").to_pylist()) == {2}
@@ -123,12 +123,12 @@ def test_rows_that_were_something_else_within_the_transaction(sqlite_address: La
             tx.delete("t", "a = -2")
         table, seen = lake.table("t"), {}
         for snapshot in range(3, 7):
-            theirs = duck.rows(f"FROM ducklake_table_changes('lake', 'main', 't', {snapshot}, {snapshot})")
-            ours = [tuple(row.values()) for row in table.changes(snapshot, snapshot).to_arrow().to_pylist()]
-            assert sorted(set(theirs)) == sorted(ours)
-            assert len(ours) == len(set(ours))
-            assert (len(theirs) > len(ours)) == (snapshot in (3, 5)), snapshot
-            seen[snapshot] = sorted(row[1:] for row in ours if row[1] in (0, 2))
+            by_duckdb = duck.rows(f"FROM ducklake_table_changes('lake', 'main', 't', {snapshot}, {snapshot})")
+            own = [tuple(row.values()) for row in table.changes(snapshot, snapshot).to_arrow().to_pylist()]
+            assert sorted(set(by_duckdb)) == sorted(own)
+            assert len(own) == len(set(own))
+            assert (len(by_duckdb) > len(own)) == (snapshot in (3, 5)), snapshot
+            seen[snapshot] = sorted(row[1:] for row in own if row[1] in (0, 2))
         assert seen[3][:1] + seen[3][3:] == [(0, "update_postimage", 1000), (2, "update_postimage", 1002), (2, "update_preimage", 2)]
         assert seen[3][1:3] == [(0, "update_preimage", 0), (0, "update_preimage", 1000)]
         assert seen[6] == [(2, "delete", 2)]

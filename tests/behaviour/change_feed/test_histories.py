@@ -21,7 +21,7 @@ _KINDS = {"insertions": ("insert", "update_postimage"), "deletions": ("delete", 
 
 
 @pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in range(1, 5))])
-def test_every_range_tells_what_happened(
+def test_every_range_reports_the_changes(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], seed: int
 ) -> None:
     with oracle(lake_address) as duck:
@@ -33,15 +33,15 @@ def test_every_range_tells_what_happened(
         for start, end in _ranges(last, seed):
             where = (seed, start, end)
             expected = within(truth, start, end)
-            # Columns that came and went since are told as they are at the end; DuckDB's insertions are compared with all of them.
+            # The feed has the columns of the end of the range; DuckDB's insertions are compared with all of them.
             changes = table.changes(start, end, columns=["snapshot_id", "rowid", "change_type", "a", "s"]).to_arrow()
             assert _rows(changes) == expected, where
             for kind, types in _KINDS.items():
                 feed = getattr(table, kind)(start, end, columns=["snapshot_id", "rowid", "a", "s"]).to_arrow()
                 assert _rows(feed) == Counter((*row[:2], *row[3:]) for row in expected.elements() if row[2] in types), (kind, where)
-            theirs = f"SELECT snapshot_id, rowid, * FROM ducklake_table_insertions('lake', 'main', 't', {start}, {end})"
+            by_duckdb = f"SELECT snapshot_id, rowid, * FROM ducklake_table_insertions('lake', 'main', 't', {start}, {end})"
             moved = ", ".join(map(str, rewrites(duck))) or "-1"
-            assert_same_rows(duck, table.insertions(start, end).to_arrow(), f"{theirs} WHERE snapshot_id NOT IN ({moved})")
+            assert_same_rows(duck, table.insertions(start, end).to_arrow(), f"{by_duckdb} WHERE snapshot_id NOT IN ({moved})")
 
 
 def _ranges(last: int, seed: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from tests.support.oracle import LakeAddress
 
 @pytest.fixture
 def lake(sqlite_address: LakeAddress) -> DuckLake:
-    """Snapshots 1 to 3 and the last two are of t, all others of another table."""
+    """Snapshots 1 to 3 and the last two change t, all other snapshots another table."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", [{"a": number} for number in range(10)])
@@ -43,7 +43,7 @@ def test_snapshots_of_other_tables_are_not_fetched(lake: DuckLake, monkeypatch: 
     assert len(fetched) <= 5, fetched
 
 
-def test_a_gap_in_the_range_is_refused_and_one_before_the_table_is_not(lake: DuckLake) -> None:
+def test_a_gap_in_the_range_raises_unless_it_is_before_the_table(lake: DuckLake) -> None:
     lake.write("late", [{"c": 1}])
     late = lake.snapshot().id
     lake.write("late", [{"c": 2}])

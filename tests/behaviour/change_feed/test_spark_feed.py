@@ -48,9 +48,9 @@ def test_spark_gives_the_same_feed(
     table = DuckLake.connect(lake_address.url).table("t")
     for feed in (table.changes(1), table.changes(last // 2), table.deletions(3, last), table.insertions(3, last, columns=["s", "rowid"])):
         frame = feed.to_spark(spark)
-        ours = feed.to_arrow()
-        assert frame.columns == ours.column_names
-        assert sorted(map(str, frame.toArrow().to_pylist())) == sorted(map(str, ours.to_pylist()))
+        own = feed.to_arrow()
+        assert frame.columns == own.column_names
+        assert sorted(map(str, frame.toArrow().to_pylist())) == sorted(map(str, own.to_pylist()))
 
 
 @pytest.mark.slow
@@ -62,9 +62,9 @@ def test_conditions_hold_for_the_finished_feed(
     table = DuckLake.connect(sqlite_address.url).table("t")
     for where in ("s = 'u'", "change_type = 'update_preimage' AND rowid < 9", "snapshot_id = 6 OR s LIKE 'v9%'"):
         feed = table.changes(1, where=where, columns=["change_type", "a"])
-        ours = feed.to_arrow()
-        assert ours.num_rows, where
-        assert sorted(map(tuple, feed.to_spark(spark).collect())) == sorted(tuple(row.values()) for row in ours.to_pylist()), where
+        own = feed.to_arrow()
+        assert own.num_rows, where
+        assert sorted(map(tuple, feed.to_spark(spark).collect())) == sorted(tuple(row.values()) for row in own.to_pylist()), where
     # The old value does not satisfy the condition, and still makes the new one an update.
     assert set(table.changes(1, where="s = 'u'").to_arrow().column("change_type").to_pylist()) == {"update_postimage", "update_preimage"}
     # Only a SQL engine can evaluate this.
@@ -80,5 +80,5 @@ def test_connect_gives_the_same_feed(
         duck.run(*_STEPS)
     module, rows = run_client(SCRIPT, sqlite_address.url, connect)
     assert "connect" in module
-    ours = DuckLake.connect(sqlite_address.url).table("t").changes(1).to_arrow()
-    assert sorted(map(str, rows)) == sorted(str(list(row.values())) for row in ours.to_pylist())
+    own = DuckLake.connect(sqlite_address.url).table("t").changes(1).to_arrow()
+    assert sorted(map(str, rows)) == sorted(str(list(row.values())) for row in own.to_pylist())

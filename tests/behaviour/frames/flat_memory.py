@@ -35,17 +35,17 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def main(url: str, data_path: str, verb: str) -> None:
+def main(url: str, data_path: str, operation: str) -> None:
     lake = DuckLake.create(url, data_path=data_path)
     lake.create_table("t", {"k": "int64", "v": "int32", "w": "float64"})
     # All that is loaded on first use is there before memory is counted.
     lake.table("t").append(next(batches()).slice(0, 100_000))
     before = peak()
-    rows = OneBatchAtATime() if verb == "overwrite" else pa.RecordBatchReader.from_batches(SCHEMA, batches())
-    if verb == "create_table_as":
+    rows = OneBatchAtATime() if operation == "overwrite" else pa.RecordBatchReader.from_batches(SCHEMA, batches())
+    if operation == "create_table_as":
         lake.create_table_as("t", rows, or_replace=True)
     else:
-        lake.write("t", rows, mode=verb)
+        lake.write("t", rows, mode=operation)
     print(peak() - before)
 
 

@@ -137,7 +137,7 @@ def test_rows_without_columns_are_no_frame_without_rows(lake: DuckLake) -> None:
     assert rows(lake) == ROWS
 
 
-def test_a_stream_that_was_read_is_not_taken_for_an_empty_one(lake: DuckLake) -> None:
+def test_a_stream_that_was_read_raises(lake: DuckLake) -> None:
     lake.write("t", ROWS)
     table = lake.table("t")
     for stream in (pa.Table.from_pylist([ROWS[0], ROWS[0]]).to_reader,):
@@ -152,13 +152,13 @@ def test_a_stream_that_did_not_fit_still_has_all_rows(lake: DuckLake) -> None:
     lake.write("t", ROWS[:1])
     table = lake.table("t")
     stream = pa.table({"d": ["b", "c"], "n": [2, 3], "new": ["x", "y"]}).to_reader(max_chunksize=1)
-    for refused in (
+    for rejected in (
         lambda: table.append(stream),
         lambda: lake.write("t", stream, mode="overwrite"),
         lambda: table.merge(stream, on="none").when_not_matched_insert().execute(),
     ):
         with pytest.raises((SchemaError, NotFoundError)):
-            refused()
+            rejected()
     table.append(stream, schema_evolution="additive")
     assert [row["new"] for row in rows(lake)] == [None, "x", "y"]
     table.append(stream, schema_evolution="additive")

@@ -1,4 +1,4 @@
-"""Every kind of frame with every type that it can hold, through every verb that takes one, read by DuckDB."""
+"""Every kind of frame with every type that it can hold, through every operation that accepts one, read by DuckDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.format.types.data_types import TIME_NS, VARCHAR, DataType, Field, ListType, StructType
 from tests.behaviour.frames.kinds import KINDS, Kind
-from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, texts_of
+from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, strings_of
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.parameters import spread
 
@@ -29,8 +29,8 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
 
 def samples(data_type: DataType, kind: Kind) -> str:
     """A query for the samples of a type, and NULL."""
-    texts: list[str | None] = [*texts_of(data_type, in_file=True), *([] if data_type in kind.no_null else [None])]
-    rows = ", ".join(f"({number}, {constant(text, TYPES[data_type])})" for number, text in enumerate(texts))
+    strings: list[str | None] = [*strings_of(data_type, in_file=True), *([] if data_type in kind.no_null else [None])]
+    rows = ", ".join(f"({number}, {constant(text, TYPES[data_type])})" for number, text in enumerate(strings))
     return f"SELECT * FROM (VALUES {rows}) AS samples(n, v)"
 
 
@@ -65,7 +65,7 @@ def test_nested_values(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, 
 
 
 @some_kinds
-def test_every_verb_takes_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_every_operation_accepts_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     def frame(**columns: list[object]) -> object:
         return kind.make(pa.table({"k": pa.array(columns["k"], pa.int64()), "v": pa.array(columns["v"], pa.string())}))
 

@@ -1,4 +1,4 @@
-"""Every type, alone and in lists, out into every kind of frame and through every verb: the values, or a refusal by the column's name."""
+"""Every type, alone and in lists, read into every kind of frame and written again: equal values, or an error that names the column."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from ducklake_core.format.types.data_types import (
     VARIANT,
     DataType,
 )
-from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, texts_of
+from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, strings_of
 from tests.support.oracle import Oracle, attached, sqlite_lake
 from tests.support.parameters import spread
 
 _BEYOND_PYTHON = (DATE, TIME, TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMPTZ)
 OUT: dict[str, tuple[Callable[[Table], Any], tuple[DataType, ...]]] = {
-    # Beside each way the types of which it cannot have all samples; whole numbers beside NULLs are floats in pandas.
+    # Each kind of frame with the types that it cannot hold completely; integers next to NULL are floats in pandas.
     "to_pandas": (Table.to_pandas, (INT64, UINT64, UUID, *_BEYOND_PYTHON)),
     "numpy_nullable": (lambda table: table.to_pandas(dtype_backend="numpy_nullable"), (UUID, *_BEYOND_PYTHON)),
     "pyarrow": (lambda table: table.to_pandas(dtype_backend="pyarrow"), ()),
@@ -58,8 +58,8 @@ def duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
         # DuckDB cannot read its own inlined lists of JSON.
         duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
         for number, data_type in enumerate(FILE_TYPES):
-            texts = [*texts_of(data_type, in_file=True), None]
-            rows = ", ".join(f"({row}, {constant(text, TYPES[data_type])})" for row, text in enumerate(texts))
+            strings = [*strings_of(data_type, in_file=True), None]
+            rows = ", ".join(f"({row}, {constant(text, TYPES[data_type])})" for row, text in enumerate(strings))
             duck.run(f"CREATE TABLE t{number} AS SELECT n, v, [v, v] AS l, {{'f': v}} AS s FROM (VALUES {rows}) AS samples(n, v)")
         columns = ", ".join(f"t{i}.v AS v{i}, t{i}.l AS l{i}, t{i}.s AS s{i}" for i in range(len(FILE_TYPES)))
         joins = " ".join(f"LEFT JOIN t{i} USING (n)" for i in range(len(FILE_TYPES)))
@@ -69,7 +69,7 @@ def duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 
 @pytest.mark.parametrize("way", spread(OUT, 3))
 def test_out(way: str, duck: Oracle) -> None:
-    lake, (read, refused) = DuckLake.connect(duck.address.url), OUT[way]
+    lake, (read, rejected) = DuckLake.connect(duck.address.url), OUT[way]
     found = set()
     for number, data_type in enumerate(FILE_TYPES):
         table = lake.table(f"t{number}")
@@ -78,12 +78,12 @@ def test_out(way: str, duck: Oracle) -> None:
         except DuckLakeError as error:
             assert "column '" in str(error), data_type
             found.add(data_type)
-    assert found == set(refused)
+    assert found == set(rejected)
 
 
-@pytest.mark.parametrize("verb", spread(KEEP, 3))
+@pytest.mark.parametrize("operation", spread(KEEP, 3))
 @pytest.mark.parametrize("inlined", [True, False], ids=["inlined", "in files"])
-def test_rows_that_are_written_again_are_the_same(verb: str, inlined: bool, duck: Oracle) -> None:
+def test_rows_that_are_written_again_are_the_same(operation: str, inlined: bool, duck: Oracle) -> None:
     lake = DuckLake.connect(duck.address.url)
     rows = lake.table("every").to_arrow().sort_by("n")
     if inlined:
@@ -94,7 +94,7 @@ def test_rows_that_are_written_again_are_the_same(verb: str, inlined: bool, duck
     columns = ", ".join(f"{name}::VARCHAR" for name in rows.column_names)
     before = duck.rows(f"SELECT {columns} FROM lake.again ORDER BY n")
     assert len(before) == len(rows) == lake.table_info("again").inlined_row_count + (0 if inlined else 20)
-    KEEP[verb](lake.table("again"))
+    KEEP[operation](lake.table("again"))
     after = duck.rows(f"SELECT {columns} FROM lake.again ORDER BY n")
     assert after == before
     lake.drop_table("again")
@@ -151,7 +151,7 @@ def test_merges_take_what_appends_take(data_type: str, place: int, tmp_path: Pat
     assert appended == updated == inserted is not None
 
 
-def test_a_merge_refuses_values_that_lose_digits(tmp_path: Path) -> None:
+def test_a_merge_rejects_values_that_lose_digits(tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=str(tmp_path / "files"))
     lake.create_table("t", {"k": "int32", "v": "timestamp"})
     source = pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([1500], pa.timestamp("ns"))})

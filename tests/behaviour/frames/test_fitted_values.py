@@ -104,14 +104,14 @@ def test_times_without_a_zone_are_utc_in_timestamptz_columns(sqlite_address: Lak
         lake.table("z").append(pd.DataFrame({"at": pd.Series([1], dtype="datetime64[ns]")}), schema_evolution=mode)
 
 
-@pytest.mark.parametrize("verb", ["append", "overwrite", "upsert"])
+@pytest.mark.parametrize("operation", ["append", "overwrite", "upsert"])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
-def test_names_given_twice_are_rejected(sqlite_address: LakeAddress, verb: str, kind: pa.DataType) -> None:
+def test_names_given_twice_are_rejected(sqlite_address: LakeAddress, operation: str, kind: pa.DataType) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"id": "int64"})
     twice = pa.Table.from_arrays([pa.array([None], kind)] * 2, names=["id", "id"])
     with pytest.raises(SchemaError, match="'id' twice"):
-        getattr(lake.table("t"), verb)(twice, **({"on": "id"} if verb == "upsert" else {}))
+        getattr(lake.table("t"), operation)(twice, **({"on": "id"} if operation == "upsert" else {}))
 
 
 def test_a_column_widens_only_to_a_type_with_all_of_its_values(lake: DuckLake) -> None:
@@ -123,14 +123,14 @@ def test_a_column_widens_only_to_a_type_with_all_of_its_values(lake: DuckLake) -
     assert lake.table("t").scan(where="id = 9007199254740993").to_arrow().to_pylist() == [FIRST]
 
 
-@pytest.mark.parametrize("verb", ["upsert", "merge"])
-def test_keys_are_fitted_before_they_are_compared(lake: DuckLake, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["upsert", "merge"])
+def test_keys_are_fitted_before_they_are_compared(lake: DuckLake, operation: str) -> None:
     """As a float, 9007199254740992 would be equal to 9007199254740993."""
     frame = pd.DataFrame({"id": [9007199254740992.0, np.nan]}).iloc[:1]
     for name in COLUMNS:
         if name != "id":
             frame[name] = pd.Series([None], dtype=object)
-    if verb == "upsert":
+    if operation == "upsert":
         lake.table("t").upsert(frame, on="id")
     else:
         lake.table("t").merge(frame, on=["id"]).when_matched_update().when_not_matched_insert().execute()

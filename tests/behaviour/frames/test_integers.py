@@ -1,4 +1,4 @@
-"""Integers of any width in columns of any other: taken when they fit, as DuckDB takes them, and refused with column and row."""
+"""Integers of any width in columns of any other: accepted when they fit, as by DuckDB, and rejected with column and row."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_row_of_any_other_value_is_named_as_well(lake: DuckLake) -> None:
         lake.table("t").append([{"n": 1}, {"n": 2}, {"n": None}], missing_columns="null")
 
 
-def test_integers_within_lists_and_structs_fit_likewise(lake: DuckLake) -> None:
+def test_integers_within_lists_and_structs_fit(lake: DuckLake) -> None:
     lake.create_table("t", {"l": "int32[]", "s": "struct(a int16)"})
     lake.table("t").append([{"l": [1, None], "s": {"a": 5}}, {"l": None, "s": None}])
     with pytest.raises(SchemaError, match=r"row 1: column 'l'"):
@@ -132,7 +132,7 @@ def test_a_column_widens_only_for_values_that_it_does_not_have(lake: DuckLake) -
     assert [str(column.type) for column in lake.table("other").schema] == ["int64"]
 
 
-def test_numbers_of_python_are_stored_in_the_width_of_the_column_or_refused(lake: DuckLake) -> None:
+def test_numbers_of_python_are_stored_in_the_width_of_the_column_or_rejected(lake: DuckLake) -> None:
     lake.create_table("t", {"x": "float32"})
     lake.table("t").append([{"x": 0.1}, {"x": float("inf")}])
     with pytest.raises(SchemaError, match=r"1e\+300 cannot be stored exactly as float32"):

@@ -121,7 +121,7 @@ def test_keys_of_partial_upserts_are_checked(lake: DuckLake) -> None:
             table.upsert([{"k": key} for key in keys], on="k", missing_columns="null")
     with pytest.raises(SchemaError, match="no column 'k', which is part of the key"):
         table.upsert([{"a": "x"}], on="k", missing_columns="null")
-    # Rows of the table that share a key are all updated: nothing says whose values would be kept.
+    # Rows of the table that share a key are all updated: it is undefined whose values would be kept.
     assert table.upsert(frame(1, a="y"), on="k", missing_columns="null").rows_updated == 2
     assert rows(lake) == [(1, "y", 1.0, DEFAULT)] * 2
 
@@ -175,7 +175,7 @@ def test_on_every_catalog(lake_address: LakeAddress, oracle: OracleOf, version: 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *(slow(seed) for seed in range(4, 60))])
 def test_random_partial_frames_against_a_model(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf, seed: int) -> None:
-    """Each write either leaves what the rule says, or raises and changes nothing; DuckDB reads the same rows in the end."""
+    """Each write either follows the rule, or raises and changes nothing; DuckDB reads the same rows in the end."""
     random, model = Random(seed), list[Row]()
     lake.set_option("data_inlining_row_limit", random.choice([0, 3, 10]))
     for _ in range(10):
@@ -186,9 +186,9 @@ def test_random_partial_frames_against_a_model(lake: DuckLake, sqlite_address: L
         how: Any = {"schema_evolution": random.choice(["strict", "additive"]), "missing_columns": random.choice([None, "null", "error"])}
         mode, before = random.choice(["append", "overwrite", "upsert"]), lake.snapshot().id
         lacking = [name for name in "ab" if name not in columns]
-        refuses = how["missing_columns"] == "error" or (how["missing_columns"] is None and how["schema_evolution"] == "strict")
+        rejects = how["missing_columns"] == "error" or (how["missing_columns"] is None and how["schema_evolution"] == "strict")
         more: Any = {"upsert": {"on": ["k"]}, "overwrite": {"where": "k >= 0"}}.get(mode, {})
-        if lacking and refuses and data:
+        if lacking and rejects and data:
             with pytest.raises(SchemaError, match="lacks"):
                 lake.write("t", table, mode=mode, **how, **more)  # type: ignore[call-overload]
             assert lake.snapshot().id == before

@@ -1,4 +1,4 @@
-"""What is no frame is refused before anything is done, by its kind and with what to do instead."""
+"""Unsupported inputs raise before any change, with their kind and a supported alternative."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.oracle import LakeAddress
 
 LATER = datetime(2020, 1, 1, 5)  # noqa: DTZ001 - a timestamp without a zone
 ONE_COLUMN = "it is one column without a name"
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "cannot write a NoneType: give Arrow data"),
     "text": (lambda: "rows.parquet", "cannot write a str: give Arrow data"),
     "path": (lambda: Path("rows.parquet"), r"cannot write a pathlib\.\w*Path: give Arrow data"),
     "no names": (lambda: [{}, {}], "cannot write a list of empty dicts without columns"),
-    "rows of texts": (lambda: [{"a": 1}, "b"], "row 1 is of type str, not a dict"),
+    "rows of strings": (lambda: [{"a": 1}, "b"], "row 1 is of type str, not a dict"),
     "rows of rows": (lambda: [[1, 2]], "row 0 is of type list, not a dict"),
     "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 names a column 1, which is no text"),
     "mixed values": (lambda: [{"a": 1}, {"a": 2}, {"a": "x"}], r"list of dicts: column 'a': row 2 \('x'\)"),
@@ -73,11 +73,11 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return lake
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_frame_is_refused_by_its_kind_in_every_verb(name: str, lake: DuckLake) -> None:
-    make, message = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_unsupported_inputs_raise_in_every_operation(name: str, lake: DuckLake) -> None:
+    make, message = REJECTED[name]
     table = lake.table("t")
-    verbs: dict[str, Callable[[Any], object]] = {
+    operations: dict[str, Callable[[Any], object]] = {
         "write": lambda data: lake.write("t", data),
         "append": table.append,
         "overwrite": table.overwrite,
@@ -85,15 +85,15 @@ def test_what_is_no_frame_is_refused_by_its_kind_in_every_verb(name: str, lake: 
         "merge": lambda data: table.merge(data, on="a").when_not_matched_insert("all").execute(),
         "create_table_as": lambda data: lake.create_table_as("new", data),
     }
-    for verb in verbs.values():
+    for operation in operations.values():
         with pytest.raises(UsageError, match=message):
-            verb(make())
+            operation(make())
     assert lake.snapshot().id == 1
     assert table.scan().to_arrow().to_pylist() == [{"a": 1}]
 
 
-@pytest.mark.parametrize("make", [*(REFUSED[name][0] for name in ("nothing", "path", "named index", "Arrow array")), list, pl.DataFrame])
-def test_what_has_no_columns_gives_none_to_a_new_table(make: Callable[[], Any], lake: DuckLake) -> None:
+@pytest.mark.parametrize("make", [*(REJECTED[name][0] for name in ("nothing", "path", "named index", "Arrow array")), list, pl.DataFrame])
+def test_inputs_without_columns_create_no_table(make: Callable[[], Any], lake: DuckLake) -> None:
     with pytest.raises(UsageError):
         lake.create_table("new", make())
     with pytest.raises(UsageError):

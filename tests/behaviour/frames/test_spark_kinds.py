@@ -21,7 +21,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_longs_that_fit_are_taken_and_one_that_does_not_is_refused(lake: DuckLake, spark: SparkSession) -> None:
+def test_longs_that_fit_are_accepted_and_others_rejected(lake: DuckLake, spark: SparkSession) -> None:
     lake.table("t").append(spark.range(3))
     with pytest.raises(SchemaError, match=r"column 'id'.*2147483648"):
         lake.table("t").append(spark.range(2**31 - 2, 2**31 + 2))

@@ -1,4 +1,4 @@
-"""Streams are read once, and never whole where the verb allows it."""
+"""Streams are read once, and never as a whole where the operation allows it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ GROWTH = 150
 """Megabytes that a write may take, with a row group of the file that is open and what is on its way there; the stream has 380."""
 
 
-@pytest.mark.parametrize("verb", ["append", "overwrite", "create_table_as"])
-def test_a_stream_is_written_with_flat_memory(verb: str, sqlite_address: LakeAddress) -> None:
-    command = [sys.executable, "-m", "tests.behaviour.frames.flat_memory", sqlite_address.url, sqlite_address.data_path, verb]
+@pytest.mark.parametrize("operation", ["append", "overwrite", "create_table_as"])
+def test_a_stream_is_written_with_flat_memory(operation: str, sqlite_address: LakeAddress) -> None:
+    command = [sys.executable, "-m", "tests.behaviour.frames.flat_memory", sqlite_address.url, sqlite_address.data_path, operation]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(done.stdout) < GROWTH
-    first = 0 if verb != "append" else 100_000
+    first = 0 if operation != "append" else 100_000
     assert DuckLake.connect(sqlite_address.url).table("t").scan().count() == first + 60 * 262_144
 
 
-def test_what_is_looked_at_to_keep_few_rows_in_the_catalog_is_written_as_well(sqlite_address: LakeAddress) -> None:
+def test_batches_read_to_decide_on_inlining_are_written(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     schema = pa.schema([("k", pa.int64())])
     taken: list[int] = []
@@ -43,20 +43,20 @@ def test_what_is_looked_at_to_keep_few_rows_in_the_catalog_is_written_as_well(sq
     assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == taken
 
 
-@pytest.mark.parametrize("verb", ["append", "overwrite", "upsert", "merge", "create_table_as", "transaction"])
-def test_a_stream_that_can_be_opened_once_is_enough(verb: str, sqlite_address: LakeAddress) -> None:
+@pytest.mark.parametrize("operation", ["append", "overwrite", "upsert", "merge", "create_table_as", "transaction"])
+def test_a_stream_that_can_be_opened_once_is_enough(operation: str, sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"k": "int64"})
     rows = Stream(pa.table({"k": [1, 2, 3]}))
-    if verb == "merge":
+    if operation == "merge":
         lake.table("t").merge(rows, on="k").when_not_matched_insert("all").execute()
-    elif verb == "create_table_as":
+    elif operation == "create_table_as":
         lake.create_table_as("t", rows, or_replace=True)
-    elif verb == "transaction":
+    elif operation == "transaction":
         with lake.transaction() as tx:
             tx.write("t", rows)
     else:
-        lake.write("t", rows, mode=verb, on="k" if verb == "upsert" else ())  # type: ignore[arg-type]
+        lake.write("t", rows, mode=operation, on="k" if operation == "upsert" else ())  # type: ignore[arg-type]
     assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == [1, 2, 3]
 
 

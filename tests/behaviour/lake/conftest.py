@@ -30,7 +30,7 @@ def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
 
 @pytest.fixture
 def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
-    """One lake for DuckDB and one for us, on the same kind of database."""
-    folder = tmp_path / "theirs"
+    """One lake for DuckDB and one for ducklake_core, on the same kind of database."""
+    folder = tmp_path / "duckdb"
     folder.mkdir()
     return new_address(request, lake_address.backend, folder), lake_address

@@ -1,4 +1,4 @@
-"""Rows of some days, for tests of the face."""
+"""Rows of some days, for tests of the public API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(start: int, stop: int, day: date = date(2013, 1, 1)) -> pa.Table:
 
 
 def files_of(address: LakeAddress) -> set[Path]:
-    """All Parquet files of a lake, whether they are of it or not."""
+    """All Parquet files below the data path of a lake, referenced or not."""
     return set(Path(address.data_path).rglob("*.parquet"))
 
 

@@ -1,4 +1,4 @@
-"""Which rows differ between two snapshots, by what DuckDB does to a lake: each way in which its log does not tell."""
+"""Rows that differ between two snapshots after changes of DuckDB, also where its change log does not report them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_update_of_an_inlined_row_keeps_its_row_id(watched: Watch) -> None:
     assert watched.days() == []
 
 
-def test_a_second_delete_takes_the_place_of_the_delete_file(watched: Watch) -> None:
+def test_a_second_delete_replaces_the_delete_file(watched: Watch) -> None:
     watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     watched.after(MANY)
     assert watched.days("DELETE FROM t WHERE n = 3") == ["2026-01-01"]
@@ -71,7 +71,7 @@ def test_a_second_delete_takes_the_place_of_the_delete_file(watched: Watch) -> N
     assert watched.days("DELETE FROM t WHERE n >= 40") == ["2026-01-03"]
 
 
-def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None:
+def test_inserts_that_were_flushed_or_merged_are_reported(watched: Watch) -> None:
     assert watched.days(FEW, FLUSH) == ["2026-01-01", "2026-01-02", "2026-01-03"]
     assert watched.days(MANY, "INSERT INTO t SELECT DATE '2026-01-03', i FROM range(20) r(i)", "CALL ducklake_merge_adjacent_files('lake')")
     assert watched.days("INSERT INTO t VALUES (DATE '2026-01-04', 1)", "DELETE FROM t WHERE n = 1 AND day < DATE '2026-01-02'", FLUSH)[
@@ -79,9 +79,9 @@ def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None
     ] == ("2026-01-04")
 
 
-def test_what_moves_rows_changes_none(watched: Watch) -> None:
+def test_maintenance_that_moves_rows_is_no_change(watched: Watch) -> None:
     watched.after(FEW, MANY)
-    # A flush of inlined deletes is logged as a delete, with a flush beside it only when inlined rows went along.
+    # A flush of inlined deletes is logged as a delete, and as a flush only when inlined rows were flushed too.
     for statements in (
         ["DELETE FROM t WHERE n = 3"],
         [FLUSH],
@@ -155,7 +155,7 @@ def test_a_cursor_that_was_expired_alone_loses_nothing(watched: Watch) -> None:
 
 
 def test_a_delete_that_duckdb_had_to_repeat(watched: Watch) -> None:
-    """Its file keeps the snapshot of the first attempt, which may be one that was reported; only its id tells that it is new."""
+    """Its file keeps the snapshot of the first attempt, which may have been reported already; only its id shows that it is new."""
     watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
     watched.after(MANY, "DELETE FROM t WHERE n = 3")
     watched.duck.run("CREATE TABLE other (i INTEGER)")
@@ -166,7 +166,7 @@ def test_a_delete_that_duckdb_had_to_repeat(watched: Watch) -> None:
     assert watched.days() == ["2026-01-01"]
 
 
-def test_a_range_in_the_past_is_told_although_its_files_were_replaced(watched: Watch) -> None:
+def test_a_past_range_is_reported_after_its_files_were_replaced(watched: Watch) -> None:
     watched.after(MANY)
     at = watched.at
     watched.duck.run("DELETE FROM t WHERE n IN (21, 22)")
@@ -180,7 +180,7 @@ def test_a_range_in_the_past_is_told_although_its_files_were_replaced(watched: W
     assert all(at < rows.first_snapshot <= rows.last_snapshot <= until for rows in found.rows)
 
 
-def test_a_log_that_nobody_can_read_is_anybodys_change(watched: Watch) -> None:
+def test_an_unreadable_change_log_counts_as_a_change(watched: Watch) -> None:
     watched.after(FEW)
     watched.duck.run("INSERT INTO t VALUES (DATE '2026-01-08', 8)")
     with watched.lake.database.write() as connection:
@@ -253,7 +253,7 @@ def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None
     assert few <= 24
 
 
-def test_deeply_nested_json_of_others_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_deeply_nested_json_of_duckdb_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     import pyarrow as pa
 
     deep = "[" * 100_000

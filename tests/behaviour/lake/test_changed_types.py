@@ -25,7 +25,7 @@ CHANGED = (
 
 
 @pytest.mark.parametrize("limit", spread([0, 100], 1))
-def test_the_reference_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:
+def test_duckdb_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)
     with attached(lake_address) as duck:

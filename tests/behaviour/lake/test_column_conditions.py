@@ -1,4 +1,4 @@
-"""Conditions built with ``col`` find the rows that DuckDB finds, in every verb that takes a condition."""
+"""Conditions built with ``col`` find the rows that DuckDB finds, in every operation that accepts a condition."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_scans_find_what_duckdb_finds(written: tuple[LakeAddress, DuckLake], tab
             assert found == [row[0] for row in duck.rows(f"SELECT id FROM {table} WHERE {text} ORDER BY id")], text
 
 
-def test_every_verb_takes_them(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_every_operation_accepts_them(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     small.write("t", ROWS)
     start = small.snapshot().id
     table = small.table("t")
@@ -116,13 +116,13 @@ def test_files_are_left_out_by_them(written: tuple[LakeAddress, DuckLake]) -> No
 
 
 @pytest.mark.parametrize("foreign", [pc.field("id") > 5, pc.field("id").isin([1])], ids=str)
-def test_conditions_of_other_libraries_are_refused_by_name(written: tuple[LakeAddress, DuckLake], foreign: Any) -> None:
+def test_conditions_of_other_libraries_raise(written: tuple[LakeAddress, DuckLake], foreign: Any) -> None:
     _, lake = written
     with pytest.raises(UsageError, match=r"where is a pyarrow expression.*ducklake_core\.col"):
         lake.table("t").scan(where=foreign)
 
 
-def test_a_branch_of_a_merge_takes_text(small: DuckLake) -> None:
+def test_a_branch_of_a_merge_takes_sql_text(small: DuckLake) -> None:
     small.write("t", ROWS)
     with pytest.raises(UsageError, match=r"where must be SQL text over t\.column and s\.column"):
         small.table("t").merge(ROWS, on=["id"]).when_matched_delete(where=col("id") > 5)  # type: ignore[arg-type]

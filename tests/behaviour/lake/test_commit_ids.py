@@ -1,4 +1,4 @@
-"""A commit id stands for one operation: done once, found again, and refused for anything else."""
+"""A commit id stands for one operation: it is done once, found again, and rejected for any other operation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORK: dict[str, Callable[[Transaction], None]] = {
 
 
 @pytest.mark.parametrize("done", WORK)
-def test_every_kind_of_work_is_told_from_every_other(tables: DuckLake, done: str) -> None:
+def test_every_operation_is_distinguished_from_every_other(tables: DuckLake, done: str) -> None:
     tables.write("a", pa.table({"a": pa.array([1, 3], pa.int32())}))
     tables.write("a", pa.table({"a": pa.array([3], pa.int32())}), mode="overwrite", where="a = 3")
     with tables.transaction(commit_id="q-0") as tx:
@@ -94,7 +94,7 @@ DIFFERENT: dict[str, tuple[Callable[[Transaction], object], Callable[[Transactio
 
 
 @pytest.mark.parametrize("kind", DIFFERENT)
-def test_the_same_work_on_other_rows_or_columns_is_other_work(tables: DuckLake, kind: str) -> None:
+def test_the_same_operation_on_other_rows_or_columns_raises(tables: DuckLake, kind: str) -> None:
     """A loop over days with one id for all of them must not lose all days but the first."""
     tables.write("a", pa.table({"a": pa.array([1, 3], pa.int32())}))
     first, second = DIFFERENT[kind]
@@ -112,7 +112,7 @@ def test_the_same_work_on_other_rows_or_columns_is_other_work(tables: DuckLake, 
     assert tables.snapshot() == committed
 
 
-def test_snapshots_that_do_not_say_the_details_still_answer() -> None:
+def test_snapshots_without_operation_details_still_match() -> None:
     stored = ["delete main.a"]
     assert not_among(stored, [operation("delete", "a", details=("a = 1",))]) is None
     assert not_among(stored, [operation("delete", "b", details=("a = 1",))]) is not None
@@ -151,7 +151,7 @@ def test_a_block_that_does_less_the_second_time(small: DuckLake) -> None:
     assert [run().result.repeated for _ in range(2)] == [False, True]
 
 
-def test_many_operations_are_one_short_text(small: DuckLake) -> None:
+def test_many_operations_are_one_short_string(small: DuckLake) -> None:
     def run(count: int) -> Transaction:
         with small.transaction(commit_id="step") as tx:
             for number in range(count):
@@ -166,7 +166,7 @@ def test_many_operations_are_one_short_text(small: DuckLake) -> None:
         run(301)
 
 
-def test_ids_of_earlier_releases_still_answer(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_ids_of_earlier_releases_still_match(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_core.staging import publish as publication
 
     with monkeypatch.context() as patch:
@@ -180,7 +180,7 @@ def test_ids_of_earlier_releases_still_answer(small: DuckLake, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("commit_id", ["", " ", 7])
-def test_ids_that_are_none(small: DuckLake, commit_id: Any) -> None:
+def test_invalid_commit_ids_raise(small: DuckLake, commit_id: Any) -> None:
     small.create_table("t", ROW.schema)
     for call in (
         lambda: small.write("t", ROW, commit_id=commit_id),
@@ -194,15 +194,17 @@ def test_ids_that_are_none(small: DuckLake, commit_id: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["commit_id", "commit_writer", "commit_operation"])
-@pytest.mark.parametrize("as_text", [False, True])
-def test_keys_that_are_kept_for_commits(small: DuckLake, key: str, *, as_text: bool) -> None:
+@pytest.mark.parametrize("as_string", [False, True])
+def test_reserved_keys_of_extra_info_raise(small: DuckLake, key: str, *, as_string: bool) -> None:
     extra = {key: "mine"}
     with pytest.raises(UsageError, match=key):
-        small.write("t", ROW, extra_info=json.dumps(extra) if as_text else extra)
+        small.write("t", ROW, extra_info=json.dumps(extra) if as_string else extra)
 
 
 @pytest.mark.parametrize("commit_id", [None, "step"])
-def test_a_user_who_calls_something_the_writer(lake: DuckLake, commit_id: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_key_in_extra_info_is_not_the_writer_of_a_commit(
+    lake: DuckLake, commit_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It used to be taken for the name of another run, whose commit it was; then files of the lake were deleted."""
     monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.0)
     lake.set_option("data_inlining_row_limit", 0)
@@ -229,7 +231,7 @@ def test_a_user_who_calls_something_the_writer(lake: DuckLake, commit_id: str | 
 
 
 def test_another_run_may_have_been_expired_meanwhile(tables: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """Whether it was one of the snapshots that are gone cannot be known, so the work is not done a second time."""
+    """The expired snapshot may have been that of the same run, so the operation is not repeated."""
     before = tables.snapshot().id
 
     def overtaken() -> None:
@@ -247,11 +249,11 @@ def test_another_run_may_have_been_expired_meanwhile(tables: DuckLake, sqlite_ad
 
 def test_attempts_of_all_plans_are_added_up(tables: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     tables.write("a", ROW)
-    commit, others = Committer.commit, [1, 2, 3]
+    commit, overtakers = Committer.commit, [1, 2, 3]
 
     def overtaken(committer: Committer, transaction: Any) -> Any:
-        if others and transaction.author == "me":
-            others.pop()
+        if overtakers and transaction.author == "me":
+            overtakers.pop()
             tables.table("a").delete(None)
             tables.write("a", ROW)
         return commit(committer, transaction)
@@ -263,7 +265,7 @@ def test_attempts_of_all_plans_are_added_up(tables: DuckLake, monkeypatch: pytes
 def test_an_unanswered_commit_that_was_expired(
     lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: Any
 ) -> None:
-    """The rows are there once, and no file of theirs is deleted."""
+    """The rows are there once, and no file with them is deleted."""
     from tests.unit.commit.test_committer import FaultyDatabase
 
     lake.set_option("data_inlining_row_limit", 0)

@@ -1,4 +1,4 @@
-"""Defaults that are expressions: what columns get that a write lacks, on every way of writing."""
+"""Defaults that are expressions fill columns that a write lacks, on every way of writing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lake(sqlite_address: LakeAddress, oracle: Callable) -> DuckLake:  # type: ig
 
 
 def check_rows(rows: list[dict[str, object]], began: datetime) -> None:
-    """What DuckDB would have written, for rows of one statement."""
+    """Check values as DuckDB would have written them, for rows of one statement."""
     ended = datetime.now(UTC)
     for row in rows:
         assert began <= row["made"] <= ended  # type: ignore[operator]
@@ -74,9 +74,9 @@ def test_rows_in_process(lake: DuckLake, inline: bool, sqlite_address: LakeAddre
     lake.write("t", pa.table({"k": [1, 2, 3]}), inline=inline)
     check_rows(lake.table("t").to_arrow().to_pylist(), began)
     with oracle(sqlite_address) as duck:
-        told = duck.rows("SELECT * EXCLUDE (made, due) FROM lake.t ORDER BY k")
+        reported = duck.rows("SELECT * EXCLUDE (made, due) FROM lake.t ORDER BY k")
     own = lake.table("t").to_arrow().drop_columns(["made", "due"]).sort_by("k").to_pylist()
-    assert [tuple(map(str, row)) for row in told] == [tuple(str(value) for value in row.values()) for row in own]
+    assert [tuple(map(str, row)) for row in reported] == [tuple(str(value) for value in row.values()) for row in own]
 
 
 def test_rows_that_a_merge_inserts(lake: DuckLake) -> None:
@@ -101,7 +101,7 @@ def test_a_transaction_has_one_time(lake: DuckLake) -> None:
     assert len(set(lake.table("t").to_arrow().column("made").to_pylist())) == 1
 
 
-def test_what_is_given_stays(lake: DuckLake) -> None:
+def test_given_values_are_kept(lake: DuckLake) -> None:
     lake.write("t", pa.table({"k": [1], "MADE": [None], "total": [7]}))
     (row,) = lake.table("t").to_arrow().to_pylist()
     assert (row["made"], row["total"], row["flag"]) == (None, 7, True)
@@ -118,7 +118,7 @@ def test_sort_and_partition_keys_that_are_computed(lake: DuckLake) -> None:
     assert len(lake.table("t").list_files()) == 1
 
 
-def test_defaults_that_nothing_evaluates_are_refused_by_name(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_that_cannot_be_evaluated_raise(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create_table("u", {"k": "int64", "v": "varchar"})
     table.set_default("v", expression="md5(uuid()::VARCHAR)")
     with pytest.raises(UnsupportedFeatureError, match=r"column 'v' is missing in the data and its default .*uuid"):

@@ -1,4 +1,4 @@
-"""Definitions from the user's side: what is read through them, what is refused, and what happens when others get in between."""
+"""Definitions of tables, views and schemas: reads through them, rejected definitions, and concurrent changes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def new_lake(address: LakeAddress) -> DuckLake:
     return DuckLake.create(address.url, data_path=address.data_path)
 
 
-def meanwhile(lake: DuckLake, ours: Callable[[Transaction], object], theirs: Callable[[], object]) -> None:
-    """A transaction of ours, in which another commit gets in between."""
+def meanwhile(lake: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
+    """Make a change in a transaction, before whose commit another change is committed."""
     with lake.transaction() as tx:
-        ours(tx)
-        theirs()
+        change(tx)
+        other_change()
 
 
 def ints(*values: int | None, name: str = "a") -> pa.Table:
@@ -52,32 +52,32 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
 
 def test_old_rows_through_alterations(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     lake = new_lake(sqlite_address)
-    table = lake.create_table("t", {"a": "int32", "s": "struct(x int32)", "gone": "varchar", "when": "date"})
+    table = lake.create_table("t", {"a": "int32", "s": "struct(x int32)", "former": "varchar", "when": "date"})
     struct = pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())]))
     days = pa.array([date(1969, 12, 31), None])
-    table.append(pa.table({"a": pa.array([1, 2], pa.int32()), "s": struct, "gone": ["old", "older"], "when": days}))
+    table.append(pa.table({"a": pa.array([1, 2], pa.int32()), "s": struct, "former": ["old", "older"], "when": days}))
     before = lake.snapshot().id
     with lake.transaction() as tx:
-        tx.drop_column("t", "gone")
-        tx.add_column("t", "gone", "int64", default=5)
+        tx.drop_column("t", "former")
+        tx.add_column("t", "former", "int64", default=5)
         tx.add_column("t", "s.y", "varchar", default="yes")
         tx.rename_column("t", "s.x", "z")
         tx.set_column_type("t", "s.z", "int64")
         tx.set_column_type("t", "a", "decimal(38,2)")
         tx.set_column_type("t", "when", "timestamp")
         tx.rename_column("t", "a", "b c")
-        tx.set_default("t", "gone", 6)
+        tx.set_default("t", "former", 6)
         tx.rename_table("t", HOSTILE)
         rest = pa.table({"b c": pa.array([3], pa.int32()), "s": pa.array([{"z": 9, "y": "no"}])})
         tx.append(QUOTED, rest, missing_columns="null")
     assert lake.snapshot().id == before + 1
     with oracle(sqlite_address) as duck:
         wanted = duck.arrow(f"FROM {QUOTED} ORDER BY 1").to_pylist()
-        assert duck.rows(f"SELECT gone, a FROM t AT (VERSION => {before}) ORDER BY 2") == [("old", 1), ("older", 2)]
+        assert duck.rows(f"SELECT former, a FROM t AT (VERSION => {before}) ORDER BY 2") == [("old", 1), ("older", 2)]
     assert lake.table(QUOTED).scan().to_arrow().sort_by("b c").to_pylist() == wanted
-    assert [row["gone"] for row in wanted] == [5, 5, 6]
+    assert [row["former"] for row in wanted] == [5, 5, 6]
     assert [row["s"] for row in wanted] == [{"z": 1, "y": "yes"}, None, {"z": 9, "y": "no"}]
-    assert lake.table("t", at=before).scan(["gone"]).to_arrow().to_pydict() == {"gone": ["old", "older"]}
+    assert lake.table("t", at=before).scan(["former"]).to_arrow().to_pydict() == {"former": ["old", "older"]}
 
 
 def test_keys_set_in_the_transaction_hold_for_its_rows(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
@@ -112,7 +112,7 @@ def test_table_made_of_its_own_rows(sqlite_address: LakeAddress, oracle: OracleO
         lake.create_table_as("t", ints(1))
 
 
-def test_views_are_read_by_the_reference(lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_reads_views(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = new_lake(lake_address)
     lake.create_schema("s")
     lake.write("t", ints(1, 2, 3))
@@ -146,7 +146,7 @@ def test_views_are_read_by_the_reference(lake_address: LakeAddress, oracle: Orac
         ("SELECT FROM WHERE", UnsupportedFeatureError, "cannot parse"),
     ],
 )
-def test_views_that_are_refused(lake: DuckLake, sql: str, error: type[DuckLakeError], text: str) -> None:
+def test_invalid_views_raise(lake: DuckLake, sql: str, error: type[DuckLakeError], text: str) -> None:
     lake.write("t", ints(1))
     with pytest.raises(error, match=text):
         lake.create_view("v", sql)
@@ -176,12 +176,12 @@ def test_names_are_shared_by_tables_and_views(lake: DuckLake) -> None:
     assert lake.view("t").name == "main.t"
 
 
-def test_alterations_that_are_refused(lake: DuckLake) -> None:
+def test_invalid_alterations_raise(lake: DuckLake) -> None:
     table = lake.create_table("t", {"a": "int32", "b": "varchar", "s": "struct(x int32)", "l": "int32[]"}, partition_by=["a"])
     table.set_sorted_by(["lower(b)"])
     table = table.refresh()
     at = lake.snapshot().id
-    refused: list[tuple[type[DuckLakeError], str, Callable[[], Any]]] = [
+    rejected: list[tuple[type[DuckLakeError], str, Callable[[], Any]]] = [
         (UsageError, "partitioned by", lambda: table.drop_column("a")),
         (UsageError, "sorted by", lambda: table.drop_column("B")),
         (SchemaError, "only field", lambda: table.drop_column("s.x")),
@@ -205,7 +205,7 @@ def test_alterations_that_are_refused(lake: DuckLake) -> None:
         (UsageError, "give the partition keys", lambda: table.set_partitioned_by([])),
         (UsageError, "cannot be written", lambda: lake.table("t", at=at).drop_column("b")),
     ]
-    for error, text, attempt in refused:
+    for error, text, attempt in rejected:
         with pytest.raises(error, match=text) as caught:
             attempt()
         assert "main.t" in str(caught.value) or error is UsageError, text
@@ -258,14 +258,14 @@ def test_alterations_by_two_are_both_made(lake: DuckLake) -> None:
     lake.write("t", ints(1))
     with lake.transaction() as tx:
         tx.add_column("t", "b", "int32", default=2)
-        tx.set_comment("t", "ours")
+        tx.set_comment("t", "own")
         lake.table("t").add_column("c", "int32", default=3)
         lake.table("t").append(ints(7))
     assert lake.table("t").scan().to_arrow().sort_by("a").to_pylist() == [{"a": 1, "c": 3, "b": 2}, {"a": 7, "c": 3, "b": 2}]
     assert [column.id for column in lake.table("t").schema] == [1, 2, 3]
 
 
-def test_alterations_that_no_longer_can_be_made(lake: DuckLake) -> None:
+def test_conflicting_alterations_raise(lake: DuckLake) -> None:
     lake.write("t", ints(1))
     with pytest.raises(CommitConflictError, match=r"alter table main\.t .* altered it in snapshot 2"):
         meanwhile(lake, lambda tx: tx.add_column("t", "b", "int32"), lambda: lake.table("t").add_column("B", "int64"))
@@ -293,8 +293,8 @@ def test_rename_and_drop_do_not_leave_a_table_without_columns(lake: DuckLake) ->
     assert lake.views() == []
 
 
-def test_zombie_of_the_reference(postgres: Any, tmp_path: Any, oracle: OracleOf) -> None:
-    """What the stricter rule prevents: a table that is live, has no columns, and can be neither read nor dropped."""
+def test_duckdb_leaves_a_table_without_columns(postgres: Any, tmp_path: Any, oracle: OracleOf) -> None:
+    """DuckDB can leave a live table without columns, which can be neither read nor dropped; the stricter rule prevents it."""
     address = postgres.lake(tmp_path)
     with oracle(address) as one, oracle(address) as two:
         one.run("CREATE TABLE t (a INTEGER)", "BEGIN", "ALTER TABLE t RENAME TO u")

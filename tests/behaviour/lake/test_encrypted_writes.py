@@ -1,4 +1,4 @@
-"""Encrypted lakes that we write: DuckDB reads them and writes them too, the catalog rows are its own, and no key shows itself."""
+"""Encrypted lakes of ducklake_core: DuckDB reads and writes them, catalog rows equal its own, and no key is ever shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROWS = pa.table(
 
 
 def keys_of(lake: DuckLake, name: str = "t") -> list[str]:
-    """The text of every key of a table's live files."""
+    """Every key of a table's live files, in base64."""
     found = lake.table(name).list_files()
     keys = [file.encryption_key for file in found] + [delete.encryption_key for file in found for delete in file.delete_files]
     return [key.base64_text for key in keys if key is not None]
@@ -53,7 +53,7 @@ def create(address: LakeAddress) -> DuckLake:
 
 
 def all_encrypted(address: LakeAddress) -> int:
-    """How many files there are; each is encrypted."""
+    """Return the number of files, all of which must be encrypted."""
     files = list(Path(address.data_path).rglob("*.parquet"))
     for file in files:
         assert file.read_bytes()[:4] == file.read_bytes()[-4:] == b"PARE", file
@@ -63,19 +63,19 @@ def all_encrypted(address: LakeAddress) -> int:
 def check_every_snapshot(address: LakeAddress, lake: DuckLake, name: str = "t") -> None:
     with attached(address) as duck:
         for snapshot in lake.snapshots()[1:]:
-            ours = lake.table(name, at=snapshot.id).scan().to_arrow()
-            assert_same_rows(duck, ours, f"SELECT * FROM {name} AT (VERSION => {snapshot.id})")
+            own = lake.table(name, at=snapshot.id).scan().to_arrow()
+            assert_same_rows(duck, own, f"SELECT * FROM {name} AT (VERSION => {snapshot.id})")
 
 
-def test_both_write_in_turns(lake_address: LakeAddress) -> None:
+def test_duckdb_and_ducklake_core_write_alternately(lake_address: LakeAddress) -> None:
     lake = create(lake_address)
     lake.set_option("parquet_row_group_size", 700)
     lake.write("t", ROWS)
     table = lake.table("t")
     table.delete("s = 'text 3' OR k BETWEEN 2000 AND 2500")
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("DELETE FROM t WHERE k % 5 = 0", "INSERT INTO t SELECT k + 10000, 'theirs', NULL, NULL FROM range(50) r(k)")
-    table.delete("k < 70 AND s IS NULL")  # a cumulative file over theirs
+        duck.run("DELETE FROM t WHERE k % 5 = 0", "INSERT INTO t SELECT k + 10000, 'duckdb', NULL, NULL FROM range(50) r(k)")
+    table.delete("k < 70 AND s IS NULL")  # a cumulative file that replaces DuckDB's
     table.upsert(ROWS.slice(0, 30), on=["k"])
     table.overwrite(ROWS.slice(100, 100), where="k >= 100 AND k < 200")
     check_every_snapshot(lake_address, lake)
@@ -86,19 +86,19 @@ def test_both_write_in_turns(lake_address: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("name", ["append twice", "delete rows", "partitioned", "overwrite some"])
-def test_the_catalog_is_the_reference_s(tmp_path: Path, name: str) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "ours").mkdir()
-    theirs, ours = sqlite_lake(tmp_path / "theirs"), sqlite_lake(tmp_path / "ours")
-    their_steps, our_steps = STEPS[name]()
-    with attached(theirs, "ENCRYPTED") as duck:
+def test_the_catalog_equals_that_of_duckdb(tmp_path: Path, name: str) -> None:
+    (tmp_path / "duckdb").mkdir()
+    (tmp_path / "own").mkdir()
+    by_duckdb, own = sqlite_lake(tmp_path / "duckdb"), sqlite_lake(tmp_path / "own")
+    steps_of_duckdb, own_steps = STEPS[name]()
+    with attached(by_duckdb, "ENCRYPTED") as duck:
         duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
-        their_steps(duck)
-    lake = create(ours)
+        steps_of_duckdb(duck)
+    lake = create(own)
     lake.set_option("data_inlining_row_limit", 0)
-    our_steps(lake)
-    expected = dump_catalog(theirs)
-    found = dump_catalog(ours, expected)
+    own_steps(lake)
+    expected = dump_catalog(by_duckdb)
+    found = dump_catalog(own, expected)
     assert set(found) == set(expected)
     for table in ("metadata", "data_file", "delete_file", "file_partition_value", "files_scheduled_for_deletion"):
         assert found.get(table) == expected.get(table), table
@@ -209,7 +209,7 @@ def test_a_full_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatc
     assert lake.table("t").scan().count() == 6000
 
 
-def test_keys_show_themselves_nowhere(
+def test_encryption_keys_are_never_shown(
     sqlite_address: LakeAddress, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
@@ -223,9 +223,9 @@ def test_keys_show_themselves_nowhere(
     caplog.set_level(logging.DEBUG)
     lake = create(sqlite_address)
     shown = [repr(lake.write("t", ROWS)), repr(lake.table("t").delete("k < 19"))]
-    # The catalog refuses the row that holds the key.
+    # The catalog rejects the row that holds the key.
     with lake.database.write() as connection:
-        connection.exec_driver_sql("CREATE TRIGGER refuse BEFORE INSERT ON ducklake_data_file BEGIN SELECT RAISE(ABORT, 'no'); END")
+        connection.exec_driver_sql("CREATE TRIGGER reject BEFORE INSERT ON ducklake_data_file BEGIN SELECT RAISE(ABORT, 'no'); END")
     with pytest.raises(DuckLakeError) as raised:
         lake.table("t").append(ROWS)
     assert len(made) == 3

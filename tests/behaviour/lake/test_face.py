@@ -1,4 +1,4 @@
-"""The face: what one call does to a lake, judged by DuckDB."""
+"""The public API: the effect of single calls on a lake, as DuckDB reads it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: L
     assert small.snapshot().id == 1
 
 
-def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_cached_tables_follow_changes_of_duckdb(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     table = lake.create_table("t", rows(0, 0).schema)
     table.append(rows(0, 3))
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
@@ -159,7 +159,7 @@ def test_sizes_and_column_summaries_come_from_the_catalog(small: DuckLake) -> No
     assert (summary.value_count, summary.null_count, summary.min_value, summary.max_value) == (30, 0, 0, 29)
 
 
-def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
+def test_missing_and_existing_names_raise(small: DuckLake) -> None:
     small.write("t", rows(0, 3))
     with pytest.raises(NotFoundError, match=r"no table main\.x at snapshot 1"):
         small.table("x")
@@ -180,14 +180,14 @@ def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
     assert not small.has_table("x.y")
 
 
-def test_names_of_views_are_taken(small: DuckLake, sqlite_address: LakeAddress, oracle: Attach) -> None:
+def test_a_table_cannot_have_the_name_of_a_view(small: DuckLake, sqlite_address: LakeAddress, oracle: Attach) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 1 AS one")
     with pytest.raises(AlreadyExistsError, match=r"view s\.V"):
         small.write("s.V", rows(0, 1))
 
 
-def test_a_transaction_refuses_what_it_would_get_wrong(small: DuckLake) -> None:
+def test_a_closed_transaction_raises(small: DuckLake) -> None:
     small.write("t", rows(0, 3))
     tx = small.transaction()
     with tx:

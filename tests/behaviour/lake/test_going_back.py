@@ -1,4 +1,4 @@
-"""Dropped tables come back, and a whole lake becomes what it was: for this library and for DuckDB, whatever happened in between."""
+"""Undropped tables and restored lakes equal their earlier state, for ducklake_core and for DuckDB."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, o
         )
         assert feed == [("insert", len(then))]
     # Nothing of it depends on the files of the dropped table.
-    gone = lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
-    assert [one.id for one in gone.tables] == [earlier.id]
+    deleted = lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
+    assert [one.id for one in deleted.tables] == [earlier.id]
     lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
     lake.delete_orphaned_files(older_than=_ZERO, min_age=_ZERO)
     with oracle(lake_address) as duck:
@@ -118,7 +118,7 @@ def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, o
     assert lake.table("s.t").scan().count() == 83
 
 
-def test_which_table_comes_back(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_undrop_restores_the_table_dropped_last(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     def filled(*values: int) -> pa.Table:
         return pa.table({"a": pa.array(values, pa.int64())})
 
@@ -259,7 +259,7 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
     lake.close()
 
 
-def test_what_is_the_same_is_left_alone(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_restore_leaves_unchanged_tables_alone(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run(*BEGIN)
         then = small.snapshot().id

@@ -1,4 +1,4 @@
-"""Rows that we keep in the catalog: DuckDB reads, continues and flushes them, and its own metadata would be the same."""
+"""Inlined rows of ducklake_core: DuckDB reads, extends and flushes them, and its own metadata would be the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ducklake_core.format.files.inlined_rows import inlined_rows_of
 from ducklake_core.format.types.data_types import INT32, JSON, TIME_NS, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema, with_ids
 from ducklake_core.format.values.leaf_values import from_cast_text
-from tests.behaviour.types.samples import TYPES, constant, rows_of, table_texts, texts_of
+from tests.behaviour.types.samples import TYPES, constant, rows_of, strings_of, table_strings
 from tests.support.catalog_dump import dump_catalog, plain_inlined_name
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import new_address, on_all_catalogs
@@ -30,9 +30,9 @@ Attach = Callable[..., Any]
 
 
 @pytest.fixture
-def theirs(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> LakeAddress:
+def by_duckdb(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> LakeAddress:
     """A place for a lake of DuckDB, on the same kind of database."""
-    folder = tmp_path / "theirs"
+    folder = tmp_path / "duckdb"
     folder.mkdir()
     return new_address(request, lake_address.backend, folder)
 
@@ -42,7 +42,7 @@ def numbers(*values: int | None) -> pa.Table:
 
 
 def stored_rows(lake: DuckLake) -> dict[str, list[tuple[Any, ...]]]:
-    """What the tables of inlined rows hold, as the driver gives it."""
+    """Rows of the tables of inlined rows, as the driver returns them."""
     tables = lake.database.tables
     found = {}
     with lake.database.read() as connection:
@@ -50,8 +50,8 @@ def stored_rows(lake: DuckLake) -> dict[str, list[tuple[Any, ...]]]:
             columns = [column["name"] for column in inspect(connection).get_columns(name)]
             table = tables.inlined_data(name, columns[3:])
             # Python has no 24:00:00.
-            as_text = [cast(column, String) if lake.settings().catalog_type == "postgresql" else column for column in table.c]
-            found[plain_inlined_name(name)] = [tuple(row) for row in connection.execute(select(*as_text).order_by(table.c.row_id))]
+            as_string = [cast(column, String) if lake.settings().catalog_type == "postgresql" else column for column in table.c]
+            found[plain_inlined_name(name)] = [tuple(row) for row in connection.execute(select(*as_string).order_by(table.c.row_id))]
     return found
 
 
@@ -79,16 +79,16 @@ PLAIN = {
 
 
 @on_all_catalogs
-def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_address: LakeAddress, theirs: LakeAddress) -> None:
+def test_metadata_and_cells_equal_those_of_duckdb(lake: DuckLake, lake_address: LakeAddress, by_duckdb: LakeAddress) -> None:
     """Bounds, row ids, counters, names of tables, and every cell, batch after batch, with a file in between."""
     columns = ", ".join(f"{name} {sql}" for name, (sql, _) in PLAIN.items())
     rows = ["(" + ", ".join(values[i] for _, values in PLAIN.values()) + ")" for i in range(3)]
-    with attached(theirs) as duck:
+    with attached(by_duckdb) as duck:
         duck.run(f"CREATE TABLE t ({columns})")
         batches = [[0], [1, 2], [0, 1, 2] * 5, [2]]
         for batch in batches:
             duck.run(f"INSERT INTO t VALUES {', '.join(rows[i] for i in batch)}")
-    source = DuckLake.connect(theirs.url)
+    source = DuckLake.connect(by_duckdb.url)
     content = source.table("t").scan(columns=[*PLAIN, "rowid"]).to_arrow().sort_by("rowid").drop_columns("rowid")
     lake.create_table("t", source.table("t").schema)
     start = 0
@@ -100,23 +100,23 @@ def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_addre
     assert str(stored_rows(lake)) == str(stored_rows(source))
     lake.close()
     source.close()
-    expected = dump_catalog(theirs)
+    expected = dump_catalog(by_duckdb)
     found = dump_catalog(lake_address, expected)
-    # What is said about the file is not the subject here.
+    # Statistics of the file are not the subject here.
     for name in expected.keys() - {"file_column_stats"}:
         assert found[name] == expected[name], name
     assert set(found) == set(expected)
 
 
 @on_all_catalogs
-def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_reads_every_type(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Every type as a column, in a list, as values of a map, and in structs; judged by what a bare DuckDB makes of the same constants."""
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend != "postgresql")
     columns: list[tuple[Field, str, list[str], list[object]]] = []
     for i, kind in enumerate(types):
-        sql, texts = TYPES[kind], texts_of(kind, in_file=False)
-        held = [from_cast_text(text, kind) for text in texts]
-        constants = [constant(text, sql) for text in texts]
+        sql, strings = TYPES[kind], strings_of(kind, in_file=False)
+        held = [from_cast_text(text, kind) for text in strings]
+        constants = [constant(text, sql) for text in strings]
         leaf, pair = Field(name="x", type=kind), Field(name="key", type=INT32)
         inner = Field(name="y", type=StructType(fields=(Field(name="z", type=kind),)))
         columns.append((Field(name=f"c{i}", type=kind), sql, constants, held))
@@ -145,8 +145,8 @@ def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeA
     bare.execute("SET TimeZone = 'UTC'")
     bare.execute(f"CREATE TABLE t ({', '.join(f'{field.name} {sql}' for field, sql, _, _ in columns)})")
     bare.execute(f"INSERT INTO t VALUES {rows_of([constants for _, _, constants, _ in columns])}")
-    as_text = ", ".join(f"CAST({field.name} AS VARCHAR)" for field, _, _, _ in columns)
-    wanted = bare.execute(f"SELECT {as_text} FROM t ORDER BY rowid").fetchall()
+    as_string = ", ".join(f"CAST({field.name} AS VARCHAR)" for field, _, _, _ in columns)
+    wanted = bare.execute(f"SELECT {as_string} FROM t ORDER BY rowid").fetchall()
     bare.close()
 
     lake.create_table("t", schema)
@@ -156,16 +156,16 @@ def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeA
     # Not by append(), which takes no Arrow type for integers of 128 bits.
     insert = InsertInlined(table_id=state.id, schema=schema, rows=inlined_rows_of(rows, schema), inlined_table=state.inlined_tables[-1])
     Committer(lake.database).commit(CommitRequest(base=base, actions=(insert,), commit_id="c"))
-    assert table_texts(lake.table("t").scan().to_arrow(), schema) == table_texts(rows, schema)
+    assert table_strings(lake.table("t").scan().to_arrow(), schema) == table_strings(rows, schema)
     with oracle(lake_address) as duck:
-        found = duck.rows(f"SELECT {as_text} FROM t ORDER BY rowid")
+        found = duck.rows(f"SELECT {as_string} FROM t ORDER BY rowid")
     for position, (field, sql, _, _) in enumerate(columns):
         # Of times with an offset the instant is kept, in UTC.
         if "TIMETZ" not in sql and "TIME WITH" not in sql:
             assert [row[position] for row in found] == [row[position] for row in wanted], (field.name, sql)
 
 
-def test_the_reference_flushes_our_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_flushes_inlined_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     rows = pa.table(
         {"a": pa.array([1, None, 3], pa.int32()), "s": [{"x": "it's", "y": [1, None]}, None, {"x": None, "y": []}], "v": ["x", "\0", ""]}
     )
@@ -184,7 +184,7 @@ def test_the_reference_flushes_our_rows(lake: DuckLake, lake_address: LakeAddres
         assert duck.rows("SELECT max(rowid), count(*) FROM t") == [(4, 4)]
 
 
-def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_and_ducklake_core_inline_alternately(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.write("t", numbers(1, 2))
     with oracle(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (3)")
@@ -215,14 +215,14 @@ def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, la
     assert lake.table("t").append(wider.slice(0, 1)).snapshot.schema_version == 4
     assert list(stored_rows(lake)) == ["ducklake_inlined_data_1_2", "ducklake_inlined_data_1_4"]
     with oracle(lake_address) as duck:
-        duck.run("INSERT INTO t VALUES (7, 'theirs')")
+        duck.run("INSERT INTO t VALUES (7, 'duckdb')")
         assert duck.rows("SELECT rowid, a, b FROM t WHERE rowid NOT BETWEEN 2 AND 21 ORDER BY rowid") == [
-            (0, 1, None), (1, 2, None), (22, 0, "x"), (23, 7, "theirs"),
+            (0, 1, None), (1, 2, None), (22, 0, "x"), (23, 7, "duckdb"),
         ]  # fmt: skip
 
 
-def test_what_others_change_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    """A new table of inlined rows, made by a rename, takes the rows; the one known from the base may be flushed and gone."""
+def test_changes_of_duckdb_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    """A new table of inlined rows, made by a rename, receives the rows; the one known from the base may have been flushed."""
     lake.write("t", numbers(1))
     with oracle(lake_address) as duck, lake.transaction() as tx:
         tx.append("t", numbers(2))
@@ -263,7 +263,7 @@ def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_ad
     assert lake.table("t").info().row_count == 23
 
 
-def test_which_writes_are_inlined(small: DuckLake) -> None:
+def test_writes_within_the_limits_are_inlined(small: DuckLake) -> None:
     def stream(*lengths: int) -> pa.RecordBatchReader:
         schema = numbers(1).schema
         return pa.RecordBatchReader.from_batches(schema, (numbers(*range(n)).to_batches()[0] for n in lengths))
@@ -293,7 +293,7 @@ def test_which_writes_are_inlined(small: DuckLake) -> None:
 
 @on_all_catalogs
 def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    """Text that DuckDB's parser would cut short or refuse."""
+    """Values that DuckDB's parser would truncate or reject."""
     values: dict[str, pa.Array[Any]] = {
         "brackets": pa.array([[["]"]]]),
         "braces": pa.array([[{"x": "}"}]]),
@@ -319,7 +319,7 @@ def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddres
         assert duck.rows("FROM words") == [(7, 1, 2, 3, 4, 5)]
 
 
-def test_refusals_are_those_of_files(small: DuckLake) -> None:
+def test_inlined_writes_are_validated_like_files(small: DuckLake) -> None:
     small.write("t", numbers(1))
     with pytest.raises(SchemaError, match="column 'a'"):
         small.table("t").append(pa.table({"a": pa.array([2**40])}))

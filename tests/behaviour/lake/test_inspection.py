@@ -1,4 +1,4 @@
-"""What ``lake.inspect`` says is what DuckDB says, in typed columns, and takes no more statements for more of everything."""
+"""``lake.inspect`` returns the listings of DuckDB in typed columns, with a fixed number of statements."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_listings_are_those_of_duckdb(small: DuckLake, sqlite_address: LakeAddre
     }
 
 
-def test_the_past_is_told_as_it_was(small: DuckLake) -> None:
+def test_inspection_of_an_earlier_snapshot(small: DuckLake) -> None:
     _filled(small)
     first = small.snapshots()[2].id
     past = small.at(first).inspect
@@ -82,8 +82,8 @@ def test_an_unpartitioned_table_is_one_partition_and_an_empty_one_none(small: Du
         assert pa.types.is_map(found.schema.field("partition").type)
 
 
-@pytest.mark.parametrize("question", ["snapshots", "tables", "options", "files", "partitions", "history"])
-def test_more_of_everything_takes_no_more_statements(small: DuckLake, question: str) -> None:
+@pytest.mark.parametrize("listing", ["snapshots", "tables", "options", "files", "partitions", "history"])
+def test_more_of_everything_takes_no_more_statements(small: DuckLake, listing: str) -> None:
     def statements() -> int:
         seen: list[str] = []
 
@@ -92,8 +92,8 @@ def test_more_of_everything_takes_no_more_statements(small: DuckLake, question: 
 
         engine = small.database._current_engine()
         event.listen(engine, "before_cursor_execute", note)
-        arguments = ("t",) if question in ("files", "partitions", "history") else ()
-        found = getattr(small.inspect, question)(*arguments)
+        arguments = ("t",) if listing in ("files", "partitions", "history") else ()
+        found = getattr(small.inspect, listing)(*arguments)
         event.remove(engine, "before_cursor_execute", note)
         assert found.num_rows
         return len(seen)

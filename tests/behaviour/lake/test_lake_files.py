@@ -93,7 +93,7 @@ def test_mistakes_are_named_without_their_values(tmp_path: Path, text: str, vari
     assert caught.value.__cause__ is None
 
 
-def test_a_lake_that_nothing_speaks_of_names_similar_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_lake_name_suggests_similar_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ducklake.toml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(NotFoundError, match=r"no lake 'sale' \(did you mean 'sales'\?\).*DUCKLAKE_SALE__CATALOG"):

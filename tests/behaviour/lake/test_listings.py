@@ -1,4 +1,4 @@
-"""What is in a lake besides rows, at every snapshot, as DuckDB lists it."""
+"""Tables, views, macros, options and snapshots of a lake at every snapshot, as DuckDB lists them."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ HISTORY = (
     "DROP MACRO TABLE below",
     "DROP SCHEMA s CASCADE",
 )
-MOST_INLINED = "DATA_INLINING_ROW_LIMIT 5"
+INLINING_LIMIT = "DATA_INLINING_ROW_LIMIT 5"
 
 
 def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
-    with oracle(address, MOST_INLINED) as duck:
+    with oracle(address, INLINING_LIMIT) as duck:
         duck.run(*HISTORY)
     return DuckLake.connect(address.url)
 
@@ -101,11 +101,11 @@ def _compare_files(files, duck: Oracle, schema: str, name: str) -> None:  # type
     query = (
         "SELECT COLUMNS(* EXCLUDE (data_file_encryption_key, delete_file_encryption_key)) FROM ducklake_list_files('lake', ?, schema => ?)"
     )
-    ours = []
+    own = []
     for file in files:
         deletes = [(d.path, d.file_size_bytes, d.footer_size) for d in file.delete_files] or [(None, None, None)]
-        ours += [(file.path, file.file_size_bytes, file.footer_size, *delete) for delete in deletes]
-    assert sorted(ours, key=str) == sorted(duck.rows(query, [name, schema]), key=str)
+        own += [(file.path, file.file_size_bytes, file.footer_size, *delete) for delete in deletes]
+    assert sorted(own, key=str) == sorted(duck.rows(query, [name, schema]), key=str)
 
 
 def _compare_views(lake: DuckLake, duck: Oracle, at: int) -> None:
@@ -126,18 +126,18 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
         "WHERE database_name = 'lake'"
     )
     kinds = {"scalar": "macro", "table": "table_macro"}
-    ours = [
+    own = [
         (*split_path(m.schema_name), m.name, kinds[i.kind], [p.name for p in i.parameters], i.sql)
         for m in lake.macros(at=at)
         for i in m.implementations
     ]
-    assert sorted(ours, key=str) == sorted(listed, key=str)
+    assert sorted(own, key=str) == sorted(listed, key=str)
 
 
 @on_all_catalogs
 def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
-    made = {text: s.id for s in lake.snapshots() for texts in s.change_set.listing().values() for text in texts}
+    made = {text: s.id for s in lake.snapshots() for strings in s.change_set.listing().values() for text in strings}
     created = made["main.below"]
     assert lake.view("v", at=created).sql == "SELECT a, b AS bb FROM t WHERE (a > 1)"
     assert lake.view("v", at=created).comment == "a view's comment"
@@ -169,10 +169,10 @@ def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> No
     lake = _play(lake_address, oracle)
     with oracle(lake_address) as duck:
         listed = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, changes, author FROM ducklake_snapshots('lake')")
-    ours = [(s.id, s.time, s.schema_version, s.change_set.listing(), s.author) for s in lake.snapshots()]
-    assert [(row[0], row[3]) for row in ours] == [(row[0], row[3]) for row in listed]
-    assert ours == listed
-    kinds = {kind for row in ours for kind in row[3]}
+    own = [(s.id, s.time, s.schema_version, s.change_set.listing(), s.author) for s in lake.snapshots()]
+    assert [(row[0], row[3]) for row in own] == [(row[0], row[3]) for row in listed]
+    assert own == listed
+    kinds = {kind for row in own for kind in row[3]}
     assert {
         "views_altered",
         "scalar_macros_dropped",
@@ -186,29 +186,29 @@ def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> No
 def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run(
-            "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "CREATE TABLE gone (a INT)", 'CREATE TABLE "o.d" (a INT)',
+            "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "CREATE TABLE dropped (a INT)", 'CREATE TABLE "o.d" (a INT)',
             "CALL lake.set_option('target_file_size', '10MB')",
             "CALL lake.set_option('parquet_compression', 'zstd', schema => 's')",
             "CALL lake.set_option('parquet_compression', 'gzip', schema => 's', table_name => 't')",
             "CALL lake.set_option('auto_compact', 'false', table_name => 'o.d')",
-            "CALL lake.set_option('auto_compact', 'false', table_name => 'gone')",
-            "DROP TABLE gone",
+            "CALL lake.set_option('auto_compact', 'false', table_name => 'dropped')",
+            "DROP TABLE dropped",
         )  # fmt: skip
     with oracle(lake_address) as duck:
         options = duck.rows("SELECT option_name, value, lower(scope), scope_entry FROM lake.options()")
         (settings,) = duck.rows("SELECT catalog_type, data_path FROM ducklake_settings('lake')")
     lake = DuckLake.connect(lake_address.url)
-    ours = [(option.name, option.value, option.scope, option.entry and option.entry.replace('"', "")) for option in lake.scoped_options()]
-    assert sorted(ours, key=str) == sorted(options, key=str)
+    own = [(option.name, option.value, option.scope, option.entry and option.entry.replace('"', "")) for option in lake.scoped_options()]
+    assert sorted(own, key=str) == sorted(options, key=str)
     # DuckDB works on a copy of MySQL's catalogs.
-    theirs = "mysql" if lake_address.backend == "mysql" else settings[0]
-    assert (lake.settings().catalog_type.removesuffix("ql"), lake.settings().data_path) == (theirs.removesuffix("ql"), settings[1])
+    by_duckdb = "mysql" if lake_address.backend == "mysql" else settings[0]
+    assert (lake.settings().catalog_type.removesuffix("ql"), lake.settings().data_path) == (by_duckdb.removesuffix("ql"), settings[1])
     assert (lake.settings().version, lake.settings().encrypted) == ("1.0", False)
     table = lake.table("s.t")
     assert (table.options.parquet_compression, table.options.target_file_size, table.options.auto_compact) == ("gzip", 10_000_000, True)
 
 
-def test_texts_that_cannot_be_read(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_unreadable_catalog_strings_raise(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE VIEW v(a) AS SELECT 1", "CREATE MACRO m(x) AS x")
     lake = DuckLake.connect(sqlite_address.url)
@@ -222,7 +222,9 @@ def test_texts_that_cannot_be_read(sqlite_address: LakeAddress, oracle: OracleOf
         lake.macros()
 
 
-def test_what_the_reference_lists_and_we_do_not(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
+def test_differences_from_the_listings_of_duckdb(
+    oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress
+) -> None:
     """Its descriptions of options, and its quotes around plain names that are words of its SQL."""
     with oracle(sqlite_address) as duck:
         duck.run('CREATE TABLE "select" (i INTEGER)')
@@ -234,22 +236,24 @@ def test_what_the_reference_lists_and_we_do_not(oracle: Callable[..., AbstractCo
     assert {option.name for option in lake.scoped_options()} <= names
 
 
-def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddress) -> None:
-    """One statement counts the rows of two hundred tables that the catalog keeps; of one table nothing of the others is read."""
+def test_listings_of_ten_tables_take_as_many_statements_as_of_two(sqlite_address: LakeAddress) -> None:
+    """One statement counts the inlined rows of two hundred tables; for one table nothing of other tables is read."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     found: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         found.append(statement)
 
-    def asked(call: Callable[[], object]) -> int:
+    def statements_of(call: Callable[[], object]) -> int:
         found.clear()
         call()
         return len(found)
 
     def counts() -> list[int]:
         table = lake.table("t0")
-        return [asked(call) for call in (lake.tables, lambda: lake.table_info("t0"), table.snapshots, lake.inspect.tables, table.info)]
+        return [
+            statements_of(call) for call in (lake.tables, lambda: lake.table_info("t0"), table.snapshots, lake.inspect.tables, table.info)
+        ]
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
@@ -262,7 +266,7 @@ def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddres
         lake.table("t9").delete("a = 9")
         assert counts() == before
         for call in (lambda: list(lake), lake.scoped_options):
-            assert asked(call) <= before[0]
+            assert statements_of(call) <= before[0]
             assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
     finally:
         event.remove(Engine, "before_cursor_execute", note)
@@ -288,7 +292,7 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
     assert [snapshot.id for snapshot in other.row_changes()] == [snapshot.id for snapshot in reversed(other.snapshots())]
     assert [snapshot.id for snapshot in other.row_changes(14, limit=2)] == [17, 16]
     assert [[snapshot.id for snapshot in other.row_changes(limit=limit)] for limit in (0, 1, 99)] == [[], [17], [*range(17, 4, -1)]]
-    assert other.row_changes(author="nobody") == []
+    assert other.row_changes(author="unknown") == []
     lake.set_comment("other", "no row")
     assert lake.table("other").row_changes(17) == []
     assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
@@ -323,7 +327,7 @@ def test_tables_of_one_schema_are_those_of_all(sqlite_address: LakeAddress) -> N
         lake.tables("empty", at=5)
 
 
-def test_a_last_change_is_found_behind_many_commits_that_only_look_so(sqlite_address: LakeAddress) -> None:
+def test_a_last_change_is_found_behind_many_commits_with_similar_names(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", pa.table({"a": [1]}))
     table = lake.table("t")

@@ -78,9 +78,9 @@ def test_changes(lake: DuckLake) -> None:
         lake.table("t").merge(source, on="t.k = s.k").when_matched_update({"v": "0"}, where=" OR ".join(f"s.k = {n}" for n in range(3000)))
     )
     assert merged.execute().rows_updated == 20
-    gone = keys_of(lake.table("t").scan(where=LONG["ranges"]).to_arrow())
-    assert lake.table("t").delete(LONG["ranges"]).rows_deleted == len(gone)
-    left = [k for k in range(ROWS + 5) if k not in gone]
+    deleted = keys_of(lake.table("t").scan(where=LONG["ranges"]).to_arrow())
+    assert lake.table("t").delete(LONG["ranges"]).rows_deleted == len(deleted)
+    left = [k for k in range(ROWS + 5) if k not in deleted]
     assert keys_of(lake.table("t").scan().to_arrow()) == left
     replaced = AnyOf(
         conditions=(InIntervals(column="k", intervals=tuple((2 * n, 2 * n + 1) for n in range(3000))), OneOf(column="k", values=()))
@@ -90,8 +90,8 @@ def test_changes(lake: DuckLake) -> None:
 
 
 @pytest.mark.parametrize("part", ["x", "''", "abs( ", "é "], ids=["one word", "quotes", "calls", "words"])
-def test_a_text_of_a_megabyte(sqlite_address: LakeAddress, part: str) -> None:
-    """What looks at it does so in time that grows with its length alone."""
+def test_a_string_of_a_megabyte(sqlite_address: LakeAddress, part: str) -> None:
+    """Parsing takes time proportional to the length of the string."""
     constant = f"'{part * ((1 << 20) // len(part))}'"
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         lake.write("t", rows(range(3)))

@@ -1,4 +1,4 @@
-"""Macros that we make: DuckDB calls them, and nothing that it could not load again is ever stored."""
+"""Macros of ducklake_core: DuckDB calls them, and no definition that DuckDB cannot load is ever stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
 
 
-def test_the_reference_calls_them(lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_calls_macros(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     with lake.transaction() as tx:
         tx.create_schema("s")
@@ -57,7 +57,7 @@ def test_the_reference_calls_them(lake_address: LakeAddress, oracle: OracleOf) -
     lake.close()
 
 
-REFUSED: tuple[tuple[dict[str, str], type[DuckLakeError], str], ...] = (
+REJECTED: tuple[tuple[dict[str, str], type[DuckLakeError], str], ...] = (
     ({"x": "y + x"}, UsageError, "y in 'y . x' is no parameter"),
     ({"x": "x; DROP TABLE t"}, UsageError, "is one expression"),
     ({"x": "x, 2"}, UsageError, "is one expression"),
@@ -82,8 +82,8 @@ REFUSED: tuple[tuple[dict[str, str], type[DuckLakeError], str], ...] = (
 )
 
 
-def test_what_is_refused(lake: DuckLake) -> None:
-    for definitions, error, text in REFUSED:
+def test_invalid_definitions_raise(lake: DuckLake) -> None:
+    for definitions, error, text in REJECTED:
         with pytest.raises(error, match=text):
             lake.create_macro("m", definitions)
     assert lake.snapshot().id == 0
@@ -105,10 +105,10 @@ def test_names(lake: DuckLake) -> None:
     assert lake.create_macro("m", {"y": "y"}, if_not_exists=True) is None
 
 
-def _meanwhile(lake: DuckLake, ours: Callable[[Transaction], object], theirs: Callable[[], object]) -> None:
+def _meanwhile(lake: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
     with lake.transaction() as tx:
-        ours(tx)
-        theirs()
+        change(tx)
+        other_change()
 
 
 def test_two_writers(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
@@ -141,8 +141,8 @@ def test_two_writers(lake: DuckLake, sqlite_address: LakeAddress, oracle: Oracle
     other.close()
 
 
-def test_the_reference_breaks_its_own_lake(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    """Why defaults of NULL are refused: when this no longer fails, they can be allowed."""
+def test_duckdb_cannot_load_defaults_of_null(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+    """Defaults of NULL are rejected for this reason; when this test fails, they can be allowed."""
     lake.close()
 
     def both() -> None:

@@ -1,4 +1,4 @@
-"""Scalar macros of the lake in conditions and values: what DuckDB makes of them."""
+"""Scalar macros of the lake in conditions and values are expanded as by DuckDB."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_changes_of_rows(lake: DuckLake) -> None:
     assert len(rows) == 9
 
 
-def test_what_no_definition_takes(lake: DuckLake) -> None:
+def test_calls_without_a_matching_definition_raise(lake: DuckLake) -> None:
     for call in ("late()", "late(k, 1, 2)", "late(z := 1)"):
         with pytest.raises(UsageError, match=r"no definition of the macro can take the arguments of LATE"):
             lake.table("t").scan(where=call).to_arrow()

@@ -44,7 +44,7 @@ def as_stream(data: pa.Table) -> pa.RecordBatchReader:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of a writer in proportion to the rows of these tests: its steps hold every value, and it has to spill."""
+    """Limits of a writer in proportion to the rows of these tests: its steps hold every value, and it has to spill."""
     monkeypatch.setattr(f"{WRITER}.MAX_OPEN_FILES", 5)
     monkeypatch.setattr(f"{WRITER}._GATHERED_ROWS", 500)
     monkeypatch.setattr(f"{WRITER}.PARTITIONED_ROWS", LIMITS)
@@ -173,7 +173,7 @@ def test_the_disk_is_used_up_to_a_limit(sqlite_address: LakeAddress, monkeypatch
 @pytest.mark.usefixtures("small")
 def test_rows_in_the_order_of_partitions(sqlite_address: LakeAddress, spilled: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{WRITER}.IDLE_STEPS", 1)
-    # Small files that got no rows for a while make room, and their values share a file with rows that come late.
+    # Small files that get no rows for a while are closed early, and rows that come late share a file with them.
     data = pa.concat_tables([rows().sort_by("p"), rows(VALUES)])
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", data.schema, partition_by=["p"])

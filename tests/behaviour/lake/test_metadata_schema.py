@@ -29,7 +29,7 @@ def option(schema: str) -> str:
 
 @with_schemas
 @pytest.mark.parametrize("schema", ["lakes", "UPPER case", "main.x"])
-def test_both_write_a_lake_in_any_schema(lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
+def test_duckdb_and_ducklake_core_write_in_any_metadata_schema(lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
     address = lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path, metadata_schema=schema)
     lake.write("t", pa.table({"a": [1, 2, 3]}))
@@ -54,7 +54,7 @@ def test_both_write_a_lake_in_any_schema(lake_address: LakeAddress, oracle: Orac
 
 
 @with_schemas
-def test_the_references_lake_in_a_schema(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_a_lake_of_duckdb_in_a_metadata_schema(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     address = lake_address
     with oracle(address, option("Lakes")) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "CREATE TABLE u AS SELECT range AS a FROM range(20)")

@@ -1,4 +1,4 @@
-"""What MySQL would do to names and texts by itself, what it cannot hold, and what DuckDB reads of it by its own extension."""
+"""Catalogs in MySQL: names and strings that the server would change, values that it cannot hold, reads by DuckDB's extension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 
 NAMES = ["a", "a ", "ä", "Ä", "`\"'", "🦆", "key", "x" * 63, "select"]
-TEXTS = ["a", "A", "a ", "ä", "Ä", "", " ", "\0", "\\", "%_", "'\"`", "🦆", "ß", "ss", None]
+STRINGS = ["a", "A", "a ", "ä", "Ä", "", " ", "\0", "\\", "%_", "'\"`", "🦆", "ß", "ss", None]
 
 
 @pytest.fixture
@@ -52,24 +52,24 @@ def test_names_that_differ_by_little(lake: DuckLake) -> None:
 
 
 @pytest.mark.parametrize("inlining", [20, 0], ids=["inlined", "files"])
-def test_texts_that_differ_by_little(lake: DuckLake, inlining: int) -> None:
+def test_strings_that_differ_by_little(lake: DuckLake, inlining: int) -> None:
     lake.set_option("data_inlining_row_limit", inlining)
-    rows = pa.table({"n": range(len(TEXTS)), "v": pa.array(TEXTS, pa.string())})
+    rows = pa.table({"n": range(len(STRINGS)), "v": pa.array(STRINGS, pa.string())})
     lake.create_table("t", rows.schema)
-    for number in range(len(TEXTS)):
+    for number in range(len(STRINGS)):
         lake.table("t").append(rows.slice(number, 1))
     table = lake.table("t")
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["n"]) == rows.to_pylist()
-    for text in TEXTS:
+    for text in STRINGS:
         if text is not None and "\0" not in text:
             where = "v = '{}'".format(text.replace("'", "''"))
             assert table.scan(where=where).to_arrow()["v"].to_pylist() == [text]
     table.delete("v = 'a'")
-    left = [text for text in TEXTS if text != "a"]
-    assert sorted(lake.table("t").scan().to_arrow()["v"].to_pylist(), key=TEXTS.index) == left
+    left = [text for text in STRINGS if text != "a"]
+    assert sorted(lake.table("t").scan().to_arrow()["v"].to_pylist(), key=STRINGS.index) == left
 
 
-def test_what_innodb_cannot_hold_goes_to_files(lake: DuckLake) -> None:
+def test_rows_too_large_for_innodb_go_to_files(lake: DuckLake) -> None:
     wide = pa.table({f"c{number}": ["x"] for number in range(177)})
     assert lake.write("fits", wide).rows_inlined == 1
     wider = wide.append_column("one_more", pa.array(["x"]))
@@ -110,7 +110,7 @@ def test_the_server_s_settings_do_not_show(mysql: MySQLServer, address: LakeAddr
 
 
 def test_duckdb_reads_it_by_its_own_extension(address: LakeAddress, lake: DuckLake) -> None:
-    rows = pa.table({"n": range(len(TEXTS)), "v": pa.array(TEXTS, pa.string()), "f": [float("nan"), *([-0.5] * (len(TEXTS) - 1))]})
+    rows = pa.table({"n": range(len(STRINGS)), "v": pa.array(STRINGS, pa.string()), "f": [float("nan"), *([-0.5] * (len(STRINGS) - 1))]})
     lake.write("files", rows, inline=False)
     lake.write("inlined", rows.slice(0, 7))
     lake.table("inlined").delete("n = 3")
@@ -121,10 +121,10 @@ def test_duckdb_reads_it_by_its_own_extension(address: LakeAddress, lake: DuckLa
         connection.execute(f"LOAD {extension}")
     connection.execute(f"ATTACH '{address.attach}' AS lake (READ_ONLY)")
     for name in ("files", "inlined"):
-        theirs = connection.execute(f"SELECT n, v, f::VARCHAR FROM lake.{name} ORDER BY n").fetchall()
-        ours = sorted(lake.table(name).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
-        assert [(n, v) for n, v, _ in theirs] == [(row["n"], row["v"]) for row in ours]
-        assert [f for _, _, f in theirs] == [str(row["f"]) for row in ours]
+        by_duckdb = connection.execute(f"SELECT n, v, f::VARCHAR FROM lake.{name} ORDER BY n").fetchall()
+        own = sorted(lake.table(name).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+        assert [(n, v) for n, v, _ in by_duckdb] == [(row["n"], row["v"]) for row in own]
+        assert [f for _, _, f in by_duckdb] == [str(row["f"]) for row in own]
     connection.execute("DETACH lake")
     # Once its connector can write, the oracle can work on these lakes without a copy (tests/support/mysql_copy.py).
     connection.execute(f"ATTACH '{address.attach}' AS lake")
@@ -148,7 +148,7 @@ def test_rows_of_sorted_tables_are_inlined_and_flushed(lake: DuckLake) -> None:
     assert lake.table("sorted").scan().to_arrow().column("k").to_pylist() == [1]
 
 
-def test_words_that_the_server_keeps_for_itself(mysql: MySQLServer, lake: DuckLake) -> None:
+def test_reserved_words_of_the_server(mysql: MySQLServer, lake: DuckLake) -> None:
     words = sorted(str(word).lower() for (word,) in mysql.rows("SELECT DISTINCT word FROM information_schema.keywords"))
     words = [word for word in words if word.isidentifier()]
     assert len(words) > 500
@@ -167,24 +167,24 @@ def test_a_user_with_a_password(mysql: MySQLServer, address: LakeAddress, ssl_mo
     mysql.run("DROP USER IF EXISTS known", f"CREATE USER known IDENTIFIED BY '{password}'", f"GRANT ALL ON {name}.* TO known")
     url = f"mysql+pymysql://known:{quote(password, safe='')}@127.0.0.1:{mysql.port}/{name}?ssl_mode={ssl_mode}"
     if ssl_mode == "required" and mysql.is_mariadb:
-        # As of 10.11 it has no certificate that nobody gave it.
+        # As of 10.11 the server makes no certificate by itself.
         with pytest.raises(CatalogError, match="SSL"):
             DuckLake.create(url, data_path=address.data_path)
         return
     with closing(DuckLake.create(url, data_path=address.data_path)) as lake, lake.reader() as reader:
         (_, cipher) = reader.connection.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").one()
         assert bool(cipher) == (ssl_mode != "disabled" and not mysql.is_mariadb)
-    with pytest.raises(CatalogError) as refused:
+    with pytest.raises(CatalogError) as rejected:
         DuckLake.connect(url.replace(":ge", ":no"))
-    assert refused.value.details["mysql_error"] == 1045
+    assert rejected.value.details["mysql_error"] == 1045
 
 
 @pytest.fixture
 def setting(mysql: MySQLServer) -> Iterator[Callable[[str], bool]]:
-    """Turns a setting of the server on until the test has ended; MariaDB has none of those that are asked for here."""
+    """Switch a setting of the server on until the end of the test; MariaDB has none of these settings."""
     chosen: list[str] = []
 
-    def turn_on(name: str) -> bool:
+    def switch_on(name: str) -> bool:
         if mysql.is_mariadb:
             with pytest.raises(pymysql.OperationalError, match="Unknown system variable"):
                 mysql.run(f"SET GLOBAL {name} = ON")
@@ -193,7 +193,7 @@ def setting(mysql: MySQLServer) -> Iterator[Callable[[str], bool]]:
         chosen.append(name)
         return True
 
-    yield turn_on
+    yield switch_on
     for name in chosen:
         mysql.run(f"SET GLOBAL {name} = OFF")
 
@@ -216,11 +216,11 @@ def test_a_server_where_every_table_has_a_primary_key(mysql: MySQLServer, addres
         assert lake.check().findings == ()
     keys = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'my_row_id' AND table_schema = '{}'"
     assert mysql.rows(keys.format(database_of(address))) > [(20,)]
-    # A catalog that is there is one, whoever looks.
+    # An existing catalog is found by every client.
     DuckLake.open(address.url, create=True, data_path=address.data_path).close()
 
 
-def test_a_server_that_is_being_looked_after(
+def test_a_server_under_maintenance(
     mysql: MySQLServer, address: LakeAddress, lake: DuckLake, setting: Callable[[str], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_connections, "KNOWN_SECONDS", 0.2)

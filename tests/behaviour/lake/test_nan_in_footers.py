@@ -1,4 +1,4 @@
-"""NaN is above all numbers, and DuckDB looks for it in our files as well: no bound may say that it is not there."""
+"""NaN is greater than all numbers: no bound in a footer may exclude it from DuckDB's search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONDITIONS = ("x > 5", "x = 'nan'", "x <= 1", "x = 0", "x IS NULL", "y >= 3", "y
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_the_reference_keeps_rows_of_ours(oracle: OracleFactory, sqlite_address: LakeAddress, encrypted: bool) -> None:
+def test_duckdb_keeps_rows_with_nan(oracle: OracleFactory, sqlite_address: LakeAddress, encrypted: bool) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=encrypted)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("parquet_row_group_size", 2)
@@ -34,7 +34,7 @@ def test_the_reference_keeps_rows_of_ours(oracle: OracleFactory, sqlite_address:
     summaries = lake.table("t").column_summaries()
     found = {name: (one.min_value, one.max_value, one.null_count) for name, one in summaries.items() if name != "n"}
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("CREATE TABLE theirs AS SELECT * FROM t", "CREATE TEMP TABLE held AS SELECT * FROM t")
+        duck.run("CREATE TABLE by_duckdb AS SELECT * FROM t", "CREATE TEMP TABLE held AS SELECT * FROM t")
         for condition in CONDITIONS:
             wanted = duck.rows(f"SELECT n FROM held WHERE {condition} ORDER BY n")
             assert wanted, condition
@@ -46,12 +46,12 @@ def test_the_reference_keeps_rows_of_ours(oracle: OracleFactory, sqlite_address:
     assert (found["y"][:2], found["s.z"][:2]) == ((2.5, 2.5), (0.5, 0.5))
 
 
-def test_the_references_word_on_nan_is_of_the_last_row_group(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    """What it says itself is not what is in the file, so its own count is taken of rows that it has read."""
+def test_nan_statistics_of_duckdb_are_those_of_the_last_row_group(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+    """DuckDB's own statistics differ from the file, so the expected count is that of rows that it has read."""
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS n, if(i = 5, 'nan'::DOUBLE, i / 1e6) AS x FROM range(130000) r(i)")
-        said = "SELECT contains_nan FROM __ducklake_metadata_lake.ducklake_file_column_stats WHERE column_id = 2"
-        assert duck.value(said) in (0, False)
+        query = "SELECT contains_nan FROM __ducklake_metadata_lake.ducklake_file_column_stats WHERE column_id = 2"
+        assert duck.value(query) in (0, False)
         duck.run("CREATE TEMP TABLE held AS SELECT * FROM t")
         assert duck.value("SELECT count(*) FROM held WHERE x > 5") == 1
     lake = DuckLake.connect(sqlite_address.url)

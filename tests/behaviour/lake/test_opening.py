@@ -58,7 +58,7 @@ def test_open_creates_once(lake_address: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
-def test_a_place_where_the_system_does_not_look(tmp_path: Path, kind: str) -> None:
+def test_a_catalog_path_without_a_directory_raises(tmp_path: Path, kind: str) -> None:
     address = f"{kind}:///{tmp_path}/{'x' * 300}"
     for begin in (DuckLake.connect, partial(DuckLake.create, data_path=f"{tmp_path}/files/")):
         with pytest.raises(CatalogError, match="cannot find the catalog file"):
@@ -118,7 +118,7 @@ def test_a_file_that_this_user_may_not_open(open_path: Path, kind: str) -> None:
     assert "t" in DuckLake.connect(address)
 
 
-def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_concurrent_opens_create_one_lake(lake_address: LakeAddress, oracle: OracleOf) -> None:
     start, failed = threading.Barrier(6), list[BaseException]()
 
     def work(number: int) -> None:
@@ -139,7 +139,7 @@ def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleO
         assert duck.value("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake'") == 6
 
 
-def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: LakeAddress) -> None:
+def test_a_read_only_lake_rejects_every_write(lake_address: LakeAddress) -> None:
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as made:
         made.write("t", ROWS)
     lake = DuckLake.connect(lake_address.url, read_only=True)
@@ -147,7 +147,7 @@ def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: Lak
     assert "read only" in repr(lake)
     assert lake["t"].scan().count() == 3
     for copy in (lake, pickle.loads(pickle.dumps(lake))):
-        for verb in (
+        for operation in (
             lambda: copy.write("t", ROWS),  # noqa: B023
             lambda: copy["t"].append(ROWS),  # noqa: B023
             lambda: copy["t"].merge(ROWS, on=["id"]),  # noqa: B023
@@ -158,7 +158,7 @@ def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: Lak
             copy.migrate,
         ):
             with pytest.raises(UsageError, match=r"The lake .* was opened read-only, so nothing was changed"):
-                verb()
+                operation()
     assert lake.expire_snapshots(older_than="365 days", dry_run=True) is not None
 
 
@@ -183,7 +183,7 @@ def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None
             rows = list(connection.iterdump())
         return rows, sorted(str(path) for path in folder.rglob("*") if path.suffix not in (".sqlite-wal", ".sqlite-shm"))
 
-    before, refused = state(), set()
+    before, rejected = state(), set()
     for method in methods():
         if method.is_class_method or method.name in ("to_spark", "close"):
             continue
@@ -193,15 +193,15 @@ def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None
             call(method, lake, arguments)
         except UsageError as error:
             if "opened read-only" in str(error):
-                refused.add(str(method))
-        except Exception:  # noqa: BLE001 - what the call says of its arguments is not the subject here
+                rejected.add(str(method))
+        except Exception:  # noqa: BLE001 - errors about arguments are not the subject here
             pass
         assert state() == before, str(method)
     assert {
         "DuckLake.write", "DuckLake.create_table", "DuckLake.drop_schema", "DuckLake.set_comment", "DuckLake.add_data_files",
         "DuckLake.merge_adjacent_files", "DuckLake.expire_snapshots", "DuckLake.cleanup_old_files", "Table.append", "Table.overwrite",
         "Table.delete", "Table.update", "Table.upsert", "Table.restore", "Table.add_column", "Table.set_partitioned_by",
-    } <= refused  # fmt: skip
+    } <= rejected  # fmt: skip
 
 
 def test_tables_are_found_by_subscript(small: DuckLake) -> None:
@@ -277,7 +277,7 @@ def test_names_that_are_nearly_right_are_suggested(small: DuckLake, wrong: Calla
     assert "did you mean" not in str(caught.value)
 
 
-def test_a_second_lake_is_still_refused_by_create(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_create_rejects_an_existing_lake(lake: DuckLake, lake_address: LakeAddress) -> None:
     with pytest.raises(AlreadyExistsError):
         DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     assert lake.at(datetime.now(UTC)).snapshot.id == 0

@@ -1,4 +1,4 @@
-"""Options that are unset: what holds for more is in force again, for this library and for DuckDB."""
+"""Unset options: the wider scope is effective again, for ducklake_core and for DuckDB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.oracle import LakeAddress, Oracle
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 
-def test_the_wider_scope_is_in_force_again(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_the_wider_scope_is_effective_again(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake.create_schema("s")
     lake.create_table("s.t", {"a": "int"})
     lake.create_table("u", {"a": "int"})
@@ -44,7 +44,7 @@ def test_the_wider_scope_is_in_force_again(lake: DuckLake, lake_address: LakeAdd
     assert lake.snapshot().id == snapshot
 
 
-def test_what_is_no_option_is_refused(small: DuckLake) -> None:
+def test_unknown_options_raise(small: DuckLake) -> None:
     with pytest.raises(UsageError, match="unknown option 'nothing'"):
         small.unset_option("nothing")
     # Settings of the lake share the table with options.

@@ -27,7 +27,7 @@ def test_a_condition_on_a_new_column_leaves_older_rows_alone(lake: DuckLake) -> 
     assert sorted(lake.table("t").scan().to_arrow().column("v").to_pylist()) == [1, 2, 9]
 
 
-def test_buckets_of_the_former_type_prove_nothing(lake: DuckLake) -> None:
+def test_buckets_of_the_former_type_do_not_prune(lake: DuckLake) -> None:
     lake.create_table("t", pa.schema([("k", pa.int32())]), partition_by=["bucket(16, k)"])
     lake.write("t", pa.table({"k": pa.array(range(40), pa.int32())}))
     for key in range(40):

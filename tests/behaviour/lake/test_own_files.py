@@ -1,4 +1,4 @@
-"""After a known failure no file of ours remains, whatever the transaction goes on to do."""
+"""After a known failure no written file remains, whatever the transaction does next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing the partitions that the rows of a frame are in, and no others."""
+"""Overwrites replace only the partitions that the rows of a frame are in."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeA
     first = lake.transaction().__enter__()
     first.overwrite("t", frame(("b", JAN, 30)), partitions="in_data", concurrent_appends="replace")
     lake.table("t").overwrite(frame(("a'", JAN, 10)), partitions="in_data")
-    # Rows that came into a partition meanwhile are replaced as well, as the overwrite asks for.
+    # Rows that were added to the partition concurrently are replaced too.
     lake.table("t").append(frame(("b", JAN, 31)))
     first.__exit__(None, None, None)
     with oracle(lake_address) as duck:
@@ -132,7 +132,7 @@ def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeA
         assert found == [("a'", [2, 12]), ("x", [2, 12]), ("y", [2, 12])]
 
 
-def test_what_has_no_partitions_is_refused(small: DuckLake) -> None:
+def test_unpartitioned_data_raises(small: DuckLake) -> None:
     small.create_table("t", SCHEMA)
     with pytest.raises(UsageError, match="no partition keys"):
         small.table("t").overwrite(START, partitions="in_data")

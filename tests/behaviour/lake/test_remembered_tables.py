@@ -1,4 +1,4 @@
-"""A lake object remembers definitions of tables: what it says is what a new one says, whoever changed what in between."""
+"""A lake object caches definitions of tables, which always equal those of a new lake object."""
 
 from __future__ import annotations
 
@@ -62,25 +62,25 @@ def test_every_change_is_seen(lake_address: LakeAddress) -> None:
                 assert lake.table("t").scan().count() == duck.value("SELECT count(*) FROM t"), change
 
 
-def test_one_question_when_nothing_has_changed(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_tables_take_one_statement(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"a": [1]}))
     lake.table("t")
-    asked: list[str] = []
+    statements: list[str] = []
     original = Database.answers
-    monkeypatch.setattr(Database, "answers", lambda self, *questions: (asked.append("question"), original(self, *questions))[1])
+    monkeypatch.setattr(Database, "answers", lambda self, *queries: (statements.append("query"), original(self, *queries))[1])
     monkeypatch.setattr(CatalogReader, "table", lambda *_, **__: pytest.fail("it was read as a whole"))
     table = lake.table("T")
-    assert asked == ["question"]
+    assert statements == ["query"]
     # An append builds on what was just seen.
-    asked.clear()
+    statements.clear()
     table.append(pa.table({"a": [2]}))
-    assert asked == []
+    assert statements == []
     monkeypatch.undo()
     assert lake.table("t").scan().count() == 2
 
 
-def test_a_catalog_that_was_put_back_is_another_history(tmp_path: Path) -> None:
+def test_a_restored_catalog_backup_is_another_history(tmp_path: Path) -> None:
     address = sqlite_lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.write("t", pa.table({"a": [1]}))

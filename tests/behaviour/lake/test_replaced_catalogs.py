@@ -1,4 +1,4 @@
-"""A catalog that is put back from a backup, or made anew, under a lake object that goes on: ids and snapshots are given out again."""
+"""A catalog that is restored from a backup, or re-created, under an open lake object: ids and snapshots are reused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Duck = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen is built on, however slow the machine is."""
+    """A snapshot that was read stays recent, however slow the machine is."""
     monkeypatch.setattr(context, "RECENT_SECONDS", 3600.0)
 
 
@@ -47,7 +47,7 @@ def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
 
 @pytest.fixture
 def moved(request: pytest.FixtureRequest) -> bool:
-    """Whether a file is put back as another file."""
+    """Restore a file as another file or in place."""
     return bool(request.param == "moved")
 
 
@@ -60,21 +60,19 @@ def backup(lake: DuckLake, lake_address: LakeAddress, *, moved: bool) -> Backup:
     return Backup(address=lake_address, moved=moved)
 
 
-def _theirs(oracle: Duck, address: LakeAddress, *statements: str) -> None:
+def _by_duckdb(oracle: Duck, address: LakeAddress, *statements: str) -> None:
     with oracle(address) as duck:
         duck.run(*statements)
 
 
 @pytest.mark.parametrize("rows", [OTHER, MANY], ids=["inlined", "file"])
-def test_the_id_of_a_lost_table_is_another_tables(
-    lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, rows: pa.Table
-) -> None:
+def test_the_id_of_a_lost_table_is_reused(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, rows: pa.Table) -> None:
     lake.write("mine", ROW)
     lake.write("mine", ROW)
     backup.restore()
-    _theirs(oracle, lake_address, "CREATE TABLE theirs (a INTEGER)", "INSERT INTO theirs VALUES (7)")
+    _by_duckdb(oracle, lake_address, "CREATE TABLE by_duckdb (a INTEGER)", "INSERT INTO by_duckdb VALUES (7)")
     assert lake.write("mine", rows).created_table
-    _agree(lake, lake_address, oracle, mine=rows["a"].to_pylist(), theirs=[7], t=[1, 1])
+    _agree(lake, lake_address, oracle, mine=rows["a"].to_pylist(), by_duckdb=[7], t=[1, 1])
 
 
 def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
@@ -83,7 +81,7 @@ def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress
     both = ROW.append_column("b", pa.array(["lost"]))
     lake.write("t", both)
     backup.restore()
-    _theirs(oracle, lake_address, "ALTER TABLE t ADD COLUMN c INTEGER DEFAULT 5", "INSERT INTO t VALUES (3, 3)")
+    _by_duckdb(oracle, lake_address, "ALTER TABLE t ADD COLUMN c INTEGER DEFAULT 5", "INSERT INTO t VALUES (3, 3)")
     with pytest.raises(SchemaError, match="'b'"):
         lake.write("t", both)
     lake.write("t", OTHER)
@@ -91,20 +89,20 @@ def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress
     assert sorted(lake.table("t").scan(columns=["c"]).to_arrow()["c"].to_pylist()) == [3, 5, 5, 5]
 
 
-@pytest.mark.parametrize("theirs", spread([0, 1, 2, 3], 2))
-def test_as_many_commits_of_others(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, theirs: int) -> None:
+@pytest.mark.parametrize("by_duckdb", spread([0, 1, 2, 3], 2))
+def test_as_many_commits_of_another_writer(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, by_duckdb: int) -> None:
     """A connection that stayed open sees what is in the file now, whatever number the last change has."""
     lake.write("t", OTHER)
     lake.write("t", OTHER)
     backup.restore()
-    _theirs(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * theirs)
-    assert lake.snapshot().id == 3 + theirs
+    _by_duckdb(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * by_duckdb)
+    assert lake.snapshot().id == 3 + by_duckdb
     lake.write("t", OTHER)
-    _agree(lake, lake_address, oracle, t=sorted([1, 1, 2, *[5] * theirs]))
+    _agree(lake, lake_address, oracle, t=sorted([1, 1, 2, *[5] * by_duckdb]))
 
 
 def test_a_backup_of_before_a_transaction(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
-    """Its base is gone; what it does is done on what there is."""
+    """Its base snapshot no longer exists; it applies to the restored state."""
     lake.write("t", OTHER)
     with lake.transaction() as tx:
         tx.delete("t", "a = 2")
@@ -121,7 +119,7 @@ def test_reads_of_a_lost_snapshot_decide_nothing(lake: DuckLake, backup: Backup,
         with lake.transaction() as tx:
             tx.append("t", pa.table({"a": pa.array([tx.table("t").count()], pa.int32())}))
             backup.restore()
-            _theirs(oracle, lake_address, "INSERT INTO t VALUES (5)")
+            _by_duckdb(oracle, lake_address, "INSERT INTO t VALUES (5)")
 
     with pytest.raises(CommitConflictError, match="has read rows"):
         read_and_write()
@@ -132,7 +130,7 @@ def test_a_table_object_of_a_lost_snapshot(lake: DuckLake, backup: Backup, lake_
     lake.write("mine", ROW)
     opened, known = lake.table("mine"), lake.table("t")
     backup.restore()
-    _theirs(oracle, lake_address, "CREATE TABLE theirs (a INTEGER)", "INSERT INTO theirs VALUES (7)")
+    _by_duckdb(oracle, lake_address, "CREATE TABLE by_duckdb (a INTEGER)", "INSERT INTO by_duckdb VALUES (7)")
     for read in (
         lambda: opened.scan().to_arrow(),
         lambda: opened.scan().count(),
@@ -148,7 +146,7 @@ def test_a_table_object_of_a_lost_snapshot(lake: DuckLake, backup: Backup, lake_
 
 
 @pytest.mark.parametrize("rows", [OTHER, MANY], ids=["inlined", "file"])
-def test_a_lake_made_anew(lake: DuckLake, lake_address: LakeAddress, oracle: Duck, rows: pa.Table) -> None:
+def test_a_recreated_lake(lake: DuckLake, lake_address: LakeAddress, oracle: Duck, rows: pa.Table) -> None:
     lake.create_table("t", ROW.schema)
     lake.write("t", ROW)
     lake.write("t", ROW)
@@ -160,11 +158,11 @@ def test_a_lake_made_anew(lake: DuckLake, lake_address: LakeAddress, oracle: Duc
 
 
 @pytest.mark.parametrize("then", ["append", "append after a look", "open transaction"])
-def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: LakeAddress, then: str) -> None:
+def test_a_recreated_lake_with_another_data_path(lake: DuckLake, lake_address: LakeAddress, then: str) -> None:
     lake.create_table("t", ROW.schema)
     lake.write("t", ROW)
 
-    def anew() -> DuckLake:
+    def recreated() -> DuckLake:
         remove_catalog(lake_address)
         made = DuckLake.create(lake_address.url, data_path=lake_address.data_path.removesuffix("/") + "2")
         made.create_table("t", ROW.schema)
@@ -174,17 +172,17 @@ def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: L
 
     def write() -> None:
         if then == "append":
-            made.append(anew())
+            made.append(recreated())
             lake.write("t", OTHER)
         elif then == "append after a look":
-            made.append(anew())
+            made.append(recreated())
             with suppress(DuckLakeError):
                 lake.table("t")
             lake.write("t", OTHER)
         else:
             with lake.transaction() as tx:
                 tx.append("t", MANY)
-                made.append(anew())
+                made.append(recreated())
 
     with pytest.raises(CatalogError, match="another lake"):
         write()
@@ -192,7 +190,7 @@ def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: L
     made[0].close()
 
 
-def test_maintenance_of_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_maintenance_of_a_recreated_lake_with_another_data_path(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_table("t", ROW.schema)
     remove_catalog(lake_address)
     made = DuckLake.create(lake_address.url, data_path=lake_address.data_path.removesuffix("/") + "2")
@@ -209,7 +207,7 @@ def _agree(lake: DuckLake, address: LakeAddress, oracle: Duck, **tables: list[in
         for name, values in tables.items():
             assert sorted(duck.rows(f"SELECT a FROM {name}")) == [(value,) for value in values], f"DuckDB, {name}"
     for name, values in tables.items():
-        assert sorted(lake.table(name).scan(columns=["a"]).to_arrow()["a"].to_pylist()) == values, f"we, {name}"
+        assert sorted(lake.table(name).scan(columns=["a"]).to_arrow()["a"].to_pylist()) == values, f"ducklake_core, {name}"
 
 
 def test_merging_files_of_a_lost_table(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
@@ -223,7 +221,7 @@ def test_merging_files_of_a_lost_table(lake: DuckLake, backup: Backup, lake_addr
 
     def late(committer: Any, transaction: Any) -> Any:
         backup.restore()
-        _theirs(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * 5)
+        _by_duckdb(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * 5)
         return commit(committer, transaction)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -237,7 +235,7 @@ def test_merging_files_of_a_lost_table(lake: DuckLake, backup: Backup, lake_addr
     _agree(lake, lake_address, oracle, t=[1, 1, 5, 5, 5, 5, 5])
 
 
-def test_a_sweep_while_the_catalog_is_put_back(
+def test_orphans_are_kept_while_a_backup_is_restored(
     lake: DuckLake, lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, oracle: Duck
 ) -> None:
     """The newest snapshot has the same id before and after; what it names is something else."""

@@ -107,7 +107,7 @@ def test_intervals_are_no_keys(small: DuckLake) -> None:
         small.write("t", data, mode="upsert", on=["k"])
 
 
-def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+def test_rows_outside_the_slice_raise_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.write("t", rows(0, 9))
     before, snapshot = files_of(sqlite_address), small.snapshot()
     with pytest.raises(UsageError, match=r"2013, 1, 2.*outside"):

@@ -1,4 +1,4 @@
-"""The same steps by DuckDB and by us leave the same metadata, row by row, on both databases."""
+"""The same steps by DuckDB and by ducklake_core leave the same metadata, row by row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Steps = tuple[Callable[[Oracle], None], Callable[[DuckLake], None]]
 
 
 def _schema_and_table() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.create_schema("Raw data")
         lake.create_schema("raw")
         lake.create_table("raw.t", ROWS.schema)
@@ -41,7 +41,7 @@ def _schema_and_table() -> Steps:
         "CREATE SCHEMA raw",
         f"CREATE TABLE raw.t ({COLUMNS})",
         f'CREATE TABLE "Raw data"."odd.na""me" ({COLUMNS})',
-    ), ours
+    ), own
 
 
 def _nested_table() -> Steps:
@@ -52,14 +52,14 @@ def _nested_table() -> Steps:
 
 
 def _append_twice() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.create_table("t", ROWS.schema)
         lake.table("t").append(ROWS.slice(0, 20))
         lake.table("t").append(ROWS.slice(20, 20))
 
     return lambda duck: duck.run(
         f"CREATE TABLE t ({COLUMNS})", f"INSERT INTO t {DATA.format(0, 20)}", f"INSERT INTO t {DATA.format(20, 40)}"
-    ), ours
+    ), own
 
 
 def _create_with_rows() -> Steps:
@@ -67,17 +67,17 @@ def _create_with_rows() -> Steps:
 
 
 def _overwrite_all() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.write("t", ROWS)
         lake.table("t").overwrite(ROWS.slice(0, 30))
 
     return lambda duck: duck.run(
         f"CREATE TABLE t AS {DATA.format(0, 40)}", "BEGIN", "DELETE FROM t", f"INSERT INTO t {DATA.format(0, 30)}", "COMMIT"
-    ), ours
+    ), own
 
 
 def _overwrite_some() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.write("t", ROWS)
         lake.table("t").overwrite(ROWS.slice(0, 20), where="a < 20")
         lake.table("t").overwrite(ROWS.slice(25, 5), where="a >= 25")
@@ -86,25 +86,25 @@ def _overwrite_some() -> Steps:
         f"CREATE TABLE t AS {DATA.format(0, 40)}",
         "BEGIN", "DELETE FROM t WHERE a < 20", f"INSERT INTO t {DATA.format(0, 20)}", "COMMIT",
         "BEGIN", "DELETE FROM t WHERE a >= 25", f"INSERT INTO t {DATA.format(25, 30)}", "COMMIT",
-    ), ours  # fmt: skip
+    ), own  # fmt: skip
 
 
 def _drop() -> Steps:
-    def ours(lake: DuckLake) -> None:
-        lake.create_schema("gone")
-        lake.write("gone.t", ROWS)
-        lake.drop_schema("gone", cascade=True)
+    def own(lake: DuckLake) -> None:
+        lake.create_schema("dropped")
+        lake.write("dropped.t", ROWS)
+        lake.drop_schema("dropped", cascade=True)
         lake.write("t", ROWS)
         lake.drop_table("t")
 
     return lambda duck: duck.run(
-        "CREATE SCHEMA gone", f"CREATE TABLE gone.t AS {DATA.format(0, 40)}", "DROP SCHEMA gone CASCADE",
+        "CREATE SCHEMA dropped", f"CREATE TABLE dropped.t AS {DATA.format(0, 40)}", "DROP SCHEMA dropped CASCADE",
         f"CREATE TABLE t AS {DATA.format(0, 40)}", "DROP TABLE t",
-    ), ours  # fmt: skip
+    ), own  # fmt: skip
 
 
 def _partitioned() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         with lake.transaction() as tx:
             tx.create_table("t", ROWS.schema, partition_by=["bucket(2, a)", "s"])
         lake.table("t").append(ROWS.slice(0, 2))
@@ -112,11 +112,11 @@ def _partitioned() -> Steps:
     return lambda duck: duck.run(
         "BEGIN", f"CREATE TABLE t ({COLUMNS})", "ALTER TABLE t SET PARTITIONED BY (bucket(2, a), s)", "COMMIT",
         f"INSERT INTO t {DATA.format(0, 2)}",
-    ), ours  # fmt: skip
+    ), own  # fmt: skip
 
 
 def _delete_rows() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.write("t", ROWS)
         lake.table("t").delete("a < 4 OR a = 30")
         lake.table("t").delete("a >= 35")
@@ -124,11 +124,11 @@ def _delete_rows() -> Steps:
 
     return lambda duck: duck.run(
         f"CREATE TABLE t AS {DATA.format(0, 40)}", "DELETE FROM t WHERE a < 4 OR a = 30", "DELETE FROM t WHERE a >= 35", "DELETE FROM t",
-    ), ours  # fmt: skip
+    ), own  # fmt: skip
 
 
 def _add_column() -> Steps:
-    def ours(lake: DuckLake) -> None:
+    def own(lake: DuckLake) -> None:
         lake.write("t", ROWS.slice(0, 20))
         added = pa.array([[{"x": i}] for i in range(20, 40)], pa.list_(pa.struct([("x", pa.int64())])))
         lake.write("t", ROWS.slice(20).append_column("more", added), schema_evolution="additive")
@@ -139,7 +139,7 @@ def _add_column() -> Steps:
         "ALTER TABLE t ADD COLUMN more STRUCT(x BIGINT)[]",
         f"INSERT INTO t SELECT *, [{{'x': a::BIGINT}}] FROM ({DATA.format(20, 40)})",
         "COMMIT",
-    ), ours
+    ), own
 
 
 STEPS = {
@@ -154,13 +154,15 @@ STEPS = {
     "drop": _drop,
     "partitioned": _partitioned,
 }
-# Where we differ on purpose, by step: metadata table and column, and why. Each must really differ.
+# Intended differences, by step: metadata table and column, and the reason. Each must really differ.
 DIVERGENCES: dict[str, dict[str, str]] = {
-    "delete rows": {"snapshot.next_file_id": "we move it with every change of rows, because it is the key of cached statistics"},
+    "delete rows": {
+        "snapshot.next_file_id": "ducklake_core moves it with every change of rows, because it is the key of cached statistics"
+    },
     "partitioned": {
-        "snapshot_changes.changes_made": "DuckDB logs the creation and the ALTER, we know only the creation",
+        "snapshot_changes.changes_made": "DuckDB logs the creation and the ALTER, ducklake_core only the creation",
         "table_column_stats.min_value": "DuckDB forgets bounds when one file of a commit holds only NULLs",
-        "table_column_stats.max_value": "likewise; its next insert then restarts them and loses rows in filters",
+        "table_column_stats.max_value": "the same; its next insert then restarts them and loses rows in filters",
     },
 }
 
@@ -168,18 +170,18 @@ DIVERGENCES: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("name", spread(STEPS, 3))
 @pytest.mark.parametrize("inlining", [False, True], ids=["no inlining", "inlining"])
 def test_same_metadata(two_lakes: tuple[LakeAddress, LakeAddress], name: str, *, inlining: bool) -> None:
-    theirs, ours = two_lakes
+    by_duckdb, own = two_lakes
     limit = 1 if inlining else 0
-    their_steps, our_steps = STEPS[name]()
-    with attached(theirs) as duck:
+    steps_of_duckdb, own_steps = STEPS[name]()
+    with attached(by_duckdb) as duck:
         duck.run(f"CALL lake.set_option('data_inlining_row_limit', {limit})")
-        their_steps(duck)
-    lake = DuckLake.create(ours.url, data_path=ours.data_path)
+        steps_of_duckdb(duck)
+    lake = DuckLake.create(own.url, data_path=own.data_path)
     lake.set_option("data_inlining_row_limit", limit)
-    our_steps(lake)
+    own_steps(lake)
     lake.close()
-    expected = dump_catalog(theirs)
-    found = dump_catalog(ours, expected)
+    expected = dump_catalog(by_duckdb)
+    found = dump_catalog(own, expected)
     assert set(found) == set(expected)
     for table in expected:
         left_out = {column.partition(".")[2] for column in DIVERGENCES.get(name, {}) if column.partition(".")[0] == table}

@@ -1,4 +1,4 @@
-"""The same definitions, statement by statement, by DuckDB and by us: the same catalog rows, and both read both lakes."""
+"""The same definitions by DuckDB and by ducklake_core make the same catalog rows, and both read both lakes."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _columns() -> list[Step]:
                 "ALTER TABLE t ADD COLUMN k INTEGER",
                 "ALTER TABLE t RENAME k TO kk",
                 "ALTER TABLE t ALTER d TYPE DECIMAL(38,2)",
-                "ALTER TABLE t ADD COLUMN gone INTEGER",
-                "ALTER TABLE t DROP COLUMN gone",
+                "ALTER TABLE t ADD COLUMN dropped INTEGER",
+                "ALTER TABLE t DROP COLUMN dropped",
                 "COMMENT ON TABLE t IS 'a, \"b\"'",
                 "COMMENT ON COLUMN t.kk IS 'it''s new'",
             ),
@@ -84,8 +84,8 @@ def _columns() -> list[Step]:
                 tx.add_column("t", "k", "int32"),
                 tx.rename_column("t", "k", "kk"),
                 tx.set_column_type("t", "d", "decimal(38,2)"),
-                tx.add_column("t", "gone", "int32"),
-                tx.drop_column("t", "gone"),
+                tx.add_column("t", "dropped", "int32"),
+                tx.drop_column("t", "dropped"),
                 tx.set_comment("t", 'a, "b"'),
                 tx.set_comment("t", "it's new", column="kk"),
             ),
@@ -197,7 +197,10 @@ def _macros() -> list[Step]:
             (f'CREATE MACRO {QUOTED}("a b") AS "a b"', "CREATE TABLE t (a INTEGER)"),
             lambda tx: (tx.create_macro(QUOTED, {'"a b"': '"a b"'}), tx.create_table("t", {"a": "int32"})),
         ),
-        (("CREATE MACRO gone() AS 1", "DROP MACRO gone"), lambda tx: (tx.create_macro("gone", {"": "1"}), tx.drop_macro("gone"))),
+        (
+            ("CREATE MACRO dropped() AS 1", "DROP MACRO dropped"),
+            lambda tx: (tx.create_macro("dropped", {"": "1"}), tx.drop_macro("dropped")),
+        ),
         (("DROP MACRO TABLE one",), lambda tx: tx.drop_macro("one", kind="table")),
         (("DROP MACRO IF EXISTS nothing",), lambda tx: tx.drop_macro("nothing", if_exists=True)),
         (
@@ -213,32 +216,32 @@ DIVERGENCES: dict[str, dict[str, str]] = {
     "columns": {
         "column.nulls_allowed": NESTED_ALTERS,
         "column.default_value_type": NESTED_ALTERS,
-        "snapshot_changes.changes_made": "one statement of DuckDB creates with defaults what ours creates and alters",
+        "snapshot_changes.changes_made": "one statement of DuckDB creates a table with defaults, which ducklake_core creates and alters",
     },
 }
 
 
 @pytest.mark.parametrize(("name", "steps"), spread([("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)], 1))
 def test_same_rows_for_the_same_definitions(two_lakes: tuple[LakeAddress, LakeAddress], name: str, steps: Callable[[], list[Step]]) -> None:
-    theirs, ours = two_lakes
-    lake = DuckLake.create(ours.url, data_path=ours.data_path)
-    with attached(theirs) as duck:
+    by_duckdb, own = two_lakes
+    lake = DuckLake.create(own.url, data_path=own.data_path)
+    with attached(by_duckdb) as duck:
         for statements, step in steps():
             duck.run("BEGIN", *statements, "COMMIT")
             with lake.transaction() as tx:
                 step(tx)
     lake.close()
-    expected = dump_catalog(theirs)
-    found = dump_catalog(ours, expected)
+    expected = dump_catalog(by_duckdb)
+    found = dump_catalog(own, expected)
     assert set(found) == set(expected)
     for table in expected:
         left_out = {column.partition(".")[2] for column in DIVERGENCES.get(name, {}) if column.partition(".")[0] == table}
         assert _without(found[table], left_out) == _without(expected[table], left_out), table
         for column in left_out:
             assert [row[column] for row in found[table]] != [row[column] for row in expected[table]], column
-    with attached(ours) as duck:
+    with attached(own) as duck:
         assert duck.rows("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake'")[0][0] == len(
-            DuckLake.connect(ours.url).tables()
+            DuckLake.connect(own.url).tables()
         )
 
 

@@ -1,4 +1,4 @@
-"""Tables that DuckDB gave a sort order: new files follow it, as DuckDB's own ORDER BY says."""
+"""Tables with a sort order of DuckDB: new files follow it, like DuckDB's own ORDER BY."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_order(duck: Oracle, lake: DuckLake, order: str, name: str = "t") -> in
     files = lake.table(name).list_files()
     keys = ", ".join(part.split(" DESC")[0].split(" ASC")[0].split(" NULLS")[0] for part in order.split("; "))
     for file in files:
-        # We write hugeints as text, which keeps their digits.
+        # Hugeints are written as strings, which keeps their digits.
         rows = f"(SELECT * REPLACE (h::HUGEINT AS h), file_row_number FROM read_parquet('{file.path}'))"
         held = duck.rows(f"SELECT {keys} FROM {rows} ORDER BY file_row_number")
         wanted = duck.rows(f"SELECT {keys} FROM {rows} ORDER BY {order.replace('; ', ', ')}, file_row_number")
@@ -116,7 +116,7 @@ def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
         ("k", "postgres", "dialect 'postgres'"),
     ],
 )
-def test_what_cannot_be_followed_is_refused_by_name(sqlite_address: LakeAddress, order: str, dialect: str, message: str) -> None:
+def test_unsupported_sort_keys_raise(sqlite_address: LakeAddress, order: str, dialect: str, message: str) -> None:
     lake = sorted_table(sqlite_address, order)
     with lake.database.write() as connection:
         connection.exec_driver_sql("UPDATE ducklake_sort_expression SET dialect = ?", (dialect,))

@@ -25,7 +25,7 @@ EVERYTHING = (
 
 
 @pytest.mark.slow
-def test_few_rows_are_inlined_when_asked(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_few_rows_are_inlined_on_request(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 4)
     few = spark.range(0, 4, 1, 2).selectExpr(*EVERYTHING)

@@ -1,4 +1,4 @@
-"""The face with Spark DataFrames: the session does the work, DuckDB judges."""
+"""Writes of Spark DataFrames: the session writes the files, DuckDB reads them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_mode(spark: SparkSession, sqlite_address: LakeAddress, oracle: Ca
         assert duck.value("SELECT count(*) FROM t") == 0
 
 
-def test_refusals_leave_no_files(spark: SparkSession, sqlite_address: LakeAddress) -> None:
+def test_rejected_writes_leave_no_files(spark: SparkSession, sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", frame(spark, 0, 10))
     before = set(Path(sqlite_address.data_path).rglob("*.parquet"))

@@ -1,4 +1,4 @@
-"""Rows that the catalog's statistics tell for every snapshot, against the rows that each snapshot shows."""
+"""Row counts of every snapshot from the catalog's statistics, compared with the rows that each snapshot shows."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tests.support.parameters import spread
 
 
 def compare(lake: DuckLake, found: TableStatistics) -> int:
-    """Check every snapshot that knows the table; the number of those of which the catalog can tell."""
-    told = 0
+    """Check every snapshot that has the table; return the number of those with a known count."""
+    reported = 0
     for snapshot in lake.snapshots():
         if not lake.has_table("t", at=snapshot.id):
             continue
         counts = [one.rows_at(snapshot.id) for one in found.rows]
         if None not in counts:
-            told += 1
+            reported += 1
             assert sum(count for count in counts if count is not None) == lake.table("t", at=snapshot.id).scan([]).count(), snapshot
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("seed", spread([1, 2], 1))
 def test_rows_of_every_snapshot_after_a_random_history(
     seed: int, small: DuckLake, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
-    """What the catalog tells is what each snapshot shows."""
+    """Counts from the catalog equal the rows that each snapshot shows."""
     random_history(seed, small, oracle, sqlite_address)
 
 
@@ -76,21 +76,21 @@ def random_history(seed: int, lake: DuckLake, oracle: Callable[..., Any], addres
     assert found.snapshot_id == lake.snapshot().id
     (table,) = found.tables
     assert compare(lake, table) >= 2
-    assert None not in [one.rows_at(found.snapshot_id) for one in table.rows], "the newest snapshot can always be told"
+    assert None not in [one.rows_at(found.snapshot_id) for one in table.rows], "the newest snapshot always has a count"
     now = [one for one in table.rows if one.is_visible_at(found.snapshot_id)]
     assert all(one.ranges[0].low == one.ranges[0].high for one in now), "each file is of one partition"
     rows = lake.table("t").scan(["i"]).to_arrow().column("i").to_pylist()
     assert min(one.ranges[1].low for one in now) <= min(rows) <= max(rows) <= max(one.ranges[1].high for one in now)
 
 
-def test_what_is_told_of_columns(lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
+def test_column_summaries(lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"F": [1.5, None, -2.0], "s": ["a", "b", None]}))
     lake.write("t", pa.table({"F": [float("nan"), 1.0], "s": [None, None]}, schema=pa.schema({"F": pa.float64(), "s": pa.string()})))
     lake.unset_option("data_inlining_row_limit")
     with oracle(lake_address) as duck:
         duck.run("INSERT INTO lake.t VALUES (9.5, 'z'), (NULL, NULL)")
-    (table,) = lake.statistics({"t": ["f", "S", "gone"], "nowhere": ["f"]}).tables
+    (table,) = lake.statistics({"t": ["f", "S", "missing"], "nowhere": ["f"]}).tables
     assert table.column_names == ("F", "s", None)
     plain, with_nan, *inlined = table.rows
     assert [(one.low, one.high) for one in plain.ranges[:2]] == [(-2.0, 1.5), ("a", "b")]
@@ -101,7 +101,7 @@ def test_what_is_told_of_columns(lake: DuckLake, oracle: Callable[..., Any], lak
     assert sum(one.row_count for one in inlined) == 2
 
 
-def test_expired_history_is_not_told(lake: DuckLake) -> None:
+def test_expired_history_is_not_counted(lake: DuckLake) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     for _ in range(2):
         lake.write("t", pa.table({"n": [1, 2, 3]}), mode="overwrite")

@@ -51,7 +51,7 @@ def test_an_append_after_a_swap(
     assert hot.table("t_old").scan().count() == 3
 
 
-def test_a_table_whose_name_is_gone(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_table_whose_name_was_dropped(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address) as duck:
         hot.write("t", ROW)
         duck.run("ALTER TABLE t RENAME TO t_old")
@@ -94,7 +94,7 @@ def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAdd
 @on_postgresql
 @pytest.mark.parametrize("call", spread(CALLS, 2))
 def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
-    """The rows go on under the table's new name, and the result says it."""
+    """The rows go to the table under its new name, which the result reports."""
     hot.write("t", MANY)
     expected = _after(hot, call)
     with oracle(lake_address) as duck:
@@ -109,7 +109,7 @@ def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeA
 
 
 def test_a_rename_and_later_another_table_of_that_name(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """What was asked for counts, not the name that the table had when the transaction was planned again."""
+    """The requested name counts, not the name that the table had when the transaction was planned again."""
     with oracle(lake_address) as duck:
 
         def renamed_meanwhile() -> None:
@@ -124,7 +124,7 @@ def test_a_rename_and_later_another_table_of_that_name(hot: DuckLake, lake_addre
         assert duck.rows("FROM t") == []
 
 
-def test_options_that_others_have_set_hold_at_once(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_options_set_by_another_client_are_effective_at_once(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address) as duck:
         for limit, inlined in ((0, 0), (10, 1), (0, 0)):
             hot.write("t", ROW)
@@ -161,8 +161,8 @@ def _after(lake: DuckLake, call: str) -> list[tuple[object, ...]]:
         def __init__(self, tx: Transaction) -> None:
             self.tx = tx
 
-        def __getattr__(self, verb: str) -> Any:
-            return lambda _name, *rest, **options: getattr(self.tx, verb)("twin", *rest, **options)
+        def __getattr__(self, operation: str) -> Any:
+            return lambda _name, *rest, **options: getattr(self.tx, operation)("twin", *rest, **options)
 
     with lake.transaction() as tx:
         CALLS[call](Renaming(tx))  # type: ignore[arg-type]

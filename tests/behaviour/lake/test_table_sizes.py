@@ -27,7 +27,7 @@ def _check(address: LakeAddress) -> int:
     return wrong
 
 
-def test_merged_by_us(lake_address: LakeAddress) -> None:
+def test_merged_by_ducklake_core(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"n": range(20)}))
     for start, count in ((20, 21), (41, 22)):
@@ -38,7 +38,7 @@ def test_merged_by_us(lake_address: LakeAddress) -> None:
     assert _check(lake_address) == 2
 
 
-def test_merged_by_the_reference(sqlite_address: LakeAddress) -> None:
+def test_merged_by_duckdb(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS n FROM range(20) r(i)", "INSERT INTO t SELECT i FROM range(20, 41) r(i)")
         duck.run("INSERT INTO t SELECT i FROM range(41, 63) r(i)", "CALL ducklake_merge_adjacent_files('lake')")

@@ -20,17 +20,17 @@ OracleOf = Callable[..., AbstractContextManager[Oracle]]
 def test_the_catalog_is_that_of_comment_on(tmp_path: Path, oracle: OracleOf) -> None:
     dumps = []
     steps = [(None, "first"), ("a", "of a"), (None, "second"), ("a", None), (None, None)]
-    for name in ("ours", "theirs"):
+    for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
         address = sqlite_lake(tmp_path / name)
         with oracle(address) as duck:
             duck.run("CREATE TABLE t (a INTEGER)", "CREATE VIEW w AS SELECT a FROM t")
-            if name == "theirs":
+            if name == "duckdb":
                 for column, text in steps:
                     target = "TABLE t" if column is None else f"COLUMN t.{column}"
                     duck.run(f"COMMENT ON {target} IS " + ("NULL" if text is None else f"'{text}'"))
                 duck.run("COMMENT ON VIEW w IS 'seen'", "COMMENT ON VIEW w IS NULL")
-        if name == "ours":
+        if name == "own":
             lake = DuckLake.connect(address.url)
             for column, text in steps:
                 lake.set_tag("t", "comment", text, column=column)
@@ -77,20 +77,20 @@ def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress, oracle: O
     assert lake.table("s.t").set_tag("unit", None) is not None
     assert lake.set_tag("s.t", "owner", None) is not None
     assert lake.set_schema_comment("s", None) is not None
-    assert lake.set_tag("s.w", "owner", "others") is not None
+    assert lake.set_tag("s.w", "owner", "other") is not None
     check()
     assert lake.table("s.t").tags() == {"comment": "a table"}
     assert {schema.name: schema.comment for schema in lake.schemas()} == {"main": None, "s": None, "fresh": None}
     with oracle(lake_address) as duck:
         # DuckDB shows comments, keeps every other tag as it is, and writes on.
         assert duck.rows("SELECT comment FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 't'") == [("a table",)]
-        duck.run("COMMENT ON TABLE s.t IS 'theirs'", "INSERT INTO s.t VALUES (1, {'x': 2})", "ALTER TABLE s.t ADD COLUMN c INTEGER")
+        duck.run("COMMENT ON TABLE s.t IS 'duckdb'", "INSERT INTO s.t VALUES (1, {'x': 2})", "ALTER TABLE s.t ADD COLUMN c INTEGER")
         duck.run("DROP TABLE s.new", "DROP SCHEMA fresh", "ALTER VIEW s.w RENAME TO w2")
         assert duck.rows("FROM s.w2") == [(1,)]
         assert len(duck.rows("FROM ducklake_snapshots('lake')")) == lake.snapshot().id + 1
-    assert lake.table("s.t").tags() == {"comment": "theirs"}
+    assert lake.table("s.t").tags() == {"comment": "duckdb"}
     assert lake.table("s.t").column_comments == {"a": "seen"}
-    assert lake.view("s.w2").tags() == {"owner": "others"}
+    assert lake.view("s.w2").tags() == {"owner": "other"}
     check()
     lake.drop_schema("s", cascade=True)
     tags = lake.database.tables["tag"]
@@ -100,7 +100,7 @@ def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress, oracle: O
     assert len(live) == 1
 
 
-def test_what_cannot_be_tagged(small: DuckLake) -> None:
+def test_invalid_tags_raise(small: DuckLake) -> None:
     small.create_view("w", "SELECT 1 AS a")
     with pytest.raises(NotFoundError, match="no table or view nothing"):
         small.set_tag("nothing", "k", "v")
@@ -121,15 +121,15 @@ def test_next_to_other_writers(small: DuckLake) -> None:
     small.create_view("w", "SELECT a FROM t")
     tx = small.transaction()
     with tx:
-        tx.set_schema_tag("s", "k", "ours")
-        tx.set_tag("w", "k", "ours")
-        small.set_schema_tag("s", "other", "theirs")
-        small.set_schema_tag("s", "k", "theirs")
-        small.set_tag("w", "other", "theirs")
+        tx.set_schema_tag("s", "k", "own")
+        tx.set_tag("w", "k", "own")
+        small.set_schema_tag("s", "other", "duckdb")
+        small.set_schema_tag("s", "k", "duckdb")
+        small.set_tag("w", "other", "duckdb")
         small.table("t").append(pa.table({"a": pa.array([1], pa.int32())}))
-    assert small.view("w").tags() == {"k": "ours", "other": "theirs"}
+    assert small.view("w").tags() == {"k": "own", "other": "duckdb"}
     found = next(schema for schema in small.schemas() if schema.name == "s")
-    assert dict(found.tags) == {"k": "ours", "other": "theirs"}
+    assert dict(found.tags) == {"k": "own", "other": "duckdb"}
     late = small.transaction().__enter__()
     late.set_schema_tag("s", "k", "late")
     small.drop_schema("s")

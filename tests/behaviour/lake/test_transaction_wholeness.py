@@ -1,4 +1,4 @@
-"""Transactions that would leave half of something: refused, or taken back as a whole."""
+"""Transactions that would leave a partial result are rejected or undone as a whole."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_failed_call_deletes_nothing_when_its_error_is_caught(lake: DuckLake) 
 
 
 @pytest.mark.parametrize("form", [pa.Table.to_reader, pa.Table.combine_chunks, lambda table: table.to_batches()[0]])
-def test_rows_without_columns_are_refused(lake: DuckLake, form: Callable[[pa.Table], object]) -> None:
+def test_rows_without_columns_raise(lake: DuckLake, form: Callable[[pa.Table], object]) -> None:
     lake.write("t", pa.table({"x": [1, 2]}))
     rows = pa.table({"x": [1, 2]}).select([])
     with pytest.raises(UsageError, match=r"pyarrow .* without columns"):
@@ -113,7 +113,7 @@ def test_an_earlier_run_that_commits_while_the_base_is_read_is_found(lake: DuckL
     assert values(lake, "t") == [1, 2]
 
 
-def test_a_repeated_write_to_a_table_that_is_gone(lake: DuckLake) -> None:
+def test_a_repeated_write_to_a_dropped_table(lake: DuckLake) -> None:
     first = lake.write("t", pa.table({"x": [1]}), commit_id="step")
     lake.drop_table("t")
     again = lake.write("T", pa.table({"x": [1]}), commit_id="step")

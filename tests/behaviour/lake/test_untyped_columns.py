@@ -32,7 +32,7 @@ FRAMES = {"pandas": pd.DataFrame(NOTHING), "pyarrow": pa.Table.from_pylist(NOTHI
 
 @pytest.mark.parametrize("kind", [*FRAMES, "list"])
 def test_nulls_in_lists_and_structs_fit_every_type(sqlite_address: LakeAddress, oracle: Callable[..., Any], kind: str) -> None:
-    """Lists that are all empty are lists of no type for pyarrow, and did not fit a table of lists of texts."""
+    """Lists that are all empty have no element type in pyarrow, and fit a column of lists of strings."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     struct = pa.struct([("Y", pa.list_(pa.struct([("z", pa.decimal128(5, 2))]))), ("x", pa.date32())])
     types = {"k": pa.int64(), "a": pa.string(), "l": pa.list_(pa.string()), "e": pa.list_(pa.list_(pa.bool_())), "s": struct}
@@ -54,10 +54,10 @@ def test_a_new_column_of_nulls_has_the_type_that_duckdb_gives_it(
     sqlite_address: LakeAddress, oracle: Callable[..., Any], kind: str
 ) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("ours", FRAMES[kind])
+    lake.write("own", FRAMES[kind])
     with oracle(sqlite_address) as duck:
         duck.connection.register("nothing", FRAMES[kind])
-        duck.run("CREATE TABLE theirs AS FROM nothing")
-        types = [duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("ours", "theirs")]
+        duck.run("CREATE TABLE by_duckdb AS FROM nothing")
+        types = [duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("own", "duckdb")]
         struct = "STRUCT(x INTEGER, y STRUCT(z INTEGER)[])"
         assert types[0] == types[1] == [("k", "BIGINT"), ("a", "INTEGER"), ("l", "INTEGER[]"), ("e", "INTEGER[]"), ("s", struct)]

@@ -1,4 +1,4 @@
-"""Views read as scans: the same rows as DuckDB, or a refusal that says why."""
+"""Views read as scans return the rows of DuckDB, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ = {
     "s.swapped_again": "SELECT b, a FROM swapped WHERE b > 6 AND a IS NOT NULL",
     "dated": "SELECT d FROM t WHERE d >= DATE '2024-01-05'",
 }
-REFUSED = {
+REJECTED = {
     "computed": ("SELECT a + 1 AS x FROM t", r"it computes \(a \+ 1\)"),
     "divided": ("SELECT a // 2 FROM t", "it computes"),
     "counted": ("SELECT count(*) FROM t", "it computes"),
@@ -47,7 +47,7 @@ REFUSED = {
     "renamed_in_condition": ("SELECT a AS fresh FROM t WHERE fresh > 3", "has no column 'fresh'"),
     "file_numbers": ("SELECT file_index, a FROM t", "has no column 'file_index'"),
     "fields": ("SELECT n.x FROM t", "is not a column of t"),
-    "on_refused": ("SELECT x FROM computed", "computed: it computes"),
+    "on_unsupported": ("SELECT x FROM computed", "computed: it computes"),
 }
 
 
@@ -59,7 +59,7 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
             "INSERT INTO t SELECT i, 'v' || i, i + 0.5, DATE '2024-01-01' + i::INT, i / 4, {'x': i} FROM range(10) r(i)",
             "INSERT INTO t VALUES (NULL, NULL, NULL, NULL, 'NaN', NULL), (5, 'V5', 1.5, NULL, '-inf', NULL)",
             *(f"CREATE VIEW {name} AS {sql}" for name, sql in READ.items()),
-            *(f"CREATE VIEW {name} AS {sql}" for name, (sql, _) in REFUSED.items()),
+            *(f"CREATE VIEW {name} AS {sql}" for name, (sql, _) in REJECTED.items()),
         )
     return DuckLake.connect(address.url)
 
@@ -82,33 +82,33 @@ def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -
 def _same(rows, duck: Oracle, source: str) -> bool:  # type: ignore[no-untyped-def]
     expected = duck.arrow(f"FROM {source}")
     assert rows.column_names == expected.column_names
-    duck.connection.register("ours", rows)
+    duck.connection.register("own", rows)
     missing, extra = (
         duck.rows(f"SELECT * FROM ({first} EXCEPT ALL {second})")
-        for first, second in ((f"FROM {source}", "FROM ours"), ("FROM ours", f"FROM {source}"))
+        for first, second in ((f"FROM {source}", "FROM own_rows"), ("FROM own_rows", f"FROM {source}"))
     )
-    duck.connection.unregister("ours")
+    duck.connection.unregister("own")
     assert expected.num_rows
     return missing == extra == []
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REJECTED)
 @pytest.mark.usefixtures("without_duckdb")
-def test_others_say_why(sqlite_refusals: DuckLake, name: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=f"cannot read view main.*{REFUSED[name][1]}"):
-        sqlite_refusals.view(name).to_arrow()
+def test_unsupported_views_explain_the_reason(rejected_by_sqlite: DuckLake, name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=f"cannot read view main.*{REJECTED[name][1]}"):
+        rejected_by_sqlite.view(name).to_arrow()
 
 
 @pytest.fixture(scope="module")
-def sqlite_refusals(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
+def rejected_by_sqlite(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     from tests.support.oracle import attached, sqlite_lake
 
     return _filled(sqlite_lake(tmp_path_factory.mktemp("views")), attached)
 
 
-def test_spark(sqlite_refusals: DuckLake, spark: SparkSession) -> None:
+def test_spark(rejected_by_sqlite: DuckLake, spark: SparkSession) -> None:
     for name in ("swapped", "s.top", "twice"):
-        view = sqlite_refusals.view(name)
+        view = rejected_by_sqlite.view(name)
         frame, rows = view.to_spark(spark), view.to_arrow()
         assert frame.columns == rows.column_names
         assert sorted(map(str, (tuple(row) for row in frame.collect()))) == sorted(
@@ -120,9 +120,9 @@ def test_spark(sqlite_refusals: DuckLake, spark: SparkSession) -> None:
 def test_names_in_several_schemas(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE TABLE t (a INT)", "CREATE TABLE s.t (a INT)", "CREATE VIEW s.v AS SELECT a FROM t")
-        duck.run("CREATE VIEW gone AS SELECT a FROM t WHERE a > 1", "DROP TABLE main.t")
+        duck.run("CREATE VIEW broken AS SELECT a FROM t WHERE a > 1", "DROP TABLE main.t")
     lake = DuckLake.connect(sqlite_address.url)
     with pytest.raises(UnsupportedFeatureError, match="'t' is a table of several schemas"):
         lake.view("s.v", at=lake.snapshot().id - 1).to_arrow()
     with pytest.raises(UnsupportedFeatureError, match="'t' is not a table of the lake"):
-        lake.view("gone").to_arrow()
+        lake.view("broken").to_arrow()

@@ -62,7 +62,7 @@ def test_a_lake_made_with_a_relative_data_path_is_one_from_every_directory(go: C
         DuckLake.connect(f"sqlite:///{first}/lake.sqlite", data_path="files/")
 
 
-def test_a_relative_data_path_is_stored_where_it_is_asked_for(go: Callable[[str], Path]) -> None:
+def test_a_relative_data_path_is_stored_on_request(go: Callable[[str], Path]) -> None:
     first = go("one")
     lake = DuckLake.create("sqlite:///lake.sqlite", data_path="files", relative_data_path=True)
     lake.write("t", ROWS)

@@ -38,7 +38,7 @@ def row_groups(metadata: pq.FileMetaData) -> list[int]:
 
 
 def shape(metadata: pq.FileMetaData) -> tuple[set[str], list[set[str]]]:
-    """Codecs, and per column the encodings that say how values are stored; those of levels and dictionaries are left out."""
+    """Codecs, and per column the encodings of values; those of levels and dictionaries are left out."""
     chunks = [metadata.row_group(0).column(number) for number in range(metadata.num_columns)]
     values = [{_modern(e) for e in chunk.encodings} - {"RLE"} for chunk in chunks]
     return {chunk.compression for chunk in chunks}, [v - {"PLAIN"} if "DICTIONARY" in v else v for v in values]
@@ -49,9 +49,9 @@ def _modern(encoding: str) -> str:
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> LakeAddress:
-    (tmp_path / "theirs").mkdir()
-    return sqlite_lake(tmp_path / "theirs")
+def by_duckdb(tmp_path: Path) -> LakeAddress:
+    (tmp_path / "duckdb").mkdir()
+    return sqlite_lake(tmp_path / "duckdb")
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def theirs(tmp_path: Path) -> LakeAddress:
     ),
     ids=str,
 )
-def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAddress, options: dict[str, Any]) -> None:
+def test_files_equal_those_of_duckdb(sqlite_address: LakeAddress, by_duckdb: LakeAddress, options: dict[str, Any]) -> None:
     lake = lake_of_files(sqlite_address)
-    with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(by_duckdb, "DATA_INLINING_ROW_LIMIT 0") as duck:
         for name, value in options.items():
             duck.run(f"CALL lake.set_option('{name}', '{value}')")
             lake.set_option(name, value)
@@ -77,9 +77,11 @@ def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAdd
         duck.run("CREATE TABLE t AS FROM rows")
         duck.connection.unregister("rows")
     lake.write("t", ROWS)
-    (ours,), (other,) = footers(sqlite_address), footers(theirs)
-    assert shape(ours) == shape(other)
-    assert 0.7 < lake.table_info("t").file_size_bytes / Path(theirs.data_path).joinpath("main/t").iterdir().__next__().stat().st_size < 1.4
+    (own,), (other,) = footers(sqlite_address), footers(by_duckdb)
+    assert shape(own) == shape(other)
+    assert (
+        0.7 < lake.table_info("t").file_size_bytes / Path(by_duckdb.data_path).joinpath("main/t").iterdir().__next__().stat().st_size < 1.4
+    )
     with attached(sqlite_address) as duck:
         assert_same_rows(duck, ROWS, "FROM t")
 

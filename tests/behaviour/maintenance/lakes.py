@@ -72,7 +72,7 @@ def catalog_rows(address: LakeAddress, *, without: frozenset[str] = frozenset())
 
 
 def readings(address: LakeAddress, names: list[str] | None = None) -> dict[tuple[int, str], list[tuple[Any, ...]]]:
-    """What DuckDB reads from every table at every surviving snapshot, row ids included."""
+    """Rows that DuckDB reads from every table at every surviving snapshot, row ids included."""
     found = {}
     with attached(address) as duck:
         snapshots = [int(str(row[0])) for row in duck.rows("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")]
@@ -99,7 +99,7 @@ def files_on_disk(address: LakeAddress) -> set[str]:
 
 
 def write_history(address: LakeAddress) -> None:
-    """About twenty snapshots with everything that expiry has to tell apart: deletes, drops, renames, views, tags, macros, inlined rows."""
+    """About twenty snapshots with everything that expiry has to distinguish: deletes, drops, renames, views, tags, macros, inlined rows."""
     with attached(address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE kept (id INTEGER, name VARCHAR)",
@@ -140,13 +140,13 @@ def write_history(address: LakeAddress) -> None:
         )
 
 
-def changes_told(address: LakeAddress) -> dict[str, list[str]]:
-    """What our change feed tells of every table over all snapshots."""
+def change_feeds(address: LakeAddress) -> dict[str, list[str]]:
+    """The change feed of every table over all snapshots."""
     lake = DuckLake.connect(address.url)
     first, last = lake.snapshots()[0].id, lake.snapshot().id
-    told = {info.table: lake.table(info.table).changes(first, last).to_arrow().to_pylist() for info in lake.tables()}
+    reported = {info.table: lake.table(info.table).changes(first, last).to_arrow().to_pylist() for info in lake.tables()}
     lake.close()
-    return {name: sorted(map(repr, rows)) for name, rows in told.items()}
+    return {name: sorted(map(repr, rows)) for name, rows in reported.items()}
 
 
 def write_inlined(address: LakeAddress, options: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Ages that DuckDB stores as options: read as DuckDB reads intervals, for the whole lake alone, and in nobody's way."""
+"""Ages that DuckDB stores as options are read as DuckDB reads intervals, for the whole lake, and stop no other operation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_spans_are_those_of_duckdb() -> None:
     connection.close()
 
 
-def test_ages_that_duckdb_takes_are_in_nobodys_way(lake_address: LakeAddress) -> None:
+def test_ages_that_duckdb_accepts_stop_no_operation(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CREATE TABLE t AS SELECT range AS id FROM range(50)", "INSERT INTO t SELECT range FROM range(50)")
         duck.run("CALL lake.set_option('expire_older_than', '7d')", "CALL lake.set_option('delete_older_than', '2 mons')")

@@ -1,4 +1,4 @@
-"""Budgets of the verbs that delete, and all that a checkpoint hands on to its verbs."""
+"""Budgets of the operations that delete files, and the settings that a checkpoint passes to its operations."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
 
 
 def test_files_to_delete_are_bounded(lake: DuckLake) -> None:
-    for verb in (lake.cleanup_old_files, lake.delete_orphaned_files):
+    for operation in (lake.cleanup_old_files, lake.delete_orphaned_files):
         for left in (2, 0):
-            plan = verb(**ANY_AGE, max_files=4, dry_run=True)
-            done = verb(**ANY_AGE, max_files=4)
+            plan = operation(**ANY_AGE, max_files=4, dry_run=True)
+            done = operation(**ANY_AGE, max_files=4)
             for result in (plan, done):
                 assert len(result.files) == (4 if left else 2)
                 assert result.left == ((("beyond max_files", left),) if left else ())
@@ -44,33 +44,33 @@ def test_files_to_delete_are_bounded(lake: DuckLake) -> None:
                 assert result.lines()[-1].endswith("2 beyond max_files" if left else "0 not old enough")
             assert [step.target for step in done.steps] == [step.target for step in plan.steps]
         with pytest.raises(UsageError, match="max_files must be at least 1"):
-            verb(**ANY_AGE, max_files=0)
+            operation(**ANY_AGE, max_files=0)
     assert lake.table("t").scan().count() == 120
     assert lake.check(level="footers").findings == ()
     lake.close()
 
 
-def test_time_that_is_up_ends_between_batches(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_ends_between_batches(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "_BATCH", 2)
     monkeypatch.setattr(orphans, "_BATCH", 2)
-    for verb in (lake.cleanup_old_files, lake.delete_orphaned_files):
+    for operation in (lake.cleanup_old_files, lake.delete_orphaned_files):
         with monkeypatch.context() as patch:
-            asked = count()
-            patch.setattr(BudgetMeter, "is_out_of_time", property(lambda _, asked=asked: next(asked) >= 2))
-            done = verb(**ANY_AGE, max_seconds=3)
+            checks = count()
+            patch.setattr(BudgetMeter, "is_out_of_time", property(lambda _, checks=checks: next(checks) >= 2))
+            done = operation(**ANY_AGE, max_seconds=3)
         assert len(done.files) == 4
         assert done.left == (("beyond max_seconds", 2),)
-        assert len(verb(**ANY_AGE).files) == 2
+        assert len(operation(**ANY_AGE).files) == 2
     lake.close()
 
 
-def test_time_that_is_up_leaves_unfinished_uploads(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_leaves_unfinished_uploads(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     uploads = [UnfinishedUpload(path=f"file:///{n}", upload_id=str(n), started=datetime(2026, 1, 1, tzinfo=UTC)) for n in range(3)]
     aborted: list[UnfinishedUpload] = []
     monkeypatch.setattr(orphans, "_uploads", lambda *_, **__: (tuple(uploads), None))
     monkeypatch.setattr(orphans, "abort_upload", lambda _, upload: aborted.append(upload))
-    asked = count()
-    monkeypatch.setattr(BudgetMeter, "is_out_of_time", property(lambda _: next(asked) >= 2))
+    checks = count()
+    monkeypatch.setattr(BudgetMeter, "is_out_of_time", property(lambda _: next(checks) >= 2))
     done = lake.delete_orphaned_files(**ANY_AGE, max_seconds=3)
     assert (len(done.files), list(done.uploads), aborted) == (6, uploads[:1], uploads[:1])
     assert done.left == (("beyond max_seconds", 2),)

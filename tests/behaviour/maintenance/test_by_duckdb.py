@@ -1,4 +1,4 @@
-"""What DuckDB's maintenance makes of lakes that we wrote: what goes wrong there, and that it goes wrong without us."""
+"""DuckDB's maintenance on lakes of ducklake_core, and its faults, which lakes of DuckDB have too."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
         assert duck.rows(past) == right
         duck.run(_FLUSH)
         assert duck.rows("SELECT * FROM t ORDER BY ALL") == right
-        # It begins a delete file that never ends for a file that has ended, beside the one that the file had.
+        # It adds a delete file without an end to a data file that has ended and has a delete file already.
         assert len(duck.rows(past)) == 59
     rows = lake.table("t", at=at).scan().to_arrow().sort_by("k")
     assert [tuple(row.values()) for row in rows.to_pylist()] == right
@@ -65,11 +65,11 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
 
 
 @pytest.mark.parametrize("flushed_by", ["us", "DuckDB"])
-def test_the_reference_tells_inlined_deletes_again_at_its_rewrite_until_a_flush(
+def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(
     sqlite_address: LakeAddress, oracle: Callable[..., Any], flushed_by: str
 ) -> None:
-    """The day that this fails before the flush DuckDB is mended; what is left after it is the same whoever flushes."""
-    told = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
+    """When this fails before the flush, DuckDB has fixed the fault; the rows after it are the same for both libraries."""
+    reported = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
     with oracle(sqlite_address) as duck:
         duck.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (k BIGINT)", "INSERT INTO t FROM range(40)")
         ends: list[int] = []
@@ -77,7 +77,7 @@ def test_the_reference_tells_inlined_deletes_again_at_its_rewrite_until_a_flush(
             duck.run(statement)
             ends.append(int(str(duck.value("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')"))))
         first, second, rewrite = ends
-        before = [duck.rows(told.format(at)) for at in ends]
+        before = [duck.rows(reported.format(at)) for at in ends]
     assert before == [[(first, 1)], [(second, 2)], [(rewrite, 1), (rewrite, 2)]]
     lake = DuckLake.connect(sqlite_address.url)
     if flushed_by == "us":
@@ -85,13 +85,13 @@ def test_the_reference_tells_inlined_deletes_again_at_its_rewrite_until_a_flush(
     with oracle(sqlite_address) as duck:
         if flushed_by == "DuckDB":
             duck.run(_FLUSH)
-        assert [duck.rows(told.format(at)) for at in ends] == [[(first, 1)], [(second, 2)], []]
-    ours = lake.table("t").changes(first).to_arrow().select(["snapshot_id", "k", "change_type"]).to_pylist()
-    assert sorted(tuple(row.values()) for row in ours) == [(first, 1, "delete"), (second, 2, "delete")]
+        assert [duck.rows(reported.format(at)) for at in ends] == [[(first, 1)], [(second, 2)], []]
+    own = lake.table("t").changes(first).to_arrow().select(["snapshot_id", "k", "change_type"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in own) == [(first, 1, "delete"), (second, 2, "delete")]
 
 
 @pytest.mark.parametrize(
-    ("key", "texts", "few"),
+    ("key", "strings", "few"),
     [
         ("v", ["plain", "it's"], False),
         ("v", ["plain", "Zürich"], False),
@@ -100,36 +100,36 @@ def test_the_reference_tells_inlined_deletes_again_at_its_rewrite_until_a_flush(
     ],
 )
 def test_deleted_rows_of_text_partitions_stay_deleted(
-    lake_address: LakeAddress, oracle: Callable[..., Any], key: str, texts: list[str | None], few: bool
+    lake_address: LakeAddress, oracle: Callable[..., Any], key: str, strings: list[str | None], few: bool
 ) -> None:
-    """On PostgreSQL a flush looks for them by a key that bytes do not have: they would be back."""
+    """On PostgreSQL a flush compares a key that bytes do not have, so that the rows would come back."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
-    rows = pa.table({"k": range(len(texts)), "v": pa.array(texts, pa.string())})
+    rows = pa.table({"k": range(len(strings)), "v": pa.array(strings, pa.string())})
     lake.create_table("t", rows.schema, partition_by=[key])
     added = lake.write("t", rows)
     assert (added.rows_inlined > 0) == (few or lake_address.backend in ("sqlite", "mysql"))
-    gone = len(texts) - 1
-    lake.table("t").delete(f"k = {gone}")
-    right = [(k, text) for k, text in enumerate(texts) if k != gone]
+    deleted = len(strings) - 1
+    lake.table("t").delete(f"k = {deleted}")
+    right = [(k, text) for k, text in enumerate(strings) if k != deleted]
     with oracle(lake_address) as duck:
         duck.run(_FLUSH)
         assert duck.rows("SELECT * FROM t ORDER BY k") == right
 
 
-_KEPT_AS_TEXT = {
+_KEPT_AS_STRINGS = {
     "sqlite": ("DECIMAL(9, 2)", "UBIGINT", "HUGEINT", "UHUGEINT", "DOUBLE", "FLOAT", "INTERVAL", "DATE", "TIMESTAMP", "TIMESTAMPTZ"),
     "postgresql": ("UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIMESTAMP", "TIMESTAMPTZ"),
     "duckdb": (),
 }
-"""Types that DuckDB's flush sorts by the texts that the catalog keeps of them."""
+"""Types that DuckDB's flush sorts by the strings of the catalog."""
 _PAIRS = {"INTERVAL": ("'9 days'", "'10 days'"), **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPTZ"), ("'9999-01-01'", "'11000-01-01'"))}
 _STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 can go for it"
 
 
-@pytest.mark.parametrize("lake_address", _KEPT_AS_TEXT, indirect=True)
-def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """The day that this fails DuckDB is mended."""
-    every = sorted({one for types in _KEPT_AS_TEXT.values() for one in types})
+@pytest.mark.parametrize("lake_address", _KEPT_AS_STRINGS, indirect=True)
+def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """When this fails, DuckDB has fixed the fault."""
+    every = sorted({one for types in _KEPT_AS_STRINGS.values() for one in types})
     with oracle(lake_address) as duck:
         for place, data_type in enumerate(every):
             low, high = _PAIRS.get(data_type, ("9", "10"))
@@ -138,15 +138,15 @@ def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(lake_address:
         duck.run(_FLUSH)
         left = {data_type: duck.rows(f"SELECT k FROM t{place}") for place, data_type in enumerate(every)}
     wrong = {data_type for data_type, rows in left.items() if rows != [(2,)]}
-    assert wrong == set(_KEPT_AS_TEXT[lake_address.backend]), _STILL_WRONG
+    assert wrong == set(_KEPT_AS_STRINGS[lake_address.backend]), _STILL_WRONG
 
 
-_ODD_TEXTS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
+_ODD_STRINGS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
 
 
-def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """The day that this fails DuckDB is mended."""
-    cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_TEXTS.items()}
+def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """When this fails, DuckDB has fixed the fault."""
+    cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_STRINGS.items()}
     cases |= {
         "json": ("JSON", "v", '{"a": 1}'),
         "bucket": ("VARCHAR", "bucket(4, v)", "back\\slash"),
@@ -179,7 +179,7 @@ def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(lake_addre
 def test_deleted_rows_of_sorted_tables_stay_deleted(
     sqlite_address: LakeAddress, oracle: Callable[..., Any], data_type: pa.DataType, values: list[object], few: bool
 ) -> None:
-    """A flush sorts numbers as the texts that the catalog keeps: another row would be deleted."""
+    """A flush sorts numbers as the strings of the catalog, so that another row would be deleted."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     rows = pa.table({"k": range(len(values)), "v": pa.array(values, data_type)})
     lake.create_table("t", rows.schema)

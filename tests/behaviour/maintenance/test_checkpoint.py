@@ -1,4 +1,4 @@
-"""A checkpoint: every verb in DuckDB's order, by the options of the lake, whatever goes wrong with one table or verb."""
+"""A checkpoint runs every operation in DuckDB's order, by the options of the lake, and continues after failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = [
 
 
 def write(address: LakeAddress) -> None:
-    """Three tables of one shape, each with work for every verb, and one bad file in the second."""
+    """Three tables of one shape, each with work for every operation, and one bad file in the second."""
     with attached(address) as duck:
         for name in ("a", "b", "c"):
             duck.run(
@@ -57,15 +57,17 @@ def test_the_round(lake_address: LakeAddress) -> None:
         *(("rewrite_data_files", f"main.{name}", 3, 41) for name in ("a", "b")),
     }
     # What was flushed is merged in the same round.
-    assert {(step.verb, step.target) for step in done.steps if step.outcome == "done"} == {(verb, target) for verb, target, _, _ in planned}
+    assert {(step.verb, step.target) for step in done.steps if step.outcome == "done"} == {
+        (operation, target) for operation, target, _, _ in planned
+    }
     assert lake.snapshot().id > last
     lake.set_option("expire_older_than", "0 seconds")
     lake.set_option("delete_older_than", "0 seconds")
-    refused = {step.verb: step.reason for step in lake.checkpoint().failed_steps}
-    for verb, option in zip(("expire", "cleanup", "delete"), ("expire_older_than", *["delete_older_than"] * 2), strict=True):
-        (reason,) = (refused.pop(name) for name in list(refused) if name.startswith(verb))
+    rejected = {step.verb: step.reason for step in lake.checkpoint().failed_steps}
+    for operation, option in zip(("expire", "cleanup", "delete"), ("expire_older_than", *["delete_older_than"] * 2), strict=True):
+        (reason,) = (rejected.pop(name) for name in list(rejected) if name.startswith(operation))
         assert reason.startswith(f"the option {option} (0 seconds) would take what is younger than 1 hour"), reason
-    assert refused == {}
+    assert rejected == {}
     swept = lake.checkpoint(min_age=NOW)
     assert swept.failed_steps == ()
     assert {step.verb for step in swept.steps if step.outcome == "done"} == {"expire_snapshots", "cleanup_old_files"}
@@ -75,7 +77,7 @@ def test_the_round(lake_address: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("harm", ["a missing file", "a corrupt file", "a corrupt row of the catalog"])
-def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAddress, harm: str) -> None:
+def test_one_bad_table_is_reported_and_all_other_tables_are_maintained(sqlite_address: LakeAddress, harm: str) -> None:
     write(sqlite_address)
     if harm == "a corrupt row of the catalog":
         with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
@@ -91,12 +93,12 @@ def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAd
     assert all(step.reason for step in done.failed_steps)
     worked = {(step.verb, step.target) for step in done.steps if step.outcome == "done"}
     assert worked >= {
-        (verb, f"main.{name}") for verb in ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files") for name in "ac"
+        (operation, f"main.{name}") for operation in ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files") for name in "ac"
     }
     lake.close()
 
 
-def test_a_verb_that_fails_as_a_whole_does_not_stop_the_others(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_operation_does_not_stop_the_checkpoint(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     write(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
 

@@ -24,14 +24,14 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True)
 class Stubborn(Storage):
-    """A store that refuses to delete some files."""
+    """A store that rejects deletions of some files."""
 
-    refused: str = "nothing"
+    rejected: str = "nothing"
 
     def delete(self, paths: Any) -> Deletion:
         paths = list(paths)
-        done = super().delete([path for path in paths if self.refused not in path])
-        return Deletion(deleted=done.deleted, missing=done.missing, failed=tuple((p, "denied") for p in paths if self.refused in p))
+        done = super().delete([path for path in paths if self.rejected not in path])
+        return Deletion(deleted=done.deleted, missing=done.missing, failed=tuple((p, "denied") for p in paths if self.rejected in p))
 
 
 def scheduled_lake(address: LakeAddress) -> list[str]:
@@ -114,7 +114,7 @@ def test_missing_files_are_done_with(lake_address: LakeAddress) -> None:
 
 def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
-    result = clean(lake_address, Stubborn(refused="/main/b/"), older_than=NOW, min_age=NOW)
+    result = clean(lake_address, Stubborn(rejected="/main/b/"), older_than=NOW, min_age=NOW)
     assert [(file.path, file.reason) for file in result.failed] == [(lake_address.data_path + paths[1], "denied")]
     assert "FAILED" in str(result)
     assert schedule(lake_address) == [paths[1]]
@@ -135,7 +135,7 @@ def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: C
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
-def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_outside_of_the_data_path_only_files_of_the_catalog(lake_address: LakeAddress, tmp_path: Path) -> None:
     scheduled_lake(lake_address)
     sneaky, external = tmp_path / "sneaky.parquet", tmp_path / "ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
     for file in (sneaky, external):
@@ -149,23 +149,23 @@ def test_outside_of_the_data_path_only_when_the_catalog_says_so(lake_address: La
 
 
 def test_outside_of_the_data_path_only_names_of_a_lake(lake_address: LakeAddress, tmp_path: Path) -> None:
-    """Who can write to the catalog could otherwise make everybody's cleanup delete whatever it may."""
+    """Otherwise a writer of the catalog could make the cleanup of another client delete any file."""
     scheduled_lake(lake_address)
-    others = [tmp_path / name for name in ("id_rsa", "external.parquet", "ducklake-1.parquet")]
-    for file in others:
+    outside = [tmp_path / name for name in ("id_rsa", "external.parquet", "ducklake-1.parquet")]
+    for file in outside:
         file.write_bytes(b"x")
         add_to_schedule(lake_address, str(file), is_relative=False)
     plan = clean(lake_address, older_than=NOW, min_age=NOW, dry_run=True)
     result = clean(lake_address, older_than=NOW, min_age=NOW)
     for done in (plan, result):
-        assert sorted(file.path for file in done.kept) == sorted(map(str, others))
+        assert sorted(file.path for file in done.kept) == sorted(map(str, outside))
         assert all("allowed_paths must name its place" in file.reason for file in done.kept)
-        assert not {file.path for file in done.files} & set(map(str, others))
-    assert all(file.exists() for file in others)
-    allowed = DuckLake.connect(lake_address.url, allowed_paths=str(others[1]))
-    assert [file.path for file in allowed.cleanup_old_files(older_than=NOW, min_age=NOW).files] == [str(others[1])]
+        assert not {file.path for file in done.files} & set(map(str, outside))
+    assert all(file.exists() for file in outside)
+    allowed = DuckLake.connect(lake_address.url, allowed_paths=str(outside[1]))
+    assert [file.path for file in allowed.cleanup_old_files(older_than=NOW, min_age=NOW).files] == [str(outside[1])]
     allowed.close()
-    assert [file.exists() for file in others] == [True, False, True]
+    assert [file.exists() for file in outside] == [True, False, True]
 
 
 def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
@@ -177,18 +177,18 @@ def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
         assert not lake.expire_snapshots(older_than=long, min_age="1 hour").snapshots
     lake.set_option("delete_older_than", "2000000 years")
     assert lake.cleanup_old_files().too_young == len(paths)
-    verbs: list[Callable[..., Any]] = [lake.cleanup_old_files, lake.delete_orphaned_files, lake.expire_snapshots]
-    for verb in verbs:
-        for wrong in (7, "soon", "9" * 5000 + " days", "9999999999 years", "", None if verb == lake.expire_snapshots else True):
+    operations: list[Callable[..., Any]] = [lake.cleanup_old_files, lake.delete_orphaned_files, lake.expire_snapshots]
+    for operation in operations:
+        for wrong in (7, "soon", "9" * 5000 + " days", "9999999999 years", "", None if operation == lake.expire_snapshots else True):
             with pytest.raises(UsageError, match="older_than"):
-                verb(older_than=wrong)
+                operation(older_than=wrong)
         with pytest.raises(UsageError, match="min_age must not be negative"):
-            verb(older_than="7 days", min_age=timedelta(-1))
+            operation(older_than="7 days", min_age=timedelta(-1))
         with pytest.raises(UsageError, match="younger than"):
-            verb(older_than="7 days", min_age=timedelta.max)
+            operation(older_than="7 days", min_age=timedelta.max)
         with pytest.raises(UsageError, match="no zone"):
-            verb(older_than=datetime(2020, 1, 1))  # noqa: DTZ001
-    # A checkpoint asks before its first verb, whether or not one of them looks at an age.
+            operation(older_than=datetime(2020, 1, 1))  # noqa: DTZ001
+    # A checkpoint checks ages before its first operation, whether or not an operation uses them.
     before = lake.snapshot().id
     with pytest.raises(UsageError, match="min_age must not be negative"):
         lake.checkpoint(min_age=timedelta(-1))
@@ -207,7 +207,7 @@ def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     add_to_schedule(lake_address, f"main/alive/{file.name}", is_relative=True)
     add_to_schedule(lake_address, str(file), is_relative=False)
     assert [one.path for one in clean(lake_address, older_than=NOW, min_age=NOW).files] == [str(file)]
-    assert schedule(lake_address) == [], "both rows are of the file that is gone"
+    assert schedule(lake_address) == [], "both rows name the deleted file"
 
 
 def test_a_row_without_a_time_is_never_old_enough(lake_address: LakeAddress) -> None:
@@ -221,7 +221,7 @@ def test_a_row_without_a_time_is_never_old_enough(lake_address: LakeAddress) -> 
 def test_a_live_file_is_kept_whatever_its_path_is_made_of(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     """Two slashes at the beginning, a link to the directory of files, and a link to the file's own directory."""
     scheduled_lake(sqlite_address)
-    (alive, *others) = sorted(name for name in files_on_disk(sqlite_address) if "/alive/" in f"/{name}")
+    (alive, *rest) = sorted(name for name in files_on_disk(sqlite_address) if "/alive/" in f"/{name}")
     file = Path(sqlite_address.data_path, alive)
     (tmp_path / "link").symlink_to(sqlite_address.data_path)
     (tmp_path / "near").symlink_to(file.parent)
@@ -235,10 +235,10 @@ def test_a_live_file_is_kept_whatever_its_path_is_made_of(sqlite_address: LakeAd
         with forgotten.write() as connection:
             connection.execute(delete(forgotten.tables["files_scheduled_for_deletion"]))
         forgotten.close()
-    assert all(Path(sqlite_address.data_path, name).exists() for name in others)
+    assert all(Path(sqlite_address.data_path, name).exists() for name in rest)
 
 
-def test_a_path_that_no_file_can_have_fails_alone(sqlite_address: LakeAddress) -> None:
+def test_an_invalid_path_fails_alone(sqlite_address: LakeAddress) -> None:
     paths = scheduled_lake(sqlite_address)
     add_to_schedule(sqlite_address, "main/a\0b/ducklake-0198c1f2-0000-7000-8000-000000000001.parquet", is_relative=True)
     add_to_schedule(sqlite_address, "main/alive", is_relative=True)

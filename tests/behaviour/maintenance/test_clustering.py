@@ -14,7 +14,7 @@ from ducklake_core.engines.arrow import sorting
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.storage.spill import SpillLimits
-from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, files_on_disk, readings
+from tests.behaviour.maintenance.lakes import FILES_ONLY, change_feeds, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
 
@@ -44,23 +44,23 @@ def write_sorted(address: LakeAddress, options: str) -> None:
         )
 
 
-def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
-    """Rows as texts, as NaN is not equal to itself."""
+def strings(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
+    """Rows as strings, as NaN is not equal to itself."""
     return {key: list(map(str, read[key])) for key in keys}
 
 
 @pytest.mark.parametrize("options", ["", slow(", ENCRYPTED")])
 def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     write_sorted(sqlite_address, options)
-    before, told = readings(sqlite_address), changes_told(sqlite_address)
+    before, reported = readings(sqlite_address), change_feeds(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     done = lake.merge_adjacent_files("t")
     assert (done.failures, done.files_created) == ((), 1)
     # The file that the update took a row of has a delete.
     assert done.files_merged == 6
     after = readings(sqlite_address)
-    assert texts(after, before) == texts(before, before)
-    assert changes_told(sqlite_address) == told
+    assert strings(after, before) == strings(before, before)
+    assert change_feeds(sqlite_address) == reported
     assert lake.check(level="rows").findings == ()
     lake.close()
     with attached(sqlite_address) as duck:
@@ -106,7 +106,7 @@ def files_touched(address: LakeAddress, condition: str) -> int:
 @pytest.mark.parametrize("options", ["", slow(", ENCRYPTED")])
 def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     lake = scattered(sqlite_address, options=options)
-    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
+    before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
     touched = [files_touched(sqlite_address, f"{column} BETWEEN 100 AND 150") for column in ("a", "b")]
     plan = lake.rewrite_data_files("t", cluster_by=["a", "b"], dry_run=True)
     (planned,) = plan.tables[0].groups
@@ -123,11 +123,11 @@ def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, sm
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
     assert after[lake.snapshot().id, '"main"."t"'] == before[newest, '"main"."t"']
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
     assert lake.check(level="rows").findings == ()
     now = [files_touched(sqlite_address, f"{column} BETWEEN 100 AND 150") for column in ("a", "b")]
     assert all(few * 2 <= many for few, many in zip(now, touched, strict=True)), (now, touched)
-    # A later run leaves it alone, whatever its own numbers say.
+    # A later run leaves it alone, whatever its own statistics are.
     (again,) = lake.rewrite_data_files("t", cluster_by=["a", "b"], dry_run=True).tables
     assert (again.groups, again.left) == ((), (("clustered already", done.files_created),))
     lake.close()
@@ -143,7 +143,7 @@ def test_clustering_by_one_column_is_a_sort(sqlite_address: LakeAddress) -> None
 
 
 def test_an_interrupted_clustering_is_carried_on(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was clustered and committed is not clustered again."""
+    """Files that were clustered and committed are not clustered again."""
     from ducklake_core.maintenance import rewrite
 
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -173,7 +173,7 @@ def test_an_interrupted_clustering_is_carried_on(sqlite_address: LakeAddress, mo
     lake.close()
 
 
-def test_what_cannot_be_clustered_is_refused(sqlite_address: LakeAddress) -> None:
+def test_unsupported_clusterings_raise(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     rows = {"a": [1], "l": [[1]], "d": pa.array([b"x"], pa.binary())}
     lake.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
@@ -208,7 +208,7 @@ def test_the_local_disk_is_freed_and_named_when_it_is_full(
 
 
 def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """Ranges of it are told apart as well as they can be, and nothing is written again and again for it."""
+    """Files have ranges as narrow as possible, and are not rewritten by every run."""
     with oracle(sqlite_address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE t (flag BOOLEAN, name VARCHAR, x DOUBLE)",
@@ -225,7 +225,7 @@ def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..
     assert done.failure is None
     assert done.files_created > 3
     after = readings(sqlite_address)
-    assert texts(after, before) == texts(before, before)
+    assert strings(after, before) == strings(before, before)
     assert files_touched(sqlite_address, "flag AND name < 'name 2'") < done.files_created
     assert lake.rewrite_data_files("t", cluster_by=["flag", "name", "x"]).files_rewritten == 0
     lake.close()
@@ -257,7 +257,7 @@ def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_run
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER, s VARCHAR)", *[f"INSERT INTO t {SCATTERED} FROM range(5000)"] * 4)
         duck.run("ALTER TABLE t RENAME COLUMN a TO c", "CALL lake.set_option('parquet_row_group_size', '2048')")
-    before, told = readings(sqlite_address), changes_told(sqlite_address)
+    before, reported = readings(sqlite_address), change_feeds(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     for wrong, error in (({"cluster_by": ["c"]}, UsageError), ({"table": "t", "cluster_by": ["nope"]}, NotFoundError)):
         with pytest.raises(error):
@@ -274,4 +274,4 @@ def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_run
     assert lake.check(level="rows").findings == ()
     lake.close()
     assert readings(sqlite_address) | before == readings(sqlite_address)
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported

@@ -69,7 +69,7 @@ def test_repair_on_every_database(lake_address: LakeAddress) -> None:
             assert duck.value("SELECT sum(a) FROM s.t") == 3
 
 
-def test_a_name_that_is_taken_gets_a_number(sqlite_address: LakeAddress) -> None:
+def test_a_repaired_schema_avoids_taken_names(sqlite_address: LakeAddress) -> None:
     dropped = drop_schema(sqlite_address, ["table", "view"])
     with DuckLake.connect(sqlite_address.url) as lake:
         lake.create_schema("S")

@@ -56,21 +56,19 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
 
 
 @pytest.mark.parametrize("chosen", spread(["all", "odd", "late"], 1))
-def test_catalog_afterwards_is_the_references(
-    lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str
-) -> None:
+def test_the_catalog_equals_that_of_duckdb(lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]
     pick = {"all": ids, "odd": [i for i in ids if i % 2], "late": ids[len(ids) // 2 :]}[chosen]
-    theirs = copy_of(lake_address, request, tmp_path)
+    by_duckdb = copy_of(lake_address, request, tmp_path)
     before = readings(lake_address)
 
     plan = expire(lake_address, versions=pick, min_age="0 days", dry_run=True)
     done = expire(lake_address, versions=pick, min_age="0 days")
-    with attached(theirs) as duck:
+    with attached(by_duckdb) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {pick})")
 
-    assert catalog_rows(lake_address) == catalog_rows(theirs)
+    assert catalog_rows(lake_address) == catalog_rows(by_duckdb)
     assert (plan.snapshots, plan.files, plan.tables) == (done.snapshots, done.files, done.tables)
     assert list(done.snapshot_ids) == pick
     after = readings(lake_address)
@@ -206,7 +204,7 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
 
 
 @on_postgresql
-def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_expiry_by_ducklake_core_cleanup_by_duckdb(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days")
     doomed = {file.path for file in result.files}
@@ -218,7 +216,7 @@ def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle
     assert readings(lake_address) == before
 
 
-def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_expiry_by_duckdb_cleanup_by_ducklake_core(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]
     with oracle(lake_address) as duck:
@@ -235,7 +233,7 @@ def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle
 
 
 class Counted(int):
-    """A number that counts how often it is looked at: sets ask for its hash, searches compare it."""
+    """A number that counts how often it is hashed by sets and compared by searches."""
 
     looks = 0
 
@@ -279,7 +277,7 @@ def long_history(address: LakeAddress, number: int) -> None:
 
 
 def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at ids in Python, steps of SQLite's machine and statements, none of which depends on the machine's load."""
+    """Accesses to ids in Python, steps of SQLite's virtual machine and statements, none of which depends on load."""
     steps, statements = 0, 0
 
     def step() -> int:
@@ -318,7 +316,7 @@ def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_p
 def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t FROM range(40)", "DELETE FROM t WHERE a = 3", "INSERT INTO t FROM range(50)")
-        # It leaves them where they are, for the snapshots before; ours writes a delete file.
+        # DuckDB leaves them in the catalog, for the snapshots before; ducklake_core writes a delete file.
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
         duck.run("CREATE TABLE u (a INT)", "INSERT INTO u FROM range(40)", "DELETE FROM u WHERE a = 3", "DROP TABLE u")
     lake = DuckLake.connect(lake_address.url)
@@ -340,7 +338,7 @@ def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, o
 
 @pytest.mark.parametrize("backend", ["postgresql", "mysql"])
 @pytest.mark.parametrize("moment", ["apply_changes", "drop_leftovers"])
-def test_commits_beside_an_expiry(
+def test_commits_during_an_expiry(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, moment: str
 ) -> None:
     """Rows that came and went while snapshots were deleted are read at the snapshot between; tables of inlined rows stay."""
@@ -359,7 +357,7 @@ def test_commits_beside_an_expiry(
             # Which makes a table of inlined rows with these columns.
             other.table("t").append(pa.table({"a": [6], "b": [1]}), inline=True)
 
-    def beside(*arguments: Any) -> Any:
+    def meanwhile(*arguments: Any) -> Any:
         commit()
         return real(*arguments)
 
@@ -369,7 +367,7 @@ def test_commits_beside_an_expiry(
         return registered(connection)
 
     if moment == "apply_changes":
-        monkeypatch.setattr(expiry, moment, beside)
+        monkeypatch.setattr(expiry, moment, meanwhile)
     else:
         monkeypatch.setattr(writer, "inspect", late)
     lake.expire_snapshots(older_than=timedelta(0), min_age=timedelta(0))

@@ -1,4 +1,4 @@
-"""What expiry and merging leave alone: snapshots that are younger than they say, and files that another row names too."""
+"""Expiry and merging keep snapshots that are younger than their time, and files that another row references."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.oracle import LakeAddress
 
 
 def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """Ids ascend with every commit, so that no snapshot is older than the one before it; times to come say nothing about others."""
+    """Ids ascend with every commit, so that no snapshot is older than the one before it; times in the future prove nothing."""
     with oracle(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
     now = datetime.now(UTC)
@@ -83,7 +83,7 @@ def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: La
         assert duck.value("SELECT count(*) FROM t") == 6
 
 
-def test_a_file_that_somebody_adds_to_another_table_while_it_is_merged_stays(
+def test_a_file_added_to_another_table_during_a_merge_stays(
     sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ducklake_core.maintenance import merge

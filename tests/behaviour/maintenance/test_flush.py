@@ -20,7 +20,7 @@ from ducklake_core.maintenance import flush
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.storage.spill import SpillLimits
-from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
+from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, change_feeds, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_all_catalogs
 
@@ -46,7 +46,7 @@ def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: C
 
 def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
     write_inlined(lake_address, options)
-    before, told = readings(lake_address), changes_told(lake_address)
+    before, reported = readings(lake_address), change_feeds(lake_address)
     lake = DuckLake.connect(lake_address.url)
     plan = lake.flush_inlined_data(dry_run=True)
     done = lake.flush_inlined_data()
@@ -54,7 +54,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert [(s.target, s.rows) for s in done.steps] == [(s.target, s.rows) for s in plan.steps]
     assert {s.target: s.rows for s in plan.steps} == {"main.t": 10, "main.p": 10, "main.f": 5}
     assert done.rows_flushed == 21
-    assert changes_told(lake_address) == told
+    assert change_feeds(lake_address) == reported
     after = readings(lake_address)
     assert {key: rows for key, rows in after.items() if key in before} == before
     with lake.reader() as reader:
@@ -67,7 +67,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert len(again.skipped_steps) == len(again.steps)
     lake.close()
     with oracle(lake_address, options) as duck:
-        # DuckDB writes on, compacts what we flushed, and still sees what it saw.
+        # DuckDB continues to write, compacts the flushed files, and still reads the same rows.
         duck.run("INSERT INTO t VALUES (9, 'i', 5, NULL, NULL, 1)", "DELETE FROM p WHERE id = 6", "UPDATE f SET id = 0 WHERE id = 30")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", _FLUSH)
     late = readings(lake_address)
@@ -89,12 +89,12 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
             "DELETE FROM f WHERE a = 7",
             "DELETE FROM f WHERE a = 8",
         )
-    theirs = copy_of(lake_address, request, tmp_path)
+    by_duckdb = copy_of(lake_address, request, tmp_path)
     lake = DuckLake.connect(lake_address.url)
     for name in ("t", "f"):
         assert lake.flush_inlined_data(name).failed_steps == ()
     lake.close()
-    with attached(theirs) as duck:
+    with attached(by_duckdb) as duck:
         for name in ("t", "f"):
             duck.run(f"CALL ducklake_flush_inlined_data('lake', table_name => '{name}')")
     written = {
@@ -107,7 +107,7 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
         "commit_message",
         "commit_extra_info",
     }
-    # Where a physical table goes, the schema version moves, and a delete file of flushed rows says how new its newest delete is.
+    # Dropping a physical table moves the schema version, and a delete file of flushed rows has the snapshot of its newest delete.
     # A first row id that does not count the rows would mislead DuckDB's merge (test_row_ids_in_duckdbs_merge.py).
     without = frozenset(
         written
@@ -122,13 +122,13 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
             "changes_made",
         }
     )
-    ours, expected = catalog_rows(lake_address, without=without), catalog_rows(theirs, without=without)
+    own, expected = catalog_rows(lake_address, without=without), catalog_rows(by_duckdb, without=without)
     # DuckDB drops the table of the earlier columns, which sessions that know it need.
-    assert set(expected.pop("tables")) == {name for name in ours.pop("tables") if name != ("ducklake_inlined_data_1_1",)}
-    assert {name: rows for name, rows in ours.items() if rows != expected[name]} == {}
+    assert set(expected.pop("tables")) == {name for name in own.pop("tables") if name != ("ducklake_inlined_data_1_1",)}
+    assert {name: rows for name, rows in own.items() if rows != expected[name]} == {}
 
 
-def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
+def test_only_the_requested_tables_are_flushed(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     lake.set_option("auto_compact", False, table="p")
@@ -144,7 +144,7 @@ def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in stays inlined; one that goes makes the flush look again."""
     from ducklake_core.maintenance import flush
 
@@ -180,7 +180,7 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
 
 
 def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table that is emptied has rows of later snapshots by then, first one of ours, then one of DuckDB, which cannot write to MySQL."""
+    """The emptied table has rows of later snapshots by then, of ducklake_core and of DuckDB, which cannot write to MySQL."""
     with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a BIGINT)", "INSERT INTO t VALUES (1), (2)", "UPDATE t SET a = 3 WHERE a = 2")
     lake, real, late = DuckLake.connect(lake_address.url), flush.flush_files, [10]
@@ -225,7 +225,7 @@ def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAdd
 
 
 def test_an_expiry_takes_delete_files_of_no_data_file_along(sqlite_address: LakeAddress) -> None:
-    """Nobody reads them, and nothing else would remove them."""
+    """They are never read, and nothing else would remove them."""
     with _ended_file(sqlite_address) as lake:
         lake.flush_inlined_data()
         with lake.database.write() as connection:
@@ -250,7 +250,7 @@ def _ended_file(address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
+def test_a_table_that_cannot_be_flushed_stops_no_other(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     lost = next(path for path in Path(sqlite_address.data_path).rglob("f/*-delete.parquet"))
@@ -287,7 +287,7 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
     lake.close()
 
 
-def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
+def test_a_flush_leaves_no_findings(lake_address: LakeAddress) -> None:
     """Empty tables of inlined rows with earlier columns stay for sessions of DuckDB that have seen them."""
     with attached(lake_address) as duck:
         duck.run(
@@ -302,7 +302,7 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
 
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
-    """Updated rows are inlined after others, also where no inlined row has ended."""
+    """Updated rows are inlined after other rows, also where no inlined row has ended."""
     for module, name, value in ((rows, "BATCH_ROWS", 3), (rows, "JOINED_ROWS", 3), (rows, "JOINED_FROM", joined_from)):
         monkeypatch.setattr(module, name, value)
     with attached(lake_address, FILES_ONLY) as duck:
@@ -319,7 +319,7 @@ def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypat
 
 
 @pytest.mark.parametrize("joined_from", [1, 100])
-def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
+def test_invalid_utf_8_fails_one_table(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     monkeypatch.setattr(rows, "JOINED_FROM", joined_from)
     with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t AS SELECT 'a' AS a", "CREATE TABLE other AS SELECT 'b' AS b")

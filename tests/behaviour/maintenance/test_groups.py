@@ -14,7 +14,7 @@ from ducklake_core.commit.request import CommitRequest
 from ducklake_core.errors import CommitRetriesExhaustedError, UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import merge, rewrite
-from tests.behaviour.maintenance.lakes import NOW, changes_told, files_on_disk, readings
+from tests.behaviour.maintenance.lakes import NOW, change_feeds, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
 
@@ -40,7 +40,7 @@ def rows_of(lake: DuckLake) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "concurrency"),
+    ("operation", "concurrency"),
     [
         ("merge_adjacent_files", None),
         ("rewrite_data_files", 3),
@@ -48,27 +48,27 @@ def rows_of(lake: DuckLake) -> list[int]:
         slow("rewrite_data_files", None),
     ],
 )
-def test_each_group_is_a_snapshot_of_its_own(sqlite_address: LakeAddress, verb: str, concurrency: int | None) -> None:
+def test_each_group_is_a_snapshot_of_its_own(sqlite_address: LakeAddress, operation: str, concurrency: int | None) -> None:
     lake = partitioned(sqlite_address)
     how: dict[str, Any] = {"max_concurrency": concurrency}
-    if verb == "rewrite_data_files":
+    if operation == "rewrite_data_files":
         delete_some(lake)
         how["delete_threshold"] = 0.0
-    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
-    (done,) = getattr(lake, verb)("t", partial_progress=True, **how).tables
+    before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
+    (done,) = getattr(lake, operation)("t", partial_progress=True, **how).tables
     assert [snapshot.id for snapshot in done.snapshots] == list(range(newest + 1, newest + 1 + PARTS))
     assert (done.snapshot, done.files_created, len(done.groups)) == (done.snapshots[-1], PARTS, PARTS)
-    assert all(group.failure is None for group in done.groups) if verb == "rewrite_data_files" else done.failures == ()
+    assert all(group.failure is None for group in done.groups) if operation == "rewrite_data_files" else done.failures == ()
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
     assert after[lake.snapshot().id, '"main"."t"'] == before[newest, '"main"."t"']
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
     assert lake.check(level="rows").findings == ()
     lake.close()
 
 
 def test_groups_run_at_the_same_time(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits for two others, which would wait for ever if there were fewer."""
+    """Each waits for two more, and would wait forever if there were fewer."""
     lake = partitioned(sqlite_address)
     meeting = threading.Barrier(2, timeout=30)
     real = merge.merge_files
@@ -86,19 +86,19 @@ def test_groups_run_at_the_same_time(sqlite_address: LakeAddress, monkeypatch: p
     lake.close()
 
 
-@pytest.mark.parametrize("verb", ["merge_adjacent_files", "rewrite_data_files"])
+@pytest.mark.parametrize("operation", ["merge_adjacent_files", "rewrite_data_files"])
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_an_interrupted_run_is_carried_on(
-    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, verb: str, concurrency: int
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, operation: str, concurrency: int
 ) -> None:
-    """What was committed stays, no file is left behind, and the next run plans only the rest."""
+    """Committed groups stay, no file is left behind, and the next run plans only the rest."""
     lake = partitioned(sqlite_address)
     how: dict[str, Any] = {}
-    if verb == "rewrite_data_files":
+    if operation == "rewrite_data_files":
         delete_some(lake)
         how["delete_threshold"] = 0.0
-    module: Any = merge if verb == "merge_adjacent_files" else rewrite
-    name = "merge_files" if verb == "merge_adjacent_files" else "rewrite_files"
+    module: Any = merge if operation == "merge_adjacent_files" else rewrite
+    name = "merge_files" if operation == "merge_adjacent_files" else "rewrite_files"
     expected, on_disk = rows_of(lake), files_on_disk(sqlite_address)
     real, calls = getattr(module, name), []
 
@@ -111,24 +111,24 @@ def test_an_interrupted_run_is_carried_on(
 
     monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        getattr(lake, verb)("t", partial_progress=True, max_concurrency=concurrency, **how)
+        getattr(lake, operation)("t", partial_progress=True, max_concurrency=concurrency, **how)
     monkeypatch.undo()
-    done_before = len([s for s in lake.snapshots() if s.message and s.message.startswith(verb)])
+    done_before = len([s for s in lake.snapshots() if s.message and s.message.startswith(operation)])
     assert done_before == PARTS - 1 if concurrency == 1 else 0 < done_before < PARTS
     new = {path for path in files_on_disk(sqlite_address) - on_disk if "-delete" not in path}
     assert len(new) == done_before, "of a group that was not committed nothing is left"
     assert rows_of(lake) == expected
-    (rest,) = getattr(lake, verb)("t", **how).tables
+    (rest,) = getattr(lake, operation)("t", **how).tables
     assert len(rest.groups) == PARTS - done_before
     assert rows_of(lake) == expected
     lake.close()
 
 
 @pytest.mark.parametrize("by", ["us", "DuckDB"])
-def test_a_delete_meanwhile_is_kept_and_stops_one_group_at_most(
+def test_a_concurrent_delete_is_kept_and_stops_one_group_at_most(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """The merge of the files concerned gives way; the others, and rows that come in, are in nobody's way."""
+    """The merge of the affected files gives way; other groups and new rows are no conflict."""
     lake, other = partitioned(sqlite_address), DuckLake.connect(sqlite_address.url)
     real, calls = merge.merge_files, []
 
@@ -158,7 +158,7 @@ def test_a_delete_meanwhile_is_kept_and_stops_one_group_at_most(
         assert [row[0] for row in duck.rows("SELECT n FROM t ORDER BY n")] == expected
 
 
-def test_a_rewrite_plans_again_what_others_changed(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_plans_again_after_concurrent_changes(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """One group of four is changed meanwhile: three are committed at once, the fourth with the delete of the other."""
     lake, other = partitioned(sqlite_address), DuckLake.connect(sqlite_address.url)
     delete_some(lake)
@@ -187,20 +187,20 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Ca
     lake = partitioned(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.table("t").delete("part = 1 AND n BETWEEN 100 AND 120")
-    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
+    before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
     plan = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True)
     assert [(group.files, group.neighbours, group.deleted_rows, group.live_rows) for group in plan.tables[0].groups] == [(3, 2, 5, 25)]
     assert "beside 2 small files" in plan.steps[0].reason
     lake.set_option("target_file_size", 100, table="t")
     (full,) = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True).tables
-    assert [(group.files, group.neighbours) for group in full.groups] == [(1, 0)], "there is no room"
+    assert [(group.files, group.neighbours) for group in full.groups] == [(1, 0)], "the group is full"
     lake.unset_option("target_file_size", table="t")
     (done,) = lake.rewrite_data_files("t", delete_threshold=0.5).tables
     assert (done.files_rewritten, done.files_created, done.failure) == (3, 1, None)
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
     assert after[lake.snapshot().id, '"main"."t"'] == before[newest, '"main"."t"']
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
     lake.expire_snapshots(older_than=NOW, min_age=NOW)
     lake.cleanup_old_files(older_than=NOW, min_age=NOW)
     assert lake.check(level="rows").findings == ()
@@ -244,7 +244,7 @@ def small_tables(address: LakeAddress) -> DuckLake:
 
 def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> None:
     lake = small_tables(sqlite_address)
-    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
+    before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
     done = lake.merge_adjacent_files()
     assert lake.snapshot().id == newest + 1
     assert [(one.table, one.snapshot, one.files_created) for one in done.tables] == [
@@ -253,12 +253,12 @@ def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> N
     assert lake.snapshot().message == "merge_adjacent_files: 12 files of 3 tables into 3"
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
     assert lake.check(level="rows").findings == ()
     lake.close()
 
 
-def test_a_table_that_others_changed_does_not_stop_those_beside_it(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_with_concurrent_changes_stops_no_other(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, other = small_tables(sqlite_address), DuckLake.connect(sqlite_address.url)
     real, on_disk = merge.merge_files, files_on_disk(sqlite_address)
 
@@ -295,7 +295,7 @@ def test_an_interrupted_commit_of_several_tables_leaves_no_file(sqlite_address: 
     lake.close()
 
 
-def test_where_others_won_every_attempt_no_table_is_tried_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_exhausted_attempts_no_table_is_retried_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, commits = small_tables(sqlite_address), []
     on_disk = files_on_disk(sqlite_address)
 

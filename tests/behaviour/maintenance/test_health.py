@@ -1,4 +1,4 @@
-"""What a lake weighs, from a fixed number of statements."""
+"""Health of a lake from a fixed number of statements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 
 def statements(lake: DuckLake) -> int:
-    """How many statements ``health`` sends."""
+    """Return the number of statements that ``health`` sends."""
     seen: list[str] = []
     engine = lake.database._current_engine()
 
@@ -109,8 +109,8 @@ def test_faults_are_counted(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_two_tables_of_one_name_are_told_apart(sqlite_address: LakeAddress) -> None:
-    """Prometheus refuses a text with one sample twice, and would not hear of the fault."""
+def test_two_tables_of_one_name_are_distinguished(sqlite_address: LakeAddress) -> None:
+    """Prometheus rejects an exposition with one sample twice, and would not see the fault."""
     from tests.property.hostile_catalogs.lake import DamagedLake
 
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
@@ -122,7 +122,7 @@ def test_two_tables_of_one_name_are_told_apart(sqlite_address: LakeAddress) -> N
     assert families["ducklake_tables_named_twice"][0].value == 1
 
 
-def test_health_for_others(tmp_path: Path) -> None:
+def test_health_as_values(tmp_path: Path) -> None:
     lake = DuckLake.create(sqlite_lake(tmp_path).url, data_path=str(tmp_path / "files"))
     lake.write('"we""ird\\"."t ä"', pa.table({"a": range(100)}), inline=False)
     lake.write('"two\nlines"', pa.table({"a": range(3)}), inline=False)

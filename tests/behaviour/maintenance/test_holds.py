@@ -1,4 +1,4 @@
-"""Holds: names on snapshots that our expiry respects, and that disturb nothing of DuckDB."""
+"""Holds are names on snapshots that expiry respects and DuckDB ignores."""
 
 from __future__ import annotations
 
@@ -91,15 +91,15 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
             lake.holds.pinned(at_most=negative)
 
 
-def test_a_reader_that_fails_tells_why_though_its_hold_stays(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_reader_raises_its_own_error(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(*_: object, **__: object) -> None:
-        raise CatalogUnavailableError("the server is gone")
+        raise CatalogUnavailableError("the server is down")
 
     monkeypatch.setattr(Holds, "remove", unavailable)
     with pytest.raises(RuntimeError, match="reader failed") as caught, lake.holds.pinned(reader="report"):
         raise RuntimeError("reader failed")
     (note,) = caught.value.__notes__
-    assert note == f"the hold {lake.holds.list()[0].name!r} is still there, as it could not be removed: the server is gone"
+    assert note == f"the hold {lake.holds.list()[0].name!r} is still there, as it could not be removed: the server is down"
     with pytest.raises(CatalogUnavailableError), lake.holds.pinned():
         pass
     assert len(lake.holds.list()) == 2
@@ -125,7 +125,7 @@ def test_duckdb_is_not_disturbed(lake: DuckLake, lake_address: LakeAddress, orac
         )
         assert duck.rows("SELECT count(*) FROM t") == [(101,)]
         assert len([row for row in duck.rows("FROM ducklake_options('lake')") if "hold" in str(row[0])]) == 1
-        # As the documentation says, DuckDB does not know what a hold is.
+        # As documented, DuckDB ignores holds.
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{newest - 1}])")
     (hold,) = lake.holds.list()
     assert (hold.name, hold.snapshot_id, hold.has_ended) == ('a "b" \\ %_ ü\n', newest - 1, False)
@@ -181,12 +181,12 @@ def test_a_hold_that_cannot_be_read_stops_expiry(lake: DuckLake, value: str) -> 
 
 
 def test_a_hold_and_an_expiry_at_once(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is first wins: never does a hold name a snapshot that is gone."""
+    """The first of them wins: a hold never names an expired snapshot."""
     from ducklake_core.maintenance import expire
 
     newest = lake.snapshot().id
     planned, go_on = threading.Event(), threading.Event()
-    # Where only one can write, nobody comes between the beginning of the transaction and its end.
+    # Where only one client can write, no commit is possible during the transaction.
     step = "lock_snapshots" if lake.database.abilities.concurrent_writers else "run_write"
     real = getattr(expire, step)
 

@@ -103,7 +103,7 @@ def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddre
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_catalog_afterwards_is_the_references(
+def test_the_catalog_equals_that_of_duckdb(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, partitioned: bool
 ) -> None:
     with attached(lake_address, FILES_ONLY) as duck:
@@ -112,22 +112,22 @@ def test_catalog_afterwards_is_the_references(
             *(["ALTER TABLE t SET PARTITIONED BY (b)"] if partitioned else []),
             *(f"INSERT INTO t SELECT range, 'p' || range % 2, range / 2 + 1 FROM range({n}, {n + 20})" for n in range(0, 60, 20)),
         )
-    theirs = copy_of(lake_address, request, tmp_path)
+    by_duckdb = copy_of(lake_address, request, tmp_path)
     lake = DuckLake.connect(lake_address.url)
     result = lake.merge_adjacent_files("t")
     # DuckDB logs the second alone (decision 31).
     assert lake.snapshot().changes == "inline_flush:1,merge_adjacent:1"
     lake.close()
-    with attached(theirs) as duck:
+    with attached(by_duckdb) as duck:
         reported = duck.rows("CALL ducklake_merge_adjacent_files('lake', 't')")
     assert {row[:2] for row in reported} == {("main", "t")}
     assert [sum(row[place] for row in reported) for place in (2, 3)] == [result.files_merged, result.files_created]
     # DuckDB numbers the files of several partitions in the order of a hash table.
     without = WRITTEN_DIFFERENTLY | ({"data_file_id"} if partitioned else set()) | {"changes_made"}
-    assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
+    assert catalog_rows(lake_address, without=without) == catalog_rows(by_duckdb, without=without)
 
 
-def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_merged_by_ducklake_core_then_changed_by_duckdb(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
     lake.merge_adjacent_files()
@@ -149,7 +149,7 @@ def insert_now(table: str, start: int) -> str:
 
 
 def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """DuckDB takes the row ids of updated rows from the catalog, where files of updates have others."""
+    """DuckDB takes the row ids of updated rows from the catalog, which differ from those in files of updates."""
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER)", "INSERT INTO t SELECT range, 0 FROM range(10)")
         duck.run("UPDATE t SET b = 1 WHERE a = 3", "UPDATE t SET b = 2 WHERE a = 7")
@@ -206,7 +206,7 @@ def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[...
     lake.close()
 
 
-def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
+def test_a_failing_table_stops_no_other(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     before = readings(lake_address, ['"main"."t"'])
     lake = DuckLake.connect(lake_address.url)
@@ -299,8 +299,8 @@ def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress, oracle:
 
 @pytest.mark.parametrize("max_concurrency", [None, 2])
 @pytest.mark.parametrize("updated_last", [False, True])
-def test_rows_whose_ids_are_not_those_of_their_places(sqlite_address: LakeAddress, updated_last: bool, max_concurrency: int | None) -> None:
-    """By the catalog the ids run on from file to file; that one file stores others is seen when rows are written already."""
+def test_rows_whose_ids_differ_from_their_positions(sqlite_address: LakeAddress, updated_last: bool, max_concurrency: int | None) -> None:
+    """By the catalog row ids continue from file to file; that one file stores other ids is found while rows are written."""
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         lake.set_option("data_inlining_row_limit", 0)
         lake.set_option("parquet_row_group_size", 2)
@@ -332,7 +332,7 @@ _TOGETHER = threading.Barrier(2)
 
 
 class InPairs(Storage):
-    """A store that opens no data file before it is asked for another one."""
+    """A store that opens no data file before a second one is requested."""
 
     def open_input(self, path: str) -> pa.NativeFile:
         if path.endswith(".parquet"):
@@ -348,7 +348,7 @@ def test_small_files_are_read_ahead(sqlite_address: LakeAddress, monkeypatch: py
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     for number in range(5):
         lake.write("t", pa.table({"a": range(number * 100, number * 100 + 100)}), inline=False)
-    # The first file is read by whoever asks for it.
+    # The first file is read by the caller.
     first = threading.Timer(0.2, _TOGETHER.wait, [30])
     first.start()
     request = TableRequest(scope=TableScope())

@@ -1,4 +1,4 @@
-"""Lakes of earlier versions become lakes of version 1.0 in which every snapshot shows what it did, to us and to DuckDB."""
+"""Lakes of earlier versions become lakes of version 1.0 in which both libraries read the same rows at every snapshot."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_every_snapshot_shows_the_same_rows_afterwards(
                 assert _oracle_rows(duck, name, snapshot) == expected[snapshot], (name, snapshot)
         _work_on(duck, old)
         duck.run("RESET TimeZone")
-    lake.table("numbers").append(pa.table({"i": pa.array([1], pa.int32()), "s": ["ours"]}), schema_evolution="additive")
+    lake.table("numbers").append(pa.table({"i": pa.array([1], pa.int32()), "s": ["own"]}), schema_evolution="additive")
     with oracle(old.address) as duck:
         assert duck.value("SELECT count(*) FROM numbers") == lake.table("numbers").scan().count() == 100
         if "small" in old.expected:
@@ -102,7 +102,7 @@ def test_every_snapshot_shows_the_same_rows_afterwards(
 
 
 def _work_on(duck: Oracle, old: OldLake) -> None:
-    """What DuckDB does to a lake of its own version works on the migrated one."""
+    """DuckDB writes to the migrated lake as to one of its own version."""
     if "small" in old.expected:
         duck.run(
             "INSERT INTO small (id, t, z) VALUES (9, 'nine', TIMESTAMPTZ '2024-06-01 10:00:00+00')",
@@ -138,7 +138,7 @@ def test_tables_whose_first_snapshots_expired_can_be_compacted(
         assert duck.value("SELECT count(*) FROM numbers") == 59
 
 
-def test_files_that_do_not_tell_snapshots_need_permission(tmp_path: Path, oracle: Callable[..., Any]) -> None:
+def test_files_without_snapshot_ids_need_permission(tmp_path: Path, oracle: Callable[..., Any]) -> None:
     old = old_lake("0.3", "sqlite", tmp_path)
     path = forget_embedded_snapshots(old)
     lake = DuckLake.connect(old.address.url)

@@ -1,4 +1,4 @@
-"""A catalog that somebody migrates between the plan and the run of a verb: one clear error for the lake, not one for each table."""
+"""A catalog that is migrated between the plan and the run of an operation gives one error for the lake, not one for each table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import spread
 
-VERBS: dict[str, Callable[[DuckLake, Callable[[Progress], object]], Any]] = {
+OPERATIONS: dict[str, Callable[[DuckLake, Callable[[Progress], object]], Any]] = {
     "merge": lambda lake, to: lake.merge_adjacent_files(progress=to),
     "merge, group by group": lambda lake, to: lake.merge_adjacent_files(partial_progress=True, progress=to),
     "rewrite": lambda lake, to: lake.rewrite_data_files(delete_threshold=0, progress=to),
@@ -30,34 +30,34 @@ MERGES = ("merge", "merge, group by group")
 """These merge small tables together, for one commit."""
 
 
-@pytest.mark.parametrize("verb", spread(VERBS, 4))
-def test_one_error_for_the_lake(sqlite_address: LakeAddress, verb: str) -> None:
+@pytest.mark.parametrize("operation", spread(OPERATIONS, 4))
+def test_one_error_for_the_lake(sqlite_address: LakeAddress, operation: str) -> None:
     lake = lake_of_files(sqlite_address)
     for name in ("a", "b", "c"):
         for start in (0, 100):
             lake.write(name, pa.table({"n": range(start, start + 20)}))
-        if verb == "rewrite":
+        if operation == "rewrite":
             lake.table(name).delete("n >= 110")
         lake.set_option("data_inlining_row_limit", 10, table=name)
         lake.write(name, pa.table({"n": [1]}))
     before, newest, other = files_on_disk(sqlite_address), lake.snapshot().id, DuckLake.connect(sqlite_address.url)
-    told: list[Progress] = []
+    reported: list[Progress] = []
 
     def migrate(progress: Progress) -> None:
-        told.append(progress)
-        if len(told) == 1:
+        reported.append(progress)
+        if len(reported) == 1:
             other.migrate("1.1")
 
     with pytest.raises(CatalogVersionError, match="open the lake again"):
-        VERBS[verb](lake, migrate)
-    if verb not in MERGES:
-        assert len({one.table for one in told} - {None}) <= 1, "no second table was begun"
+        OPERATIONS[operation](lake, migrate)
+    if operation not in MERGES:
+        assert len({one.table for one in reported} - {None}) <= 1, "no second table was begun"
     assert files_on_disk(sqlite_address) == before
     assert other.snapshot().id <= newest + 1
-    assert all(other.table(name).scan().count() == (31 if verb == "rewrite" else 41) for name in ("a", "b", "c"))
+    assert all(other.table(name).scan().count() == (31 if operation == "rewrite" else 41) for name in ("a", "b", "c"))
     lake.close()
     again = DuckLake.connect(sqlite_address.url)
-    VERBS[verb](again, lambda progress: None)
+    OPERATIONS[operation](again, lambda progress: None)
     assert again.check(level="rows").is_sound
     again.close()
     other.close()

@@ -1,4 +1,4 @@
-"""Maintenance while others commit: nothing is lost, nothing that a snapshot shows is scheduled."""
+"""Maintenance during commits of another writer loses no row and schedules no referenced file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 12
 
 
 def test_maintenance_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """One thread appends, deletes and overwrites; the main thread runs all verbs all the while."""
+    """One thread appends, deletes and overwrites, while the main thread runs all maintenance operations."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("kept", pa.table({"n": pa.array([-1], pa.int64())}))
     lake.write("replaced", pa.table({"n": pa.array([-1], pa.int64())}))

@@ -37,9 +37,9 @@ def lived_in(address: LakeAddress, oracle: OracleFactory) -> None:
             'CREATE TABLE "it\'s, a" (p INTEGER, a INTEGER)',
             'ALTER TABLE "it\'s, a" SET PARTITIONED BY (p)',
             'INSERT INTO "it\'s, a" SELECT range % 3, range FROM range(30)',
-            "CREATE TABLE gone (a INTEGER)",
-            "INSERT INTO gone SELECT range FROM range(50)",
-            "DROP TABLE gone",
+            "CREATE TABLE dropped (a INTEGER)",
+            "INSERT INTO dropped SELECT range FROM range(50)",
+            "DROP TABLE dropped",
             "INSERT INTO t SELECT range FROM range(50)",
             "CALL ducklake_merge_adjacent_files('lake')",
         )
@@ -54,7 +54,7 @@ def left_behind(folder: Path, name: str, *, days: float = 3) -> Path:
     return file
 
 
-def test_only_what_nobody_names_goes(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     lived_in(lake_address, oracle)
     living = files_on_disk(lake_address)
     data = Path(lake_address.data_path)
@@ -79,7 +79,7 @@ def test_only_what_nobody_names_goes(lake_address: LakeAddress, oracle: OracleFa
     with oracle(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 185
         assert duck.value('SELECT count(*) FROM "it\'s, a"') == 30
-        # DuckDB finds no orphan that we left, once it may take the young one.
+        # DuckDB finds no further orphan, apart from the young one.
         duck.run("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
     assert files_on_disk(lake_address) == living
     assert text.exists()

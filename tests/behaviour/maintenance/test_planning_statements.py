@@ -1,4 +1,4 @@
-"""Verbs plan many tables with as many statements as few, and say of each table what they say of it alone."""
+"""Operations plan many tables with as many statements as few, and plan each table as if it were alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ducklake_core import DuckLake, MaintenanceResult
 from tests.support.oracle import LakeAddress, attached
 
 _ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "part": pa.array([number % 2 for number in range(20)], pa.int64())})
-VERBS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
+OPERATIONS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
     "flush": lambda lake: lake.flush_inlined_data(dry_run=True),
     "merge": lambda lake: lake.merge_adjacent_files(dry_run=True),
     "rewrite": lambda lake: lake.rewrite_data_files(delete_threshold=0, dry_run=True),
@@ -75,21 +75,21 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
     numbers = []
     for first, last in ((0, 3), (3, 30)):
         add_tables(lake, first, last)
-        for name, verb in VERBS.items():
-            verb(lake)
+        for name, operation in OPERATIONS.items():
+            operation(lake)
             with counted() as statements:
-                result = verb(lake)
+                result = operation(lake)
             planned = {step.target for step in result.steps if step.outcome == "planned"}
             assert len(planned) == last, name
             assert result.failed_steps == (), name
             numbers.append((name, len(statements)))
     assert numbers[:4] == numbers[4:]
-    of_verb = dict(numbers)
+    of_operation = dict(numbers)
     with counted() as of_removals:
-        for verb in REMOVALS:
-            verb(lake)
-    apart = of_verb["merge"] + of_verb["rewrite"] + of_verb["flush"] + len(of_removals)
-    assert of_verb["checkpoint"] < apart, "they share what they read"
+        for operation in REMOVALS:
+            operation(lake)
+    apart = of_operation["merge"] + of_operation["rewrite"] + of_operation["flush"] + len(of_removals)
+    assert of_operation["checkpoint"] < apart, "they share what they read"
     assert all(count < 30 for name, count in numbers if name != "checkpoint")
     lake.close()
 
@@ -112,13 +112,13 @@ def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> 
             "INSERT INTO d SELECT range, 'f' FROM range(40)",
             "ALTER TABLE d SET SORTED BY (id)",
         )
-    for name, verb in (
+    for name, operation in (
         ("flush", DuckLake.flush_inlined_data),
         ("merge", DuckLake.merge_adjacent_files),
         ("rewrite", lambda lake, **how: lake.rewrite_data_files(delete_threshold=0, **how)),
     ):
-        together = verb(lake, dry_run=True).steps
-        alone = [step for table in lake.tables() for step in verb(lake, tables=table.table, dry_run=True).steps]
+        together = operation(lake, dry_run=True).steps
+        alone = [step for table in lake.tables() for step in operation(lake, tables=table.table, dry_run=True).steps]
         assert list(together) == alone, name
     lake.close()
 
@@ -131,8 +131,8 @@ def test_a_table_whose_rows_cannot_be_read_stops_no_other(sqlite_address: LakeAd
     with lake.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE ducklake_data_file SET {damage} WHERE table_id = {one}")
         connection.exec_driver_sql(f"DELETE FROM ducklake_column WHERE table_id = {other}")
-    for name, verb in VERBS.items():
-        steps = verb(lake).steps
+    for name, operation in OPERATIONS.items():
+        steps = operation(lake).steps
         failed = {step.target for step in steps if step.outcome == "failed" and step.target.startswith("main.")}
         assert failed == ({"main.t2"} if name == "flush" else {"main.t1", "main.t2"}), name
         assert "main.t0" in {step.target for step in steps if step.outcome == "planned"}, name

@@ -1,4 +1,4 @@
-"""A dry run gives the plan that a run carries out, step for step, for every verb; the command prints the same."""
+"""A dry run returns the plan that a run executes, step by step, for every operation; the command prints the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.behaviour.maintenance.lakes import NOW, catalog_rows, files_on_disk
 from tests.support.oracle import LakeAddress
 
 _AGE = {"older_than": NOW, "min_age": NOW}
-VERBS: dict[str, tuple[Callable[..., MaintenanceResult], dict[str, Any], str]] = {
+OPERATIONS: dict[str, tuple[Callable[..., MaintenanceResult], dict[str, Any], str]] = {
     "flush_inlined_data": (DuckLake.flush_inlined_data, {}, "flush"),
     "merge_adjacent_files": (DuckLake.merge_adjacent_files, {"tables": ["*.*", "x*"], "max_files": 4}, "merge '*.*' 'x*' --max-files 4"),
     "rewrite_data_files": (DuckLake.rewrite_data_files, {"delete_threshold": 0.5}, "rewrite --delete-threshold 0.5"),
@@ -33,7 +33,7 @@ VERBS: dict[str, tuple[Callable[..., MaintenanceResult], dict[str, Any], str]] =
 
 @pytest.fixture
 def lake(lake_address: LakeAddress) -> DuckLake:
-    """Two tables with work for every verb, one of them with a file that is gone, a held snapshot, and strays of two kinds."""
+    """Two tables with work for every operation, one of them with a missing file, a held snapshot, and orphans of two kinds."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     for name in ("a", "b"):
         for number in range(4):
@@ -42,9 +42,9 @@ def lake(lake_address: LakeAddress) -> DuckLake:
         lake.table(name).delete("id BETWEEN 20 AND 38")
         lake.unset_option("data_inlining_row_limit", table=name)
         lake.write(name, pa.table({"id": pa.array([-1], pa.int64())}))
-    lake.write("gone", pa.table({"id": pa.array(range(20), pa.int64())}), inline=False)
+    lake.write("dropped", pa.table({"id": pa.array(range(20), pa.int64())}), inline=False)
     lake.holds.add("kept", 2)
-    lake.drop_table("gone")
+    lake.drop_table("dropped")
     for name in ("ducklake-0199b5a0-0000-7000-8000-000000000000.parquet", "ducklake-0199b5a0-0000-7000-8000-000000000001.parquet"):
         Path(lake.info.data_path, name).write_bytes(b"stray")
     return lake
@@ -59,25 +59,27 @@ def timeless(reason: str) -> str:
     return re.sub(r"older than .* UTC", "older than then", reason)
 
 
-def test_a_run_does_what_its_plan_says(lake: DuckLake, lake_address: LakeAddress) -> None:
-    for name, (verb, arguments, line) in VERBS.items():
+def test_a_run_executes_its_plan(lake: DuckLake, lake_address: LakeAddress) -> None:
+    for name, (operation, arguments, line) in OPERATIONS.items():
         rows, files = catalog_rows(lake_address), files_on_disk(lake_address)
-        plan = verb(lake, **arguments, dry_run=True)
-        told = CliRunner().invoke(app, shlex.split(f"plan {line} --json"), env={"DUCKLAKE_URL": lake_address.url})
+        plan = operation(lake, **arguments, dry_run=True)
+        reported = CliRunner().invoke(app, shlex.split(f"plan {line} --json"), env={"DUCKLAKE_URL": lake_address.url})
         assert (catalog_rows(lake_address), files_on_disk(lake_address)) == (rows, files), f"a dry run of {name} changes nothing"
-        assert [timeless(one["reason"]) for one in json.loads(told.stdout)["steps"]] == [timeless(step.reason) for step in plan.steps], name
-        done = verb(lake, **arguments)
+        assert [timeless(one["reason"]) for one in json.loads(reported.stdout)["steps"]] == [
+            timeless(step.reason) for step in plan.steps
+        ], name
+        done = operation(lake, **arguments)
         assert [*map(carried_out, done.steps)] == [*map(carried_out, plan.steps)], name
         assert any(step.outcome == "done" for step in done.steps), name
         assert done.failed_steps == (), name
     lake.close()
 
 
-def test_plans_have_the_options_of_their_verbs(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_plans_have_the_options_of_their_operations(lake: DuckLake, lake_address: LakeAddress) -> None:
     env = {"DUCKLAKE_URL": lake_address.url, "COLUMNS": "200"}
     for command in PLANNED:
-        texts = [CliRunner().invoke(app, [*words, command.__name__, "--help"], env=env).stdout for words in ([], ["plan"])]
-        options = [{word for word in text.replace(",", " ").split() if word.startswith("--")} for text in texts]
+        strings = [CliRunner().invoke(app, [*words, command.__name__, "--help"], env=env).stdout for words in ([], ["plan"])]
+        options = [{word for word in text.replace(",", " ").split() if word.startswith("--")} for text in strings]
         assert options[0] - options[1] == {"--dry-run"}
         assert options[1] <= options[0]
     result = CliRunner().invoke(app, ["plan", "checkpoint", "a*"], env=env)

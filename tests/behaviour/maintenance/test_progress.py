@@ -1,4 +1,4 @@
-"""How far a verb is: told to a callback, and drawn on a terminal."""
+"""Progress of operations, reported to a callback and drawn on a terminal."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return lake
 
 
-def _last_of_each_phase(told: list[Progress]) -> dict[str, Progress]:
-    return {one.phase: one for one in told}
+def _last_of_each_phase(reported: list[Progress]) -> dict[str, Progress]:
+    return {one.phase: one for one in reported}
 
 
-VERBS: dict[str, tuple[Callable[[DuckLake, Callable[[Progress], object]], object], dict[str, tuple[int, str]]]] = {
+OPERATIONS: dict[str, tuple[Callable[[DuckLake, Callable[[Progress], object]], object], dict[str, tuple[int, str]]]] = {
     "merge_adjacent_files": (lambda lake, to: lake.merge_adjacent_files(progress=to), {"merge files": (2 * PARTS, "groups")}),
     "rewrite_data_files": (
         lambda lake, to: lake.rewrite_data_files(delete_threshold=0, progress=to),
@@ -73,58 +73,58 @@ VERBS: dict[str, tuple[Callable[[DuckLake, Callable[[Progress], object]], object
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_verbs_tell_how_far_they_are(lake: DuckLake, verb: str) -> None:
-    if verb == "delete_orphaned_files":
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_operations_report_progress(lake: DuckLake, operation: str) -> None:
+    if operation == "delete_orphaned_files":
         Path(lake.info.data_path, "orphan.parquet").write_bytes(b"1234567")
-    if verb in ("rewrite_data_files", "check"):
+    if operation in ("rewrite_data_files", "check"):
         lake.set_option("data_inlining_row_limit", 0)
         lake.table("a").delete("n >= 100 AND n < 115")
-    told: list[Progress] = []
+    reported: list[Progress] = []
     size = sum(file.file_size_bytes for name in "ab" for file in lake.table(name).list_files())
-    run, phases = VERBS[verb]
-    run(lake, told.append)
-    assert {one.verb for one in told} == {verb}
-    last = _last_of_each_phase(told)
+    run, phases = OPERATIONS[operation]
+    run(lake, reported.append)
+    assert {one.verb for one in reported} == {operation}
+    last = _last_of_each_phase(reported)
     assert {phase: (one.done, one.unit) for phase, one in last.items()} == phases
     for phase, one in last.items():
         assert phase in ("read the catalog", "list files") or (one.total, one.seconds_left) == (one.done, 0), phase
-    seconds = [one.seconds for one in told]
+    seconds = [one.seconds for one in reported]
     assert seconds == sorted(seconds)
-    if verb == "merge_adjacent_files":
+    if operation == "merge_adjacent_files":
         assert (last["merge files"].rows, last["merge files"].table) == (120, "main.b")
         assert last["merge files"].bytes == size
-        first = told[0]
+        first = reported[0]
         assert (first.done, first.total, first.seconds_left) == (0, 2 * PARTS, None)
-    if verb == "flush_inlined_data":
+    if operation == "flush_inlined_data":
         assert (last["flush rows"].rows, last["flush rows"].table) == (5, "main.i")
     lake.close()
 
 
-def test_a_checkpoint_tells_of_each_verb(lake: DuckLake) -> None:
-    told: list[Progress] = []
-    lake.checkpoint(progress=told.append)
-    assert list(dict.fromkeys(one.verb for one in told)) == ["flush_inlined_data", "merge_adjacent_files", "delete_orphaned_files"]
+def test_a_checkpoint_reports_each_operation(lake: DuckLake) -> None:
+    reported: list[Progress] = []
+    lake.checkpoint(progress=reported.append)
+    assert list(dict.fromkeys(one.verb for one in reported)) == ["flush_inlined_data", "merge_adjacent_files", "delete_orphaned_files"]
     lake.close()
 
 
 def test_time_left_goes_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    told: list[Progress] = []
-    meter = module.ProgressMeter(told.append)
+    reported: list[Progress] = []
+    meter = module.ProgressMeter(reported.append)
     now = 105.0
     meter.begin("merge_adjacent_files", "merge files", "groups", 2, work=100)
     now = 115.0
     meter.advance(rows=7, size=20, work=20, table="main.t")
-    assert (told[-1].seconds, told[-1].seconds_left) == (15.0, 40.0)
-    assert str(told[-1]) == "merge_adjacent_files main.t: 1 of 2 groups, 7 rows, 20 B in 15 s, 40 s left (merge files)"
+    assert (reported[-1].seconds, reported[-1].seconds_left) == (15.0, 40.0)
+    assert str(reported[-1]) == "merge_adjacent_files main.t: 1 of 2 groups, 7 rows, 20 B in 15 s, 40 s left (merge files)"
     meter.extend(3, work=100)
-    assert (told[-1].total, told[-1].seconds_left) == (5, 90.0)
+    assert (reported[-1].total, reported[-1].seconds_left) == (5, 90.0)
 
 
 @pytest.mark.parametrize("partial", spread([False, True], 1))
-def test_a_callback_that_raises_ends_the_verb(lake: DuckLake, sqlite_address: LakeAddress, partial: bool) -> None:
+def test_a_callback_that_raises_ends_the_operation(lake: DuckLake, sqlite_address: LakeAddress, partial: bool) -> None:
     before, newest, rows = files_on_disk(sqlite_address), lake.snapshot().id, lake.table("a").scan().count()
 
     def stop(progress: Progress) -> None:
@@ -140,15 +140,15 @@ def test_a_callback_that_raises_ends_the_verb(lake: DuckLake, sqlite_address: La
     lake.close()
 
 
-def test_a_repair_says_who_and_why(sqlite_address: LakeAddress) -> None:
+def test_a_repair_records_author_and_message(sqlite_address: LakeAddress) -> None:
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM t WHERE a >= 40")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
     lake = DuckLake.connect(sqlite_address.url)
-    found = lake.check(repair=True, author="night", message="mended", extra_info={"ticket": 7})
+    found = lake.check(repair=True, author="night", message="repaired", extra_info={"ticket": 7})
     made = lake.snapshot()
     assert found.repair_snapshot_id == made.id
-    assert (made.author, made.message) == ("night", "mended")
+    assert (made.author, made.message) == ("night", "repaired")
     assert '"ticket": 7' in str(made.extra_info)
     lake.close()
 
@@ -167,13 +167,13 @@ def test_bars_are_drawn_on_a_terminal_alone(lake: DuckLake, sqlite_address: Lake
     lake.close()
     command = [sys.executable, "-m", "ducklake_core.cli", "check", "--level", "rows"]
     environment = {**os.environ, "DUCKLAKE_URL": sqlite_address.url, "TERM": "xterm", "COLUMNS": "160"}
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as child:
-        os.close(theirs)
-        drawn = _all_of(ours)
+    own, by_duckdb = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=by_duckdb, env=environment, text=True) as child:
+        os.close(by_duckdb)
+        drawn = _all_of(own)
         assert child.stdout is not None
         assert "nothing found" in child.stdout.read()
-    os.close(ours)
+    os.close(own)
     assert "read rows" in drawn.decode()
     assert "13/13 files" in drawn.decode()
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=environment, check=True)

@@ -1,4 +1,4 @@
-"""What maintenance promises about data, where no other test says it: bounds stay, interrupted sweeps go on, one bad table is one."""
+"""Guarantees of maintenance: bounds stay, interrupted deletions continue, and one bad table stops no other."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
 
-@pytest.mark.parametrize("verb", spread(["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"], 1))
-def test_bounds_of_a_table_are_never_narrowed(sqlite_address: LakeAddress, verb: str) -> None:
+@pytest.mark.parametrize("operation", spread(["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"], 1))
+def test_bounds_of_a_table_are_never_narrowed(sqlite_address: LakeAddress, operation: str) -> None:
     """DuckDB leaves out files of earlier snapshots by the table's bounds of today."""
     lake = lake_of_files(sqlite_address)
     lake.write("t", pa.table({"n": range(100)}))
     lake.write("t", pa.table({"n": range(100, 200)}))
     lake.write("u", pa.table({"n": [0]}))
     then = lake.snapshot().id
-    lake.set_option("data_inlining_row_limit", 10 if verb == "flush_inlined_data" else 0)
-    if verb == "flush_inlined_data":
+    lake.set_option("data_inlining_row_limit", 10 if operation == "flush_inlined_data" else 0)
+    if operation == "flush_inlined_data":
         lake.write("t", pa.table({"n": [500]}))
         then = lake.snapshot().id
         lake.table("t").delete("n = 500")
-    elif verb == "rewrite_data_files":
+    elif operation == "rewrite_data_files":
         lake.table("t").delete("n >= 40")
-    wanted = 500 if verb == "flush_inlined_data" else 177
-    result = getattr(lake, verb)("t", **({"delete_threshold": 0.0} if verb == "rewrite_data_files" else {}))
+    wanted = 500 if operation == "flush_inlined_data" else 177
+    result = getattr(lake, operation)("t", **({"delete_threshold": 0.0} if operation == "rewrite_data_files" else {}))
     assert [step.outcome for step in result.steps] == ["done"]
     assert lake.table("t", at=then).scan(where=f"n = {wanted}").count() == 1
     assert lake.check(level="rows").findings == ()
@@ -55,19 +55,19 @@ def _stop_at(done: int) -> Any:
     return stop
 
 
-@pytest.mark.parametrize("verb", ["delete_orphaned_files", "cleanup_old_files"])
-def test_deletions_that_were_interrupted_go_on(sqlite_address: LakeAddress, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("operation", ["delete_orphaned_files", "cleanup_old_files"])
+def test_deletions_that_were_interrupted_go_on(sqlite_address: LakeAddress, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = lake_of_files(sqlite_address)
     for start in range(5):
         lake.write("merged", pa.table({"n": range(start, start + 10)}))
-    if verb == "cleanup_old_files":
+    if operation == "cleanup_old_files":
         lake.merge_adjacent_files()
         files = [Path(file.path) for file in lake.cleanup_old_files(cleanup_all=True, min_age=NOW, dry_run=True).files]
     else:
         files = [plant_orphan(sqlite_address, number) for number in range(5)]
     monkeypatch.setattr(orphans, "_BATCH", 2)
     monkeypatch.setattr(cleanup, "_BATCH", 2)
-    run = getattr(lake, verb)
+    run = getattr(lake, operation)
     with pytest.raises(KeyboardInterrupt):
         run(cleanup_all=True, min_age=NOW, progress=_stop_at(2))
     assert sum(file.exists() for file in files) == 3
@@ -92,7 +92,7 @@ def test_a_live_file_of_an_unknown_scheme_is_no_orphan(sqlite_address: LakeAddre
 
 @pytest.mark.parametrize("fault", spread(["missing file", "corrupt footer", "unknown type"], 2))
 @pytest.mark.parametrize("command", spread(["merge", "rewrite --delete-threshold 0", "flush", "checkpoint", "check --level footers"], 2))
-def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAddress, command: str, fault: str) -> None:
+def test_one_bad_table_is_reported_with_exit_code_1(sqlite_address: LakeAddress, command: str, fault: str) -> None:
     lake = lake_of_files(sqlite_address)
     for name in ("bad", "good"):
         for start in (0, 50):
@@ -117,12 +117,12 @@ def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAdd
     lake.close()
     result = CliRunner().invoke(app, [*command.split(), "--json"], env={"DUCKLAKE_URL": sqlite_address.url})
     assert result.exit_code == FOUND, result.output
-    told = json.loads(result.stdout)
+    reported = json.loads(result.stdout)
     if command.startswith("check "):
         code = {"missing file": "file-missing", "corrupt footer": "footer-unreadable", "unknown type": "type-unknown"}[fault]
-        assert [(one["code"], one["table"]) for one in told["findings"]] == [(code, "main.bad")]
+        assert [(one["code"], one["table"]) for one in reported["findings"]] == [(code, "main.bad")]
         return
-    failed = [step for step in told["steps"] if step["outcome"] == "failed"]
+    failed = [step for step in reported["steps"] if step["outcome"] == "failed"]
     assert {step["target"] for step in failed} == {"main.bad"}
     assert all(step["reason"] for step in failed)
-    assert {step["target"] for step in told["steps"] if step["outcome"] == "done"} >= {"main.good"}
+    assert {step["target"] for step in reported["steps"] if step["outcome"] == "done"} >= {"main.good"}

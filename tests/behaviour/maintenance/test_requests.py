@@ -1,4 +1,4 @@
-"""What verbs about tables are told alike: what their snapshots say, which tables they are about, and how much they may do."""
+"""Arguments that all operations on tables share: commit messages, names and patterns of tables, and budgets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ducklake_core.maintenance import merge
 from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, catalog_rows, copy_of, readings
 from tests.support.oracle import LakeAddress, attached
 
-_SAID = {"author": "night", "message": "the round", "extra_info": {"run": 7}}
+_MESSAGES = {"author": "night", "message": "the round", "extra_info": {"run": 7}}
 
 
 def fill(lake: DuckLake, name: str, files: int = 3, rows: int = 20) -> None:
@@ -33,7 +33,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
 
 
-def said(lake: DuckLake, since: int) -> list[tuple[str | None, str | None]]:
+def messages(lake: DuckLake, since: int) -> list[tuple[str | None, str | None]]:
     return [(one.author, one.message) for one in lake.snapshots() if one.id > since]
 
 
@@ -41,25 +41,25 @@ def touched(steps: tuple[MaintenanceStep, ...]) -> set[str]:
     return {step.target for step in steps if step.outcome in ("done", "planned")}
 
 
-def test_every_snapshot_says_what_the_caller_says(lake_address: LakeAddress) -> None:
+def test_every_snapshot_has_the_message_of_the_caller(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     fill(lake, "a")
     fill(lake, "b")
     before = lake.snapshot().id
-    made: list[Snapshot | None] = [one.snapshot for one in lake.flush_inlined_data(**_SAID).tables]
-    made += [one.snapshot for one in lake.merge_adjacent_files("a", **_SAID).tables]
-    made += [one.snapshot for one in lake.rewrite_data_files(delete_threshold=0, **_SAID).tables]
+    made: list[Snapshot | None] = [one.snapshot for one in lake.flush_inlined_data(**_MESSAGES).tables]
+    made += [one.snapshot for one in lake.merge_adjacent_files("a", **_MESSAGES).tables]
+    made += [one.snapshot for one in lake.rewrite_data_files(delete_threshold=0, **_MESSAGES).tables]
     assert len(made) == 5
     assert None not in made
-    assert said(lake, before) == [("night", "the round")] * 5
+    assert messages(lake, before) == [("night", "the round")] * 5
     found = [json.loads(one.extra_info or "") for one in lake.snapshots() if one.id > before]
     assert all(one["run"] == 7 and one["commit_id"] for one in found)
     fill(lake, "c")
     before = lake.snapshot().id
     lake.checkpoint(author="ops")
-    told = said(lake, before)
-    assert {author for author, _ in told} == {"ops"}
-    assert any((text or "").startswith("flush_inlined_data: ") for _, text in told), "what was done when nothing else is said"
+    reported = messages(lake, before)
+    assert {author for author, _ in reported} == {"ops"}
+    assert any((text or "").startswith("flush_inlined_data: ") for _, text in reported), "the operation is the default message"
     lake.close()
     with attached(lake_address) as duck:
         rows = duck.rows("SELECT author, commit_message FROM ducklake_snapshots('lake') WHERE author IS NOT NULL")
@@ -69,29 +69,29 @@ def test_every_snapshot_says_what_the_caller_says(lake_address: LakeAddress) -> 
 def test_the_catalog_holds_it_as_duckdbs_commit_does(sqlite_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (id INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n} + 5)" for n in (0, 5, 10)))
-    theirs = copy_of(sqlite_address, request, tmp_path)
+    by_duckdb = copy_of(sqlite_address, request, tmp_path)
     lake = DuckLake.connect(sqlite_address.url)
     lake.merge_adjacent_files("t", author="night", message="the round", extra_info={"run": 7})
     lake.close()
-    with attached(theirs, FILES_ONLY) as duck:
+    with attached(by_duckdb, FILES_ONLY) as duck:
         duck.run(
             "BEGIN",
             "CALL lake.set_commit_message('night', 'the round', extra_info => '{\"run\": 7}')",
             "CALL ducklake_merge_adjacent_files('lake', 't')",
             "COMMIT",
         )
-    ours, expected = (
+    own, expected = (
         catalog_rows(address, without=frozenset({"commit_extra_info", "changes_made"}))["snapshot_changes"]
-        for address in (sqlite_address, theirs)
+        for address in (sqlite_address, by_duckdb)
     )
-    assert ours == expected
-    assert ("night", "the round") in {(row[1], row[2]) for row in ours}
+    assert own == expected
+    assert ("night", "the round") in {(row[1], row[2]) for row in own}
 
 
-def test_what_is_said_is_refused_before_anything_is_done(lake: DuckLake) -> None:
+def test_invalid_messages_raise_before_any_change(lake: DuckLake) -> None:
     fill(lake, "t")
     before = lake.snapshot().id
-    for verb in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
+    for operation in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
         for wrong, text in (
             ({"extra_info": {"commit_id": "x"}}, "commit_id"),
             ({"extra_info": {"a": {1, 2}}}, "JSON"),
@@ -100,7 +100,7 @@ def test_what_is_said_is_refused_before_anything_is_done(lake: DuckLake) -> None
             ({"author": 7}, "author"),
         ):
             with pytest.raises(UsageError, match=text):
-                verb(**wrong)
+                operation(**wrong)
     assert lake.snapshot().id == before
 
 
@@ -116,8 +116,8 @@ def test_tables_by_names_and_patterns(lake: DuckLake) -> None:
         (["*.*", "a"], {"main.a", "main.Ab", "main.a*", "sales.a", "sales.b", '"we.ird".t ä'}),
         ('"we.ird".*', {'"we.ird".t ä'}),
     ):
-        for verb in (lake.merge_adjacent_files, lake.flush_inlined_data):
-            assert touched(verb(tables=tables, dry_run=True).steps) == expected
+        for operation in (lake.merge_adjacent_files, lake.flush_inlined_data):
+            assert touched(operation(tables=tables, dry_run=True).steps) == expected
         assert touched(lake.rewrite_data_files(tables=tables, delete_threshold=0, dry_run=True).steps) == expected
     done = lake.flush_inlined_data(tables=["sales.*", "nowhere.*"])
     assert touched(done.steps) == {"sales.a", "sales.b"}
@@ -131,19 +131,19 @@ def test_tables_by_names_and_patterns(lake: DuckLake) -> None:
     assert [step.target for step in round_.skipped_steps].count("x*") == 3
 
 
-def test_names_that_are_not_there_are_refused(lake: DuckLake) -> None:
+def test_unknown_names_raise(lake: DuckLake) -> None:
     fill(lake, "sales.orders")
-    for verb in (lake.merge_adjacent_files, lake.flush_inlined_data, lake.rewrite_data_files, lake.checkpoint):
+    for operation in (lake.merge_adjacent_files, lake.flush_inlined_data, lake.rewrite_data_files, lake.checkpoint):
         with pytest.raises(NotFoundError, match=r"did you mean 'sales.orders'"):
-            verb(tables=["sales.*", "sales.order"])
+            operation(tables=["sales.*", "sales.order"])
         with pytest.raises(NotFoundError, match=r"did you mean 'sales.orders'"):
-            verb(tables="orders")
+            operation(tables="orders")
         with pytest.raises(NotFoundError, match=r"there is no table a.b.c"):
-            verb(tables="a.b.c")
+            operation(tables="a.b.c")
         with pytest.raises(UsageError, match=r"cannot read the name 'a..c'"):
-            verb(tables="a..c")
+            operation(tables="a..c")
         with pytest.raises(UsageError, match="tables is empty"):
-            verb(tables=[])
+            operation(tables=[])
     with pytest.raises(UsageError, match="either tables, or table and schema"):
         lake.merge_adjacent_files("sales.orders", tables="sales.*")
     assert lake.merge_adjacent_files("orders", schema="sales").files_merged == 2
@@ -168,7 +168,7 @@ def test_a_merge_within_a_budget_goes_on_where_the_last_one_ended(lake: DuckLake
         assert done.files_merged <= 6
         runs += 1
     assert [len(lake.table(name).list_files()) for name in "ab"] == [1, 1]
-    assert runs <= 7, "files that were just made are not taken again before others"
+    assert runs <= 7, "new files are not rewritten before older ones"
     size = max(file.file_size_bytes for file in lake.table("a").list_files())
     fill(lake, "c", files=6)
     sizes = [file.file_size_bytes for file in lake.table("c").list_files()]
@@ -216,7 +216,7 @@ def test_groups_to_rewrite_are_limited_as_groups_to_merge_are(lake: DuckLake) ->
         lake.rewrite_data_files(max_compacted_files=0)
 
 
-def test_time_that_is_up_ends_between_files(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_ends_between_files(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create_table("p", pa.schema({"id": pa.int64(), "part": pa.int64()}), partition_by=["part"])
     for _ in range(2):
         lake.write("p", pa.table({"id": range(30), "part": [n % 3 for n in range(30)]}), inline=False)
@@ -238,9 +238,9 @@ def test_time_that_is_up_ends_between_files(lake: DuckLake, monkeypatch: pytest.
     ]
     assert done.tables[0].snapshot is not None
     assert lake.merge_adjacent_files().files_merged == 4
-    for verb in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
+    for operation in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
         before = lake.snapshot().id
-        assert all(step.outcome == "skipped" for step in verb(max_seconds=0).steps)
+        assert all(step.outcome == "skipped" for step in operation(max_seconds=0).steps)
         assert lake.snapshot().id == before
     assert {step.reason for step in lake.checkpoint(max_seconds=0).skipped_steps} >= {"beyond max_seconds"}
 
@@ -250,12 +250,12 @@ def test_everything_is_cleaned_up_when_nothing_runs(lake: DuckLake) -> None:
     lake.merge_adjacent_files()
     stray = Path(lake.info.data_path) / "main" / "t" / "ducklake-0199b5a0-0000-7000-8000-000000000000.parquet"
     stray.write_bytes(b"")
-    for verb in (lake.cleanup_old_files, lake.delete_orphaned_files):
-        assert verb().files == ()
+    for operation in (lake.cleanup_old_files, lake.delete_orphaned_files):
+        assert operation().files == ()
         with pytest.raises(UsageError, match="cleanup_all would take what is younger"):
-            verb(cleanup_all=True)
+            operation(cleanup_all=True)
         with pytest.raises(UsageError, match="either older_than or cleanup_all"):
-            verb(cleanup_all=True, older_than="1 day", min_age=NOW)
+            operation(cleanup_all=True, older_than="1 day", min_age=NOW)
     assert len(lake.cleanup_old_files(cleanup_all=True, min_age=NOW).files) == 2
     assert [Path(file.path).name for file in lake.delete_orphaned_files(cleanup_all=True, min_age=NOW).files] == [stray.name]
     assert not stray.exists()

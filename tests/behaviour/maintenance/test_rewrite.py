@@ -1,4 +1,4 @@
-"""Rewriting leaves deleted rows out of files, and changes nothing that any snapshot or our change feed shows."""
+"""Rewriting removes deleted rows from files, and changes no snapshot and no change feed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
-from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings
+from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, change_feeds, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -33,11 +33,11 @@ def write_deleted(address: LakeAddress, options: str = "") -> None:
             "DELETE FROM t WHERE id = 130",
             "ALTER TABLE t RENAME COLUMN name TO label",
             "ALTER TABLE t ALTER COLUMN id TYPE BIGINT",
-            "CREATE TABLE gone (id INTEGER)",
-            "INSERT INTO gone SELECT range FROM range(20)",
-            "DELETE FROM gone WHERE id < 15",
-            "DELETE FROM gone WHERE id < 18",
-            "DELETE FROM gone",
+            "CREATE TABLE emptied (id INTEGER)",
+            "INSERT INTO emptied SELECT range FROM range(20)",
+            "DELETE FROM emptied WHERE id < 15",
+            "DELETE FROM emptied WHERE id < 18",
+            "DELETE FROM emptied",
             "CREATE TABLE flushed (id INTEGER, v INTEGER)",
             "INSERT INTO flushed VALUES (1, 1), (2, 2), (3, 3)",
             "DELETE FROM flushed WHERE id = 2",
@@ -61,7 +61,7 @@ def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_a
 
 def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
     write_deleted(lake_address, options)
-    before, told = readings(lake_address), changes_told(lake_address)
+    before, reported = readings(lake_address), change_feeds(lake_address)
     lake = DuckLake.connect(lake_address.url)
     newest = lake.snapshot().id
     plan = lake.rewrite_data_files(delete_threshold=0.0, dry_run=True)
@@ -70,8 +70,8 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert [(s.target, s.files, s.rows, s.bytes, s.reason) for s in done.steps] == [
         (s.target, s.files, s.rows, s.bytes, s.reason) for s in plan.steps
     ]
-    assert {t.table: t.files_rewritten for t in done.tables} == {"main.t": 3, "main.gone": 1, "main.flushed": 1, "main.sorted": 2}
-    assert changes_told(lake_address) == told
+    assert {t.table: t.files_rewritten for t in done.tables} == {"main.t": 3, "main.emptied": 1, "main.flushed": 1, "main.sorted": 2}
+    assert change_feeds(lake_address) == reported
     after = readings(lake_address)
     assert {key: rows for key, rows in after.items() if key in before} == before
     last = lake.snapshot().id
@@ -102,7 +102,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
 def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
-    assert lake.rewrite_data_files("gone", dry_run=True).files_rewritten == lake.rewrite_data_files(dry_run=True).files_rewritten == 1
+    assert lake.rewrite_data_files("emptied", dry_run=True).files_rewritten == lake.rewrite_data_files(dry_run=True).files_rewritten == 1
     lake.set_option("rewrite_delete_threshold", 0.5, table="t")
     plan = {t.table: t for t in lake.rewrite_data_files(dry_run=True).tables}
     assert (plan["main.t"].files_rewritten, plan["main.t"].left) == (1, (("less than 50% of their rows are deleted", 2),))
@@ -117,11 +117,9 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.parametrize(("by", "gone", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
-def test_what_others_do_meanwhile_is_kept(
-    lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, gone: int, looks: int
-) -> None:
-    """Rows that come in are no matter, nor are our deletes from other files; a delete from the same file makes it look again."""
+@pytest.mark.parametrize(("by", "deleted", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
+def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, deleted: int, looks: int) -> None:
+    """New rows and deletes from other files are no conflict; a delete from the same file makes the rewrite plan again."""
     from ducklake_core.maintenance import rewrite
 
     with attached(lake_address, FILES_ONLY) as duck:
@@ -130,7 +128,7 @@ def test_what_others_do_meanwhile_is_kept(
         )
         duck.run("DELETE FROM t WHERE id < 20")
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
-    lake.set_option("target_file_size", 100, table="t")  # No room for the other file to join.
+    lake.set_option("target_file_size", 100, table="t")  # Too small for the other file to join.
     real, calls = rewrite.rewrite_files, []
 
     def meanwhile(task: Any) -> Any:
@@ -138,10 +136,10 @@ def test_what_others_do_meanwhile_is_kept(
         calls.append(task)
         if len(calls) == 1 and by == "us":
             other.table("t").append(pa.table({"id": pa.array([101], pa.int32())}))
-            other.table("t").delete(f"id = {gone}")
+            other.table("t").delete(f"id = {deleted}")
         elif len(calls) == 1:
             with attached(lake_address) as duck:
-                duck.run("INSERT INTO t VALUES (101)", f"DELETE FROM t WHERE id = {gone}")
+                duck.run("INSERT INTO t VALUES (101)", f"DELETE FROM t WHERE id = {deleted}")
         return written
 
     monkeypatch.setattr(rewrite, "rewrite_files", meanwhile)
@@ -149,17 +147,17 @@ def test_what_others_do_meanwhile_is_kept(
     (done,) = lake.rewrite_data_files("t", delete_threshold=0.5).tables
     monkeypatch.undo()
     assert (done.failure, done.files_rewritten, len(calls)) == (None, 1, looks)
-    expected = [number for number in (*range(20, 60), 101) if number != gone]
+    expected = [number for number in (*range(20, 60), 101) if number != deleted]
     assert sorted(lake.table("t").scan().to_arrow()["id"].to_pylist()) == expected
     known = {name for name in files_on_disk(lake_address) - on_disk if "-delete" not in name}
-    assert len(known) == done.files_created, "files of the first look are gone"
+    assert len(known) == done.files_created, "files of the first plan are deleted"
     lake.close()
     other.close()
     with attached(lake_address) as duck:
         assert [row[0] for row in duck.rows("SELECT id FROM t ORDER BY id")] == expected
 
 
-def test_a_table_that_cannot_be_rewritten_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
+def test_a_table_that_cannot_be_rewritten_stops_no_other(sqlite_address: LakeAddress) -> None:
     write_deleted(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
     bad = next(path for path in Path(sqlite_address.data_path).rglob("flushed/*.parquet") if "-delete" not in path.name)
@@ -169,7 +167,7 @@ def test_a_table_that_cannot_be_rewritten_does_not_stop_the_others(sqlite_addres
     assert [step.target for step in done.failed_steps] == ["main.flushed"]
     assert bad.name in done.failed_steps[0].reason
     assert {t.table: t.snapshot is not None for t in done.tables} == {
-        "main.flushed": False, "main.gone": True, "main.sorted": True, "main.t": True,
+        "main.flushed": False, "main.emptied": True, "main.sorted": True, "main.t": True,
     }  # fmt: skip
     assert not any("/flushed/" in name for name in files_on_disk(sqlite_address) - on_disk)
     lake.close()

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_COLUMN, SNAPSHOT_ID_FIELD_ID
 from ducklake_core.lake import DuckLake
-from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, readings
+from tests.behaviour.maintenance.lakes import FILES_ONLY, change_feeds, readings
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -50,32 +50,32 @@ def _store_snapshots(address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
+@pytest.mark.parametrize("merger", ["own", "DuckDB's"])
 def test_the_rows_are_of_the_rewrite(sqlite_address: LakeAddress, merger: str) -> None:
     _write(sqlite_address)
-    before, told = readings(sqlite_address), changes_told(sqlite_address)
-    if merger == "ours":
+    before, reported = readings(sqlite_address), change_feeds(sqlite_address)
+    if merger == "own":
         _merge(sqlite_address)
     else:
         with attached(sqlite_address) as duck:
             duck.run("CALL ducklake_merge_adjacent_files('lake')")
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
 
 
 def test_so_they_are_where_an_earlier_version_has_stored_other_snapshots(sqlite_address: LakeAddress) -> None:
     _write(sqlite_address)
     _store_snapshots(sqlite_address)
-    before, told = readings(sqlite_address), changes_told(sqlite_address)
+    before, reported = readings(sqlite_address), change_feeds(sqlite_address)
     _merge(sqlite_address)
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
 
 
-@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
-def test_rows_that_came_after_the_rewrite_are_still_told(sqlite_address: LakeAddress, merger: str) -> None:
+@pytest.mark.parametrize("merger", ["own", "DuckDB's"])
+def test_rows_added_after_the_rewrite_are_reported(sqlite_address: LakeAddress, merger: str) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t SELECT range FROM range(20)", "DELETE FROM t WHERE a < 10")
     lake = DuckLake.connect(sqlite_address.url)
@@ -83,14 +83,14 @@ def test_rows_that_came_after_the_rewrite_are_still_told(sqlite_address: LakeAdd
     lake.rewrite_data_files(delete_threshold=0.1)
     lake.table("t").append(pa.table({"a": [100, 101]}), inline=False)
     newest = lake.snapshot().id
-    told = changes_told(sqlite_address)
+    reported = change_feeds(sqlite_address)
     lake.close()
-    if merger == "ours":
+    if merger == "own":
         _merge(sqlite_address)
     else:
         with attached(sqlite_address) as duck:
             duck.run("CALL ducklake_merge_adjacent_files('lake')")
-    assert changes_told(sqlite_address) == told
+    assert change_feeds(sqlite_address) == reported
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.table("t").changes(seen + 1, newest).to_arrow()["a"].to_pylist() == [100, 101]
     (changed,) = lake.changed_tables(seen).tables
@@ -98,8 +98,8 @@ def test_rows_that_came_after_the_rewrite_are_still_told(sqlite_address: LakeAdd
     lake.close()
 
 
-@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
-def test_rows_that_were_there_before_the_rewrite_are_not_told(sqlite_address: LakeAddress, merger: str) -> None:
+@pytest.mark.parametrize("merger", ["own", "DuckDB's"])
+def test_rows_from_before_the_rewrite_are_not_reported(sqlite_address: LakeAddress, merger: str) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1), (2)", "INSERT INTO t SELECT range FROM range(20)")
         duck.run("DELETE FROM t WHERE a > 9")
@@ -108,7 +108,7 @@ def test_rows_that_were_there_before_the_rewrite_are_not_told(sqlite_address: La
     # With a budget the other file does not join.
     assert lake.rewrite_data_files(delete_threshold=0.1, max_files=5).files_rewritten == 1
     lake.close()
-    if merger == "ours":
+    if merger == "own":
         _merge(sqlite_address)
     else:
         with attached(sqlite_address) as duck:
@@ -120,10 +120,10 @@ def test_rows_that_were_there_before_the_rewrite_are_not_told(sqlite_address: La
     lake.close()
 
 
-@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
+@pytest.mark.parametrize("merger", ["own", "DuckDB's"])
 @pytest.mark.parametrize("written", ["t", "other"])
-def test_the_log_tells_of_rows_between_older_ones_and_a_rewrite(sqlite_address: LakeAddress, merger: str, written: str) -> None:
-    """One file has them all after a merge, and the catalog says of it only that it begins before the range and ends with the rewrite."""
+def test_the_log_distinguishes_rows_between_older_ones_and_a_rewrite(sqlite_address: LakeAddress, merger: str, written: str) -> None:
+    """After a merge one file has all rows, and the catalog has only its first snapshot before the range and that of the rewrite."""
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1), (2)", "INSERT INTO t SELECT range FROM range(20)")
         duck.run("DELETE FROM t WHERE a > 9", "CREATE TABLE other (a INTEGER)")
@@ -132,17 +132,17 @@ def test_the_log_tells_of_rows_between_older_ones_and_a_rewrite(sqlite_address: 
     lake.table(written).append(pa.table({"a": [100, 101]}), inline=False)
     newest = lake.snapshot().id
     assert lake.rewrite_data_files("t", delete_threshold=0.1, max_files=5).files_rewritten == 1
-    if merger == "ours":
+    if merger == "own":
         lake.merge_adjacent_files("t")
     lake.close()
-    if merger != "ours":
+    if merger != "own":
         with attached(sqlite_address) as duck:
             duck.run("CALL ducklake_merge_adjacent_files('lake', 't')")
     lake = DuckLake.connect(sqlite_address.url)
     assert len(lake.table("t").list_files()) == 1
     changed = {found.name: found.rows for found in lake.changed_tables(seen).tables}
-    told = [(rows.change, rows.first_snapshot, rows.last_snapshot) for rows in changed.get("main.t", ())]
-    assert told == ([("added", newest, newest)] if written == "t" else [])
+    reported = [(rows.change, rows.first_snapshot, rows.last_snapshot) for rows in changed.get("main.t", ())]
+    assert reported == ([("added", newest, newest)] if written == "t" else [])
     assert lake.table("t").changes(seen + 1).to_arrow().num_rows == (2 if written == "t" else 0)
     lake.close()
 

@@ -1,4 +1,4 @@
-"""Writes that take long tell the catalog that they run, and a sweep of orphans keeps what they are still to commit."""
+"""Long writes register in the catalog, and a deletion of orphans keeps their uncommitted files."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, lake_address: L
 
 @on_postgresql
 def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    """By the rows. Not beside the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
+    """Check the rows, without the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.write("t", ROWS)
         with lake.database.write() as connection:
@@ -120,7 +120,7 @@ def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) ->
         assert lake.check(level="rows").findings == ()
 
 
-def test_sqlite_is_not_written_to_beside_duckdb(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_is_not_written_to_next_to_duckdb(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REGISTER_AFTER", "RENEW_AFTER", "CHECK_SECONDS"):
         monkeypatch.setattr(registration, name, 0.02)
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
@@ -152,7 +152,7 @@ def test_a_write_that_fails_is_forgotten(small: DuckLake) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_write_that_nobody_holds_is_renewed_no_more(small: DuckLake) -> None:
+def test_an_abandoned_write_is_not_renewed(small: DuckLake) -> None:
     tx = small.transaction()
     tx.__enter__().append("t", ROWS)
     until(lambda: running(small))
@@ -165,8 +165,8 @@ def test_a_write_that_nobody_holds_is_renewed_no_more(small: DuckLake) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("verb", ["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"])
-def test_maintenance_is_registered(small: DuckLake, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"])
+def test_maintenance_is_registered(small: DuckLake, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
     small.table("t").append(ROWS)
     small.write("u", ROWS)
     small.table("u").delete("n < 49")
@@ -181,13 +181,13 @@ def test_maintenance_is_registered(small: DuckLake, monkeypatch: pytest.MonkeyPa
         return commit(*arguments)
 
     monkeypatch.setattr(type(small.database), "commit", observed)
-    result = getattr(small, verb)()
+    result = getattr(small, operation)()
     assert not result.failed_steps
     assert seen
     assert running(small) == {}
 
 
-def test_a_short_write_asks_nothing(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_write_takes_no_statement(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "store_running_writes", lambda *_: pytest.fail("it was registered"))
     small.table("t").append(ROWS)
     small.table("t").delete("n = 3")
@@ -195,7 +195,7 @@ def test_a_short_write_asks_nothing(small: DuckLake, monkeypatch: pytest.MonkeyP
 
 
 @on_postgresql
-def test_a_write_that_was_killed_counts_no_more(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_a_killed_write_expires(lake: DuckLake, lake_address: LakeAddress) -> None:
     killed, young = write_id(), write_id()
     folder = Path(lake_address.data_path) / "main" / "t"
     doomed, kept = left_behind(folder, new_file_name(killed)), left_behind(folder, new_file_name(young))
@@ -234,9 +234,7 @@ def test_a_catalog_that_does_not_answer_ends_no_write(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_whatever_goes_wrong_with_one_write_others_are_registered(
-    small: DuckLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_registration_stops_no_other(small: DuckLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[object] = []
 
     def fail(*_: object) -> None:
@@ -278,7 +276,7 @@ def test_any_number_of_writes_is_a_fixed_number_of_statements(small: DuckLake) -
     assert counts == [3, 3]
 
 
-def test_a_sweep_says_what_it_did_though_nothing_can_be_forgotten(
+def test_a_sweep_reports_its_deletions_when_the_registration_cannot_be_removed(
     small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doomed, killed, revived = write_id(), write_id(), write_id()
@@ -330,7 +328,7 @@ def test_an_upload_of_a_write_that_is_registered_meanwhile_goes_on(small: DuckLa
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_forked_child_tells_nothing_of_its_parent(small: DuckLake) -> None:
+def test_a_forked_child_does_not_renew_writes_of_its_parent(small: DuckLake) -> None:
     with small.transaction() as tx:
         tx.append("t", ROWS)
         until(lambda: running(small))
@@ -354,7 +352,7 @@ def test_a_row_that_cannot_be_read_ends_the_sweep(small: DuckLake, value: str) -
     assert [finding.code for finding in small.check().findings] == ["running-write-invalid"]
 
 
-def test_a_listing_that_takes_all_the_time_is_not_in_vain(
+def test_a_listing_that_uses_the_whole_deadline_still_deletes(
     small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(5):

@@ -82,7 +82,7 @@ def test_checkpoint_leaves_one_table(sqlite_address: LakeAddress) -> None:
 
 
 def test_a_held_snapshot_keeps_the_tables_of_its_readers(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """The flush itself has expired: nothing in the catalog says any more when it was."""
+    """The flush itself has expired, so that its time is unknown."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     alter(lake, 2)
     early = lake.snapshot().id

@@ -1,4 +1,4 @@
-"""What a store's credentials must not be in."""
+"""Check that a store's credentials appear in no message, log or plan."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.support.object_stores import WRONG, ObjectStore
 __all__ = ["WRONG", "assert_secretless", "chain"]
 
 
-def assert_secretless(store: ObjectStore, *texts: object) -> None:
-    for text in texts:
+def assert_secretless(store: ObjectStore, *strings: object) -> None:
+    for text in strings:
         shown = f"{text} {text!r}"
         assert [secret for secret in store.secrets if secret in shown] == []
 

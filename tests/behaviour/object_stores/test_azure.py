@@ -1,4 +1,4 @@
-"""What is special about Azure: accounts within paths, kinds of credentials, uploads in blocks unseen until they are committed."""
+"""Azure: accounts in paths, kinds of credentials, and uploads in blocks that are invisible until they are committed."""
 
 from __future__ import annotations
 
@@ -98,31 +98,31 @@ def test_credentials(
     lake = DuckLake.create(address.url, data_path=address.data_path, storage_options=with_sas(azure, token))
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", table_of(numbered(0, 10)))
-    told: list[object] = [lake, lake.storage]
+    reported: list[object] = [lake, lake.storage]
     assert store.wrong is not None
     signature = token.partition("sig=")[2].partition("&")[0]
-    refused = [store.wrong, with_sas(azure, sas_token(write=False)), with_sas(azure, token.replace(signature, "AAAA" + signature[4:]))]
-    for number, options in enumerate(refused):
+    rejected = [store.wrong, with_sas(azure, sas_token(write=False)), with_sas(azure, token.replace(signature, "AAAA" + signature[4:]))]
+    for number, options in enumerate(rejected):
         denied = DuckLake.connect(address.url, storage_options=options)
         with pytest.raises(StorageError) as caught:
             denied.write("t", table_of(numbered(10, 20)))
-        told += chain(caught.value)
+        reported += chain(caught.value)
         if number != 1:
             with pytest.raises(StorageError) as caught:
                 found(denied)
-            told += chain(caught.value)
+            reported += chain(caught.value)
         else:
             failed = denied.storage.delete([file.path for file in denied.table("t").list_files()]).failed
             assert len(failed) == 1
-            told += failed
+            reported += failed
         denied.close()
     malformed = DuckLake.connect(address.url, storage_options={"az": {"connection_string": f"AccountKey={WRONG}"}})
     with pytest.raises(StorageError, match="cannot reach the store of azure://lake/credentials/") as caught:
         found(malformed)
-    told += chain(caught.value)
+    reported += chain(caught.value)
     malformed.close()
-    assert_secretless(store, *told, caplog.text)
-    for text in (*(f"{one} {one!r}" for one in told), caplog.text):
+    assert_secretless(store, *reported, caplog.text)
+    for text in (*(f"{one} {one!r}" for one in reported), caplog.text):
         assert signature not in text
         assert signature[4:] not in text
     # By the chain of the store's own package.
@@ -178,7 +178,7 @@ assert found(lake) == expected
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["account_key", "sas_token", "connection_string", "wrong"])
 def test_credentials_over_tls(sqlite_address: LakeAddress, encrypted_server: tuple[AzureServer, Path], by: str) -> None:
-    """In a process of its own, as the certificate is asked for when a package is loaded."""
+    """Run in a process of its own, as the certificate is read when a package is imported."""
     server, certificate = encrypted_server
     host = server.endpoint.removeprefix("https://")
     options = {

@@ -39,10 +39,10 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, store
             raise PermissionError("the store is away")
         return await real(*given, **named)
 
-    for turn in range(12):
+    for attempt in range(12):
         with monkeypatch.context() as patched:
             patched.setattr(of, function, call)
-            calls = turn
+            calls = attempt
             try:
                 work(lake, model)
                 model = model.after()
@@ -67,7 +67,7 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, store
 
 @pytest.mark.slow
 def test_a_file_that_goes_while_it_is_read_fails_its_table_alone(s3: S3Server, sqlite_address: LakeAddress) -> None:
-    """The server still knows of the file, and breaks off its answer; the client's error was no error of ours, and ended maintenance."""
+    """The server lists the file and breaks off its answer; the client raises an error of its own class."""
     store = s3_store(s3)
     lake = store.create(store.lake(sqlite_address, "lost_files"))
     for name in ("broken", "whole"):

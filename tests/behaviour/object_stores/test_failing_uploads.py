@@ -27,7 +27,7 @@ DATA = pa.table({"v": pa.array([bytes([n]) * 7 + n.to_bytes(4, "big") * 750_000 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("store", [slow("s3"), "azure", slow("gcs")], indirect=True)
 @pytest.mark.parametrize("rows", [1, slow(4)], ids=["small", "in parts"])
-def test_each_call_in_turn(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+def test_each_call_fails_once(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     data = DATA.slice(0, rows) if rows > 1 else DATA.set_column(0, "v", pa.array([b"x"] * 4)).slice(0, 1)
     ((protocol, options),) = store.options.items()
     storage = Storage(options=StorageOptions(by_protocol={protocol: {**options, **store.small_parts}}))

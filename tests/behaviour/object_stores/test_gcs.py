@@ -31,7 +31,7 @@ def test_tokens(
     sqlite_address: LakeAddress, gcs: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, token: Any
 ) -> None:
     caplog.set_level(logging.INFO)
-    # Google is asked what a token is good for, in an address that holds it.
+    # The scope of a token is requested from Google with a URL that contains it.
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     store = gcs_store(gcs)
     address = store.lake(sqlite_address, "tokens")
@@ -39,13 +39,13 @@ def test_tokens(
     lake.write("t", table_of(numbered(0, 10)))
     options = {"gcs": {**store.options["gs"], "token": token}}
     other = DuckLake.connect(address.url, storage_options=options)
-    told: list[object] = [lake, other, other.storage]
+    reported: list[object] = [lake, other, other.storage]
     for fails in (lambda: found(other), lambda: other.write("t", table_of(numbered(10, 20)))):
         with pytest.raises(StorageError, match="cannot reach the store") as caught:
             fails()
-        told += chain(caught.value)
+        reported += chain(caught.value)
         assert SECRET not in "".join(traceback.format_exception(caught.value))
-    for text in (*(f"{one} {one!r}" for one in told), caplog.text):
+    for text in (*(f"{one} {one!r}" for one in reported), caplog.text):
         assert SECRET not in text
     lake.close()
     other.close()

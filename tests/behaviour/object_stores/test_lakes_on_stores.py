@@ -1,4 +1,4 @@
-"""Lakes whose files are in an object store: every verb on both engines, next to DuckDB on the same lake where it can speak to the store."""
+"""Lakes in an object store: every operation on both engines, next to DuckDB on the same lake where it supports the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.oracle import LakeAddress
 
 
 def in_duckdb(lake: DuckLake, address: LakeAddress, store: ObjectStore) -> Rows:
-    """What DuckDB finds in table ``t``; where it cannot speak to the store, what another object for the lake finds."""
+    """Rows of table ``t`` as DuckDB reads them, or another lake object where DuckDB does not support the store."""
     if store.know is None:
         other = DuckLake.connect(address.url, storage_options=store.options)
         rows = found(other)
@@ -36,8 +36,8 @@ def test_in_process(sqlite_address: LakeAddress, store: ObjectStore) -> None:
     assert in_duckdb(lake, address, store) == expected
     if store.know is not None:
         with store.attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-            duck.run("INSERT INTO t VALUES (40, 0, 'theirs')", "DELETE FROM t WHERE k = 0")
-        expected = {**{k: v for k, v in expected.items() if k != 0}, 40: "theirs"}
+            duck.run("INSERT INTO t VALUES (40, 0, 'duckdb')", "DELETE FROM t WHERE k = 0")
+        expected = {**{k: v for k, v in expected.items() if k != 0}, 40: "duckdb"}
         assert found(lake) == expected
     lake.table("t").delete(where="k = 1")
     assert in_duckdb(lake, address, store) == {k: v for k, v in expected.items() if k != 1}

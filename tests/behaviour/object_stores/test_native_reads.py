@@ -1,4 +1,4 @@
-"""Spark's own reader for files on an object store, where the session says that it has a file system for it.
+"""Spark's own reader for files on an object store, where the session has a file system for it.
 
 There is no jar for S3 here: Hadoop's view of other file systems is mounted under the scheme, over the directory that the S3 server serves.
 """

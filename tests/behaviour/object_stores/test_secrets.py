@@ -30,7 +30,7 @@ def as_spark_options(address: LakeAddress, options: Options) -> dict[str, str]:
             return {name: str(value)}
         return {key: text for inner in value for key, text in flat(f"{name}.{inner}", value[inner]).items()}
 
-    # A name that does not look secret to Spark is refused.
+    # A name that Spark does not mask is rejected.
     masked = any("connection_string" in of_protocol for of_protocol in options.values())
     return {"catalogUrl": address.url, **flat("storage.secret" if masked else "storage", {**options})}
 
@@ -48,7 +48,7 @@ def test_in_spark(
     lake.write("t", frame)
     assert store.wrong is not None
     wrong = DuckLake.connect(address.url, storage_options=store.wrong)
-    told: list[Any] = []
+    reported: list[Any] = []
     right_options, wrong_options = (as_spark_options(address, options) for options in (store.options, store.wrong))
 
     source = spark.read.format("ducklake").options(**right_options).load("t")
@@ -60,13 +60,13 @@ def test_in_spark(
     query = to.trigger(availableNow=True).start("made")
     query.awaitTermination()
     assert found_in(lake, "made") == 200
-    told += [query.recentProgress, query.status]
+    reported += [query.recentProgress, query.status]
     scan = lake.table("t").scan().to_spark(spark)
-    told += [one._jdf.queryExecution().toString() for one in (source, scan)]
+    reported += [one._jdf.queryExecution().toString() for one in (source, scan)]
     plans = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession.active().sharedState().statusStore()  # type: ignore[union-attr]
-    told += [plans.executionsList().apply(n).toString() for n in range(plans.executionsList().size())]
-    told += [plans.executionsList().apply(n).physicalPlanDescription() for n in range(plans.executionsList().size())]
-    told += [spark.sparkContext.getConf().getAll(), sorted(spark.conf.getAll.items())]
+    reported += [plans.executionsList().apply(n).toString() for n in range(plans.executionsList().size())]
+    reported += [plans.executionsList().apply(n).physicalPlanDescription() for n in range(plans.executionsList().size())]
+    reported += [spark.sparkContext.getConf().getAll(), sorted(spark.conf.getAll.items())]
     for fails in (
         lambda: wrong.table("t").scan().to_spark(spark).collect(),
         lambda: wrong.write("t", frame),
@@ -77,7 +77,7 @@ def test_in_spark(
     ):
         with pytest.raises((DuckLakeError, PySparkException)) as caught:
             fails()  # type: ignore[no-untyped-call]
-        told += chain(caught.value)
+        reported += chain(caught.value)
     written = capfd.readouterr()
-    assert_secretless(store, *told, written.out, written.err)
+    assert_secretless(store, *reported, written.out, written.err)
     assert len(found(lake)) == 100

@@ -123,7 +123,7 @@ def test_in_a_bucket(sqlite_address: LakeAddress, store: ObjectStore) -> None:
 
 @contextmanager
 def _meanwhile(lake: DuckLake, path: str, table: str, other_path: str) -> Iterator[None]:
-    """Somebody else adds a file after this transaction began and before it commits."""
+    """Another writer adds a file after this transaction began and before it commits."""
     with lake.transaction() as tx:
         tx.add_data_files("t", path)
         other = DuckLake.connect(lake.database.address.url.render_as_string(hide_password=False))

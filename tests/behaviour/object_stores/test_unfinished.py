@@ -43,10 +43,10 @@ def test_of_a_killed_process(sqlite_address: LakeAddress, s3: S3Server) -> None:
     address = s3_store(s3).lake(sqlite_address, "killed", "s3a")
     lake = s3_store(s3).create(address)
     lake.write("t", table_of(numbered(0, 10)))
-    path, beside = (f"{base}main/t/{new_file_name(write_id())}" for base in (address.data_path, "s3://lake/killed2/"))
+    path, sibling = (f"{base}main/t/{new_file_name(write_id())}" for base in (address.data_path, "s3://lake/killed2/"))
     died = subprocess.run([sys.executable, "-c", KILLED, s3.endpoint, path], check=False, timeout=240)
     assert died.returncode == 9
-    begin(s3, path, beside, f"{address.data_path}x/notes.txt", f"{address.data_path}x/mine.parquet")
+    begin(s3, path, sibling, f"{address.data_path}x/notes.txt", f"{address.data_path}x/mine.parquet")
     before = set(lake.storage.list(address.data_path))
     plan = lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW, dry_run=True)
     assert [upload.path for upload in plan.uploads] == [path, path]
@@ -62,20 +62,20 @@ def test_of_a_killed_process(sqlite_address: LakeAddress, s3: S3Server) -> None:
     assert paths_below(s3, address.data_path) == [f"{address.data_path}x/mine.parquet", f"{address.data_path}x/notes.txt"]
     assert abort_upload(lake.storage, plan.uploads[0]) is None
     assert len(lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW, every_parquet=True).uploads) == 1
-    assert paths_below(s3, "s3://lake/killed2") == [beside]
+    assert paths_below(s3, "s3://lake/killed2") == [sibling]
     assert (set(lake.storage.list(address.data_path)), found(lake)) == (before, numbered(0, 10))
     lake.close()
 
 
-def test_a_store_that_does_not_tell(sqlite_address: LakeAddress, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_without_upload_listings(sqlite_address: LakeAddress, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or does not let them be aborted: files are swept all the same."""
     lake = s3_store(s3).create(s3_store(s3).lake(sqlite_address, "untold"))
     path = f"{lake.info.data_path}main/t/{new_file_name(write_id())}"
     begin(s3, path)
-    real, refused = LimitedS3FileSystem.call_s3, "list_multipart_uploads"
+    real, rejected = LimitedS3FileSystem.call_s3, "list_multipart_uploads"
 
     def call(self: Any, method: str, *given: Any, **named: Any) -> Any:
-        if method == refused:
+        if method == rejected:
             raise PermissionError(f"{method} is not allowed")
         return real(self, method, *given, **named)
 
@@ -85,14 +85,14 @@ def test_a_store_that_does_not_tell(sqlite_address: LakeAddress, s3: S3Server, m
             sink.write(b"x")
         done = lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)
         assert [file.path for file in done.files] == [path]
-        if refused == "list_multipart_uploads":
+        if rejected == "list_multipart_uploads":
             assert "is not allowed" in str(done.uploads_unknown)
             assert "unfinished uploads were not looked for" in str(done)
             assert not done.uploads
         else:
             assert done.uploads_unknown is None
             assert [(left.path, "is not allowed" in left.reason) for left in done.failed] == [(path, True)]
-        refused = "abort_multipart_upload"
+        rejected = "abort_multipart_upload"
     lake.close()
 
 

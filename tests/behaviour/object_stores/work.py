@@ -47,15 +47,15 @@ def change(lake: DuckLake, frame: Callable[[Rows], Any], session: SparkSession |
     table.refresh().delete(where="k IN (3, 4)", spark=session)
     table.refresh().update({"v": "v || '!'"}, where="k = 5", spark=session)
     lake.write("t", frame({6: "upserted", 21: "upserted"}), mode="upsert", on=["k"])
-    merge = table.refresh().merge(frame({7: "merged", 8: "gone", 30: "merged"}), on=["k"])
-    merge.when_matched_delete(where="s.v = 'gone'").when_matched_update("all").when_not_matched_insert("all").execute()
+    merge = table.refresh().merge(frame({7: "merged", 8: "deleted", 30: "merged"}), on=["k"])
+    merge.when_matched_delete(where="s.v = 'deleted'").when_matched_update("all").when_not_matched_insert("all").execute()
     lake.write("t", frame({9: "over"}), mode="overwrite", where="k = 9")
     unchanged = {k: v for k, v in numbered(0, 20).items() if k not in (3, 4, 8)}
     return unchanged | {5: "v5!", 6: "upserted", 21: "upserted", 7: "merged", 30: "merged", 9: "over"}
 
 
 def maintain(lake: DuckLake, expected: Rows, session: SparkSession | None) -> None:
-    """Every verb of maintenance; nothing but the files of the newest snapshot stays, and an object nobody named goes."""
+    """Run every maintenance operation; only the files of the newest snapshot stay, and an orphan is deleted."""
     assert lake.check(level="rows").by_code == {}
     lake.set_option("data_inlining_row_limit", 10)
     lake.table("t").append(table_of({100: "inlined", 101: "inlined"}))

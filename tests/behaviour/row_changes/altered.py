@@ -1,4 +1,4 @@
-"""What tests of alterations that follow writes in one transaction share."""
+"""Helpers for tests of alterations that follow writes in one transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def frame(*keys: int, **more: Any) -> pa.Table:
 
 
 def read(table: Any) -> list[str]:
-    """Rows of one of our tables, sorted, in the order of its columns."""
+    """Rows of a table, sorted, in the order of its columns."""
     return sorted(repr(tuple(row.values())) for row in table.scan().to_arrow().to_pylist())
 
 

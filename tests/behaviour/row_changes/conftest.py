@@ -17,20 +17,20 @@ from tests.support.parameters import new_address, slow
 
 @dataclass
 class Twins:
-    """Our lake and its twin, each with DuckDB attached."""
+    """A lake of ducklake_core and its twin, each with DuckDB attached."""
 
     lake: DuckLake
-    ours: Oracle
-    theirs: Oracle
+    own: Oracle
+    by_duckdb: Oracle
 
     def both(self, *statements: str) -> None:
         """Run statements with DuckDB on both lakes."""
-        self.ours.run(*statements)
-        self.theirs.run(*statements)
+        self.own.run(*statements)
+        self.by_duckdb.run(*statements)
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        """A query's rows on our lake, as DuckDB reads them; the same as on the twin."""
-        found, expected = self.ours.rows(query), self.theirs.rows(query)
+        """A query's rows on the lake of ducklake_core, as DuckDB reads them; the same as on the twin."""
+        found, expected = self.own.rows(query), self.by_duckdb.rows(query)
         # NaN is not equal to itself.
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
         return found
@@ -52,21 +52,21 @@ class Twins:
 
     def same_catalog(self, *, apart_from: Mapping[str, Sequence[str]] | None = None) -> None:
         """Both catalogs hold the same rows, but for tables and columns that are named with ``apart_from``."""
-        theirs = dump_catalog(self.theirs.address)
-        ours = dump_catalog(self.ours.address, theirs)
+        by_duckdb = dump_catalog(self.by_duckdb.address)
+        own = dump_catalog(self.own.address, by_duckdb)
         left_out = apart_from or {}
-        for name in sorted(ours.keys() | theirs.keys()):
+        for name in sorted(own.keys() | by_duckdb.keys()):
             if name in left_out and not left_out[name]:
                 continue
             drop = set(left_out.get(name, ()))
             if name == "data_file":
                 # Files that embed row ids have no first one here: it would mislead DuckDB's merge.
                 drop.add("row_id_start")
-                first = [{row["row_id_start"] for row in dump.get(name, [])} - {None} for dump in (ours, theirs)]
+                first = [{row["row_id_start"] for row in dump.get(name, [])} - {None} for dump in (own, by_duckdb)]
                 assert first[0] <= first[1]
             mine, his = (
                 sorted(repr({key: value for key, value in row.items() if key not in drop}) for row in dump.get(name, []))
-                for dump in (ours, theirs)
+                for dump in (own, by_duckdb)
             )
             assert mine == his, name
 
@@ -81,7 +81,7 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., 
         return new_address(request, request.param, folder)
 
     with ExitStack() as stack:
-        ours, theirs = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("ours", "theirs"))
-        twins = Twins(DuckLake.connect(ours.address.url), ours, theirs)
+        own, by_duckdb = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("own", "duckdb"))
+        twins = Twins(DuckLake.connect(own.address.url), own, by_duckdb)
         twins.both("CALL lake.set_option('data_inlining_row_limit', 0)")
         yield twins

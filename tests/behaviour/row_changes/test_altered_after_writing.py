@@ -39,8 +39,8 @@ def update(column: str, value: str, where: str) -> Step:
     return (lambda tx: tx.update("t", {column: value}, where=where)), f"UPDATE t SET {column} = {value} WHERE {where}"
 
 
-def alter(verb: str, *given: Any, sql: str, **named: Any) -> Step:
-    return (lambda tx: getattr(tx, verb)("t", *given, **named)), f"ALTER TABLE t {sql}"
+def alter(operation: str, *given: Any, sql: str, **named: Any) -> Step:
+    return (lambda tx: getattr(tx, operation)("t", *given, **named)), f"ALTER TABLE t {sql}"
 
 
 ADD = alter("add_column", "z", "int32", default=7, sql="ADD COLUMN z INTEGER DEFAULT 7")
@@ -79,32 +79,32 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
         append_table({"a": pa.array([4], pa.int32())}, "(4)"),
     ),
 }
-# DuckDB's bounds are NULL where a type changed, and count rows that are gone; and it makes tables of inlined rows that nobody uses.
+# DuckDB's bounds are NULL where a type changed, and include deleted rows; and it makes unused tables of inlined rows.
 APART = {"table_column_stats": ("min_value", "max_value", "contains_null"), "snapshot_changes": ("changes_made",)}
 
 
 @pytest.mark.parametrize("limit", [0, 10])
 @pytest.mark.parametrize("sequence", [name if name in ("add", "type") else slow(name) for name in SEQUENCES])
-def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit: int) -> None:
+def test_sequences_equal_those_of_duckdb(twins: Twins, sequence: str, limit: int) -> None:
     twins.both(
         f"CALL lake.set_option('data_inlining_row_limit', {limit})",
         "CREATE TABLE t (a INTEGER, b VARCHAR)",
         "INSERT INTO t VALUES (1, 'b1'), (2, 'b2'), (9, 'b9')",
     )
-    twins.theirs.run("BEGIN")
+    twins.by_duckdb.run("BEGIN")
     with twins.lake.transaction() as tx:
-        for ours, theirs in SEQUENCES[sequence]:
-            ours(tx)
-            twins.theirs.run(theirs)
-            assert read(tx.table("t")) == rows_of(twins.theirs), theirs
-            assert tx.table("t").count() == len(rows_of(twins.theirs))
-    twins.theirs.run("COMMIT")
-    assert read(twins.lake.table("t")) == rows_of(twins.ours) == rows_of(twins.theirs)
+        for own, by_duckdb in SEQUENCES[sequence]:
+            own(tx)
+            twins.by_duckdb.run(by_duckdb)
+            assert read(tx.table("t")) == rows_of(twins.by_duckdb), by_duckdb
+            assert tx.table("t").count() == len(rows_of(twins.by_duckdb))
+    twins.by_duckdb.run("COMMIT")
+    assert read(twins.lake.table("t")) == rows_of(twins.own) == rows_of(twins.by_duckdb)
     twins.same_catalog(apart_from={**APART, **dict.fromkeys(FILES, ("data_file_id", "delete_file_id"))})
     twins.both("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
-    assert read(twins.lake.table("t")) == rows_of(twins.ours) == rows_of(twins.theirs)
+    assert read(twins.lake.table("t")) == rows_of(twins.own) == rows_of(twins.by_duckdb)
     twins.lake.merge_adjacent_files()
-    assert read(twins.lake.table("t")) == rows_of(twins.ours) == rows_of(twins.theirs)
+    assert read(twins.lake.table("t")) == rows_of(twins.own) == rows_of(twins.by_duckdb)
 
 
 FILES = ("data_file", "delete_file", "file_column_stats", "file_partition_value", "files_scheduled_for_deletion")
@@ -112,7 +112,7 @@ FILES = ("data_file", "delete_file", "file_column_stats", "file_partition_value"
 
 @FEW
 def test_fields(twins: Twins, limit: int) -> None:
-    """DuckDB refuses some while rows for the catalog are staged, and shows a dropped field again."""
+    """DuckDB rejects some while rows for the catalog are staged, and shows a dropped field again."""
     lake = twins.lake
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)")
     kind = pa.struct([("x", pa.int32()), ("y", pa.string())])
@@ -126,13 +126,13 @@ def test_fields(twins: Twins, limit: int) -> None:
         tx.rename_column("t", "s.y", "why")
         tx.update("t", {"s": "NULL"}, where="a = 3")
         seen = read(tx.table("t"))
-    assert read(lake.table("t")) == rows_of(twins.ours) == seen
+    assert read(lake.table("t")) == rows_of(twins.own) == seen
     assert seen == ["(1, None)", repr((2, {"why": "y, 'q'", "z": 5, "l": None})), "(3, None)"]
 
 
 @pytest.mark.parametrize("limit", [0, 10])
 def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
-    """DuckDB refuses them while rows for the catalog are staged, names a spec that does not exist, and breaks down on RESET."""
+    """DuckDB rejects them while rows for the catalog are staged, names a spec that does not exist, and breaks down on RESET."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
     lake, keys = twins.lake, [*range(20)]
     with lake.transaction() as tx:
@@ -151,15 +151,15 @@ def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
         tx.set_partitioned_by("t", ["b"])
         seen = read(tx.table("t"))
         assert tx.table("t").scan(where="a = 201").count() == 2
-    assert read(lake.table("t")) == rows_of(twins.ours) == seen
-    assert twins.ours.value("SELECT count(*) FROM t WHERE b = 'b203'") == 1
-    dump = dump_catalog(twins.ours.address)
+    assert read(lake.table("t")) == rows_of(twins.own) == seen
+    assert twins.own.value("SELECT count(*) FROM t WHERE b = 'b203'") == 1
+    dump = dump_catalog(twins.own.address)
     specs = {row["partition_id"] for row in dump["partition_info"]}
     assert {row["partition_id"] for row in dump["data_file"]} <= {None, *specs}
-    twins.ours.run(
+    twins.own.run(
         "INSERT INTO t VALUES (500, 'b500')", "CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')"
     )
-    assert read(lake.table("t")) == rows_of(twins.ours) == sorted([*seen, "(500, 'b500')"])
+    assert read(lake.table("t")) == rows_of(twins.own) == sorted([*seen, "(500, 'b500')"])
 
 
 @pytest.mark.parametrize("limit", [0, 10])
@@ -168,8 +168,8 @@ def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)")
     lake = twins.lake
     z = {"z": pa.array([8], pa.int64())}
-    twins.theirs.run("BEGIN", "ALTER TABLE t ADD COLUMN z INTEGER DEFAULT 7", "INSERT INTO t VALUES (2, 8)")
-    twins.theirs.run("ALTER TABLE t DROP COLUMN z", "COMMIT", "ALTER TABLE t ADD COLUMN w INTEGER DEFAULT 1")
+    twins.by_duckdb.run("BEGIN", "ALTER TABLE t ADD COLUMN z INTEGER DEFAULT 7", "INSERT INTO t VALUES (2, 8)")
+    twins.by_duckdb.run("ALTER TABLE t DROP COLUMN z", "COMMIT", "ALTER TABLE t ADD COLUMN w INTEGER DEFAULT 1")
     with lake.transaction() as tx:
         tx.create_table("n", frame().schema)
         tx.append("n", frame(1, 2))
@@ -183,15 +183,15 @@ def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
         assert read(tx.table("t")) == ["(1, 7)", "(2, 7)", "(3, 8)"]
         tx.drop_column("t", "z")
         assert read(tx.table("t")) == ["(1,)", "(2,)", "(3,)"]
-    assert read(lake.table("t")) == rows_of(twins.ours) == ["(1,)", "(2,)", "(3,)"]
-    assert read(lake.table("n")) == rows_of(twins.ours, "n") == ["(1, 5)", "(2, 5)", "(3, 5)"]
-    assert twins.ours.rows("SELECT a FROM n WHERE c = 5 ORDER BY a") == [(1,), (2,), (3,)]
-    twins.ours.run("ALTER TABLE t ADD COLUMN w INTEGER DEFAULT 1")
+    assert read(lake.table("t")) == rows_of(twins.own) == ["(1,)", "(2,)", "(3,)"]
+    assert read(lake.table("n")) == rows_of(twins.own, "n") == ["(1, 5)", "(2, 5)", "(3, 5)"]
+    assert twins.own.rows("SELECT a FROM n WHERE c = 5 ORDER BY a") == [(1,), (2,), (3,)]
+    twins.own.run("ALTER TABLE t ADD COLUMN w INTEGER DEFAULT 1")
     lake.table("n").add_column("w", "int32", default=1)
-    assert read(lake.table("t")) == rows_of(twins.ours) == ["(1, 1)", "(2, 1)", "(3, 1)"]
-    assert read(lake.table("n")) == rows_of(twins.ours, "n") == ["(1, 5, 1)", "(2, 5, 1)", "(3, 5, 1)"]
+    assert read(lake.table("t")) == rows_of(twins.own) == ["(1, 1)", "(2, 1)", "(3, 1)"]
+    assert read(lake.table("n")) == rows_of(twins.own, "n") == ["(1, 5, 1)", "(2, 5, 1)", "(3, 5, 1)"]
     if not limit:
-        assert rows_of(twins.theirs) == ["(1, 1)", "(2, 8)"]
+        assert rows_of(twins.by_duckdb) == ["(1, 1)", "(2, 8)"]
 
 
 @FEW
@@ -214,7 +214,7 @@ def test_nulls_that_are_staged(twins: Twins, limit: int) -> None:
         tx.append("n", pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([None], pa.string())}))
         with pytest.raises(SchemaError, match=r"'b' of main\.n has NULL"):
             tx.set_not_null("n", "b")
-    assert read(lake.table("t")) == rows_of(twins.ours) == ["(2, 'b2')", "(3, 'b3')", "(4, 'b4')"]
+    assert read(lake.table("t")) == rows_of(twins.own) == ["(2, 'b2')", "(3, 'b3')", "(4, 'b4')"]
     assert not lake.table("t").schema.column("b").nullable
 
 

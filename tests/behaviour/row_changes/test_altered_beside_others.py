@@ -1,4 +1,4 @@
-"""Alterations that follow writes in one transaction, beside drops, restores, added files, executors and what others commit meanwhile."""
+"""Alterations that follow writes in one transaction, with drops, restores, added files, executors and concurrent commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @FILES_ONLY
 def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
-    """What was staged for them is gone, files included; DuckDB commits rows of dropped tables, which nobody ever cleans up."""
+    """Staged rows and files of dropped tables are deleted; DuckDB commits rows of dropped tables, which are never cleaned up."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})")
     for name in ("t", "u", "v"):
         twins.both(f"CREATE TABLE {name} (a INTEGER, b VARCHAR)", f"INSERT INTO {name} VALUES (1, 'b1'), (2, 'b2')")
@@ -53,14 +53,16 @@ def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
         tx.drop_schema("r", cascade=True)
         tx.drop_table("w")
     assert [table.table for table in lake.tables()] == ["main.u"]
-    assert read(lake.table("u")) == rows_of(twins.ours, "u") == ["(9,)"]
+    assert read(lake.table("u")) == rows_of(twins.own, "u") == ["(9,)"]
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
-    ended = [row for row in dump_catalog(twins.ours.address).get("data_file", []) if row["end_snapshot"] is None]
+    ended = [row for row in dump_catalog(twins.own.address).get("data_file", []) if row["end_snapshot"] is None]
     assert len(ended) == (0 if limit else 1)
     assert lake.snapshot().id == before.id + 1
     # The same as if nothing had been written before the drop.
-    twins.theirs.run("BEGIN", "DROP TABLE t", "CREATE OR REPLACE TABLE u (x BIGINT)", "INSERT INTO u VALUES (9)", "DROP SCHEMA s CASCADE")
-    twins.theirs.run("DROP TABLE v", "COMMIT")
+    twins.by_duckdb.run(
+        "BEGIN", "DROP TABLE t", "CREATE OR REPLACE TABLE u (x BIGINT)", "INSERT INTO u VALUES (9)", "DROP SCHEMA s CASCADE"
+    )
+    twins.by_duckdb.run("DROP TABLE v", "COMMIT")
     twins.same_catalog(apart_from={"files_scheduled_for_deletion": ()})
     with lake.transaction() as tx:
         tx.create_table("brief", frame().schema)
@@ -72,8 +74,8 @@ def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
 def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
     """A variant has no place in its database, and the names of a column may be reserved there: the rows go to files after all."""
     lake = twins.lake
-    twins.ours.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (a INTEGER, b VARCHAR)")
-    twins.ours.run("INSERT INTO t VALUES (1, 'b1'), (2, 'b2')")
+    twins.own.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (a INTEGER, b VARCHAR)")
+    twins.own.run("INSERT INTO t VALUES (1, 'b1'), (2, 'b2')")
     with lake.transaction() as tx:
         tx.append("t", frame(3, 4))
         tx.update("t", {"b": "'u'"}, where="a IN (1, 3)")
@@ -83,9 +85,9 @@ def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
             scan.to_arrow()
         assert read(tx.table("t")) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')", "(4, 'b4')"]
         tx.delete("t", "row_id = 4")
-    assert read(lake.table("t")) == rows_of(twins.ours) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')"]
-    assert twins.ours.rows("SELECT rowid FROM t WHERE b = 'u' ORDER BY ALL")[0] == (0,)
-    assert twins.ours.value("SELECT count(DISTINCT rowid) FROM t") == 3
+    assert read(lake.table("t")) == rows_of(twins.own) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')"]
+    assert twins.own.rows("SELECT rowid FROM t WHERE b = 'u' ORDER BY ALL")[0] == (0,)
+    assert twins.own.value("SELECT count(DISTINCT rowid) FROM t") == 3
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
 
 
@@ -94,9 +96,9 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     """Columns that come with a frame after rows were written, columns that come back, files that lack what was added since."""
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
     lake = twins.lake
-    twins.ours.run("INSERT INTO t VALUES (1, 'b1'), (2, 'b2')")
-    foreign = f"{twins.ours.address.data_path}foreign.parquet"
-    twins.ours.run(f"COPY (SELECT i::INTEGER AS a, 'f' AS b FROM range(500, 503) r(i)) TO '{foreign}'")
+    twins.own.run("INSERT INTO t VALUES (1, 'b1'), (2, 'b2')")
+    foreign = f"{twins.own.address.data_path}foreign.parquet"
+    twins.own.run(f"COPY (SELECT i::INTEGER AS a, 'f' AS b FROM range(500, 503) r(i)) TO '{foreign}'")
     then = lake.snapshot().id
     with lake.transaction() as tx:
         tx.append("t", frame(3))
@@ -110,8 +112,8 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
         values = [(1, "b1", None, 7), (2, "b2", None, 7), (3, "b3", None, 7), (4, "b4", 1, 7), (501, "f", None, 8), (502, "f", None, 7)]
         assert seen == sorted(map(repr, values))
     assert tx.result.writes[0].schema_changes
-    assert read(lake.table("t")) == rows_of(twins.ours) == seen
-    assert twins.ours.rows("SELECT a FROM t WHERE z = 8 OR n = 1 ORDER BY a") == [(4,), (501,)]
+    assert read(lake.table("t")) == rows_of(twins.own) == seen
+    assert twins.own.rows("SELECT a FROM t WHERE z = 8 OR n = 1 ORDER BY a") == [(4,), (501,)]
     with lake.transaction() as tx:
         tx.append("t", frame(6), missing_columns="null")
         tx.update("t", {"b": "'u'"}, where="a <= 2")
@@ -119,17 +121,17 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
         assert read(tx.table("t")) == ["(1, 'b1')", "(2, 'b2')"]
         tx.append("t", frame(5))
         tx.add_column("t", "q", "int32", default=3)
-    assert read(lake.table("t")) == rows_of(twins.ours) == ["(1, 'b1', 3)", "(2, 'b2', 3)", "(5, 'b5', 3)"]
+    assert read(lake.table("t")) == rows_of(twins.own) == ["(1, 'b1', 3)", "(2, 'b2', 3)", "(5, 'b5', 3)"]
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
 
 
-def test_what_others_do_in_between(twins: Twins) -> None:
+def test_concurrent_changes(twins: Twins) -> None:
     """All steps are carried out again, those that alter among them."""
-    twins.ours.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (a INTEGER, b VARCHAR)")
-    twins.ours.run("INSERT INTO t SELECT i, 'b' || i FROM range(20) r(i)")
-    lake, other = twins.lake, DuckLake.connect(twins.ours.address.url)
+    twins.own.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (a INTEGER, b VARCHAR)")
+    twins.own.run("INSERT INTO t SELECT i, 'b' || i FROM range(20) r(i)")
+    lake, other = twins.lake, DuckLake.connect(twins.own.address.url)
 
-    def ours(meanwhile: Callable[[], object]) -> None:
+    def own(meanwhile: Callable[[], object]) -> None:
         with lake.transaction() as tx:
             tx.append("t", frame(100, 101))
             tx.delete("t", "a BETWEEN 5 AND 50")
@@ -139,19 +141,19 @@ def test_what_others_do_in_between(twins: Twins) -> None:
             tx.append("t", frame(102))
             meanwhile()
 
-    ours(lambda: twins.ours.run("INSERT INTO t VALUES (40, 'theirs'), (60, 'theirs')", "DELETE FROM t WHERE a = 1"))
-    expected = sorted(map(repr, [(a, f"b{a}", 7) for a in (0, 2, 3, 4, 100, 102)] + [(101, "b101", 101), (60, "theirs", 7)]))
-    assert read(lake.table("t")) == rows_of(twins.ours) == expected
+    own(lambda: twins.own.run("INSERT INTO t VALUES (40, 'duckdb'), (60, 'duckdb')", "DELETE FROM t WHERE a = 1"))
+    expected = sorted(map(repr, [(a, f"b{a}", 7) for a in (0, 2, 3, 4, 100, 102)] + [(101, "b101", 101), (60, "duckdb", 7)]))
+    assert read(lake.table("t")) == rows_of(twins.own) == expected
     lake.table("t").drop_column("z")
     with pytest.raises(CommitConflictError):
         # The rows were written with a column that now would get another id.
-        ours(lambda: other.table("t").add_column("y", "int32"))
-    files = len(list(lake.storage.list(twins.ours.address.data_path)))
+        own(lambda: other.table("t").add_column("y", "int32"))
+    files = len(list(lake.storage.list(twins.own.address.data_path)))
     tx = lake.transaction()
     tx.__enter__()
     tx.append("t", frame(200), missing_columns="null")
     tx.set_not_null("t", "b")
-    twins.ours.run("INSERT INTO t (a) VALUES (300)")
+    twins.own.run("INSERT INTO t (a) VALUES (300)")
     with pytest.raises(SchemaError, match="has NULL"):
         tx.__exit__(None, None, None)
     with lake.transaction() as tx:
@@ -161,7 +163,7 @@ def test_what_others_do_in_between(twins: Twins) -> None:
     with pytest.raises(NotFoundError):
         lake.table("t")
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
-    assert len(list(lake.storage.list(twins.ours.address.data_path))) == files
+    assert len(list(lake.storage.list(twins.own.address.data_path))) == files
     other.close()
 
 

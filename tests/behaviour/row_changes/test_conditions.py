@@ -61,7 +61,7 @@ def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Oracle
             assert duck.rows(f"SELECT k FROM {table} ORDER BY k") == [(1,), (2,), (None,)], table
 
 
-def test_what_is_refused(sqlite_address: LakeAddress) -> None:
+def test_invalid_definitions_raise(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table_as("t", ROWS)
     table = lake.table("t")

@@ -12,7 +12,7 @@ from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.parameters import slow
 
-# DuckDB works on a copy of catalogs in MySQL, where a transaction cannot stay open while others commit.
+# DuckDB works on a copy of catalogs in MySQL, where a transaction cannot stay open during other commits.
 pytestmark = pytest.mark.parametrize("lake_address", [slow("sqlite"), "postgresql"], indirect=True)
 
 
@@ -61,7 +61,7 @@ def test_restore_brings_back_what_the_claimed_snapshot_had(overtaken: tuple[Duck
 
 @pytest.mark.parametrize("change", ["delete", "flush", "rewrite"])
 def test_later_changes_keep_the_snapshot_of_the_commit(overtaken: tuple[DuckLake, int], change: str) -> None:
-    """What copies the deletes into another file writes the snapshot that committed them."""
+    """Operations that copy the deletes into another file write the snapshot that committed them."""
     lake, claimed = overtaken
     if change == "delete":
         lake.table("t").delete("x = 2")

@@ -1,4 +1,4 @@
-"""What executors find wrong arrives as the error that it is, and leaves nothing behind."""
+"""Errors of executors keep their class, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_gone(spark: SparkSession, sqlite_address: LakeAddress) -> None:
+def test_a_missing_file(spark: SparkSession, sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     numbers = pa.table({"k": pa.array(range(20), pa.int64())})

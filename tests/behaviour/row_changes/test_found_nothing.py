@@ -1,6 +1,6 @@
-"""Calls of a transaction that find nothing to do: they are looked at again after other commits, as those that find something.
+"""Calls of a transaction that find nothing to do are planned again after other commits, like those that find rows.
 
-One rule is tested for every verb and every change of others: what the block leaves behind is what it leaves behind when it is run
+One rule is tested for every operation and every concurrent change: the block has the same result as when it is run
 after the other change.
 """
 
@@ -19,7 +19,7 @@ from ducklake_core.transaction import Transaction
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import new_address, slow, spread
 
-Verb = Callable[[Transaction, str, int], object]
+Operation = Callable[[Transaction, str, int], object]
 Change = Callable[[DuckLake, LakeAddress, str], object]
 
 COLUMNS = pa.schema([("i", pa.int64()), ("v", pa.int64())])
@@ -39,7 +39,7 @@ def by_duckdb(address: LakeAddress, *statements: str) -> None:
         duck.run(*statements)
 
 
-VERBS: dict[str, Verb] = {
+OPERATIONS: dict[str, Operation] = {
     "delete": lambda tx, name, _: tx.delete(name, "i = 7"),
     "delete all": lambda tx, name, _: tx.delete(name, None),
     "update": lambda tx, name, _: tx.update(name, {"v": "v + 100"}, where="i = 7"),
@@ -66,7 +66,7 @@ MORE_CHANGES: dict[str, Change] = {
     "nothing": lambda *_: None,
     "append": lambda lake, _, name: lake.table(name).append(rows((7, 7)), inline=False),
     "delete few": lambda lake, _, name: lake.table(name).delete("i = 4"),
-    "append others": lambda lake, _, name: lake.table(name).append(rows((9, 9))),
+    "append other rows": lambda lake, _, name: lake.table(name).append(rows((9, 9))),
     "overwrite": lambda lake, _, name: lake.table(name).overwrite(rows((7, 7))),
     "upsert": lambda lake, _, name: lake.table(name).upsert(rows((7, 7)), on=["i"]),
     "merge files": lambda lake, _, name: lake.merge_adjacent_files(name),
@@ -107,66 +107,68 @@ def found(lake: DuckLake, name: str) -> list[dict[str, object]]:
     return sorted(lake.table(name).scan().to_arrow().to_pylist(), key=lambda row: (row["i"], row["v"]))
 
 
-def afterwards(lake: DuckLake, address: LakeAddress, name: str, verb: Verb, change: Change) -> list[dict[str, object]]:
+def afterwards(lake: DuckLake, address: LakeAddress, name: str, operation: Operation, change: Change) -> list[dict[str, object]]:
     start = make(lake, name)
     change(lake, address, name)
     with lake.transaction() as tx:
-        verb(tx, name, start)
+        operation(tx, name, start)
     return found(lake, name)
 
 
-def meanwhile(lake: DuckLake, address: LakeAddress, name: str, verb: Verb, change: Change, *, beside: bool) -> list[dict[str, object]]:
+def meanwhile(
+    lake: DuckLake, address: LakeAddress, name: str, operation: Operation, change: Change, *, with_append: bool
+) -> list[dict[str, object]]:
     start = make(lake, name)
     with lake.transaction() as tx:
-        if beside:
+        if with_append:
             tx.append("other", rows((1, 1)))
-        verb(tx, name, start)
+        operation(tx, name, start)
         change(lake, address, name)
     return found(lake, name)
 
 
-def check(lake: DuckLake, address: LakeAddress, verb: str, changes: dict[str, Change]) -> None:
+def check(lake: DuckLake, address: LakeAddress, operation: str, changes: dict[str, Change]) -> None:
     for number, (label, change) in enumerate(changes.items()):
-        expected = afterwards(lake, address, f"{verb} {number}", VERBS[verb], change)
-        for beside in (True, False):
-            name = f"{verb} {number} {beside}"
-            assert meanwhile(lake, address, name, VERBS[verb], change, beside=beside) == expected, (label, beside)
+        expected = afterwards(lake, address, f"{operation} {number}", OPERATIONS[operation], change)
+        for with_append in (True, False):
+            name = f"{operation} {number} {with_append}"
+            assert meanwhile(lake, address, name, OPERATIONS[operation], change, with_append=with_append) == expected, (label, with_append)
 
 
-@pytest.mark.parametrize("verb", spread(VERBS, 2))
-def test_as_if_begun_afterwards(lake: DuckLake, address: LakeAddress, verb: str) -> None:
-    check(lake, address, verb, CHANGES)
+@pytest.mark.parametrize("operation", spread(OPERATIONS, 2))
+def test_as_if_begun_afterwards(lake: DuckLake, address: LakeAddress, operation: str) -> None:
+    check(lake, address, operation, CHANGES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", VERBS)
-def test_as_if_begun_after_less_common_changes(lake: DuckLake, address: LakeAddress, verb: str) -> None:
-    check(lake, address, verb, MORE_CHANGES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_as_if_begun_after_less_common_changes(lake: DuckLake, address: LakeAddress, operation: str) -> None:
+    check(lake, address, operation, MORE_CHANGES)
 
 
 @pytest.mark.parametrize("change", DEFINITIONS)
-@pytest.mark.parametrize("verb", ["delete", "update", "merge, matched update", "overwrite where", "upsert"])
-def test_another_definition_is_a_conflict(lake: DuckLake, address: LakeAddress, verb: str, change: str) -> None:
+@pytest.mark.parametrize("operation", ["delete", "update", "merge, matched update", "overwrite where", "upsert"])
+def test_another_definition_is_a_conflict(lake: DuckLake, address: LakeAddress, operation: str, change: str) -> None:
     with pytest.raises(CommitConflictError):
-        meanwhile(lake, address, "t", VERBS[verb], DEFINITIONS[change], beside=True)
+        meanwhile(lake, address, "t", OPERATIONS[operation], DEFINITIONS[change], with_append=True)
     assert found(lake, "other") == []
 
 
 def test_an_alteration_that_changes_nothing_at_first(lake: DuckLake) -> None:
-    """The comment that a transaction asks for is there when it is committed, also where it was there when it began."""
+    """The comment that a transaction sets is there after its commit, also where it was there when it began."""
     make(lake, "t")
-    lake.set_comment("t", "ours")
-    for beside in (True, False):
+    lake.set_comment("t", "own")
+    for with_append in (True, False):
         with lake.transaction() as tx:
-            if beside:
+            if with_append:
                 tx.append("other", rows((1, 1)))
-            tx.set_comment("t", "ours")
-            lake.set_comment("t", "theirs")
-        assert lake.table_info("t").comment == "ours"
+            tx.set_comment("t", "own")
+            lake.set_comment("t", "duckdb")
+        assert lake.table_info("t").comment == "own"
 
 
-def test_a_call_that_finds_nothing_asks_once(lake: DuckLake) -> None:
-    """Whoever finds nothing on the newest snapshot is done, however many others go on writing."""
+def test_a_call_that_finds_nothing_plans_once(lake: DuckLake) -> None:
+    """A call that finds nothing on the newest snapshot is done, however many writers continue."""
     make(lake, "t")
     before = lake.snapshot().id
     with lake.transaction() as tx:

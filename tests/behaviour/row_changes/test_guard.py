@@ -1,4 +1,4 @@
-"""A guarded table: what a transaction has looked at is what its commit builds on."""
+"""A guarded table: a transaction commits only on the state that it has read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHANGES: dict[str, Callable[[DuckLake], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("inline", [None, False])
-def test_others_cannot_get_in_between(lake: DuckLake, change: str, inline: bool | None) -> None:
+def test_concurrent_changes_are_conflicts(lake: DuckLake, change: str, inline: bool | None) -> None:
     def look_and_append() -> None:
         with lake.transaction() as tx:
             tx.append("t", ONE, inline=inline)

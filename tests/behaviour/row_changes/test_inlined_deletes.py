@@ -24,12 +24,12 @@ TABLE = (
     "INSERT INTO t SELECT i, 'g' || i % 5 FROM range(100) r(i)",
     "INSERT INTO t SELECT i, NULL FROM range(100, 160) r(i)",
 )
-# Ours says so in two entries: DuckDB's compaction looks at one of them only, and would bring the rows back.
+# ducklake_core logs two entries: DuckDB's compaction checks only one of them, and would bring the rows back.
 CHANGES = {"snapshot_changes": ["changes_made"]}
 POSITIONS = "SELECT file_id, row_id, begin_snapshot FROM __ducklake_metadata_lake.ducklake_inlined_delete_1"
 
 
-def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
+def test_deletes_of_few_rows_equal_those_of_duckdb(twins: Twins) -> None:
     twins.both(*TABLE)
     statements = (
         "a < 4 OR a BETWEEN 100 AND 109",  # two files, ten rows of one of them
@@ -42,7 +42,7 @@ def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     for where in statements:
         deleted.append(twins.lake.table("t").delete(where).rows_deleted)
         if where != "a = 1":
-            twins.theirs.run(f"DELETE FROM t WHERE {where}")
+            twins.by_duckdb.run(f"DELETE FROM t WHERE {where}")
         twins.same("t")
     assert deleted == [14, 11, 20, 0, 21]
     twins.rows(POSITIONS)
@@ -57,18 +57,18 @@ def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     assert twins.rows(POSITIONS) == []
     # And on from delete files that flushing has made.
     twins.lake.table("t").delete("a IN (99, 159)")
-    twins.theirs.run("DELETE FROM t WHERE a IN (99, 159)")
+    twins.by_duckdb.run("DELETE FROM t WHERE a IN (99, 159)")
     twins.both("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", "CALL ducklake_merge_adjacent_files('lake')")
     twins.same("t")
 
 
 def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     twins.both(*TABLE)
-    before = set(twins.lake.storage.list(twins.ours.address.data_path))
+    before = set(twins.lake.storage.list(twins.own.address.data_path))
     done = twins.lake.table("t").update({"g": "'new'"}, where="a < 5 OR a IN (100, 159)")
-    twins.theirs.run("UPDATE t SET g = 'new' WHERE a < 5 OR a IN (100, 159)")
+    twins.by_duckdb.run("UPDATE t SET g = 'new' WHERE a < 5 OR a IN (100, 159)")
     assert (done.rows_updated, done.rows_deleted, done.delete_files_added, done.files_added) == (7, 0, 0, 0)
-    assert set(twins.lake.storage.list(twins.ours.address.data_path)) == before
+    assert set(twins.lake.storage.list(twins.own.address.data_path)) == before
     twins.rows(POSITIONS)
     twins.same("t")
     twins.same_changes("t")
@@ -76,7 +76,7 @@ def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     source = pa.table({"a": pa.array([3, 50, 500], pa.int32()), "g": ["m3", "m50", "m500"]})
     twins.lake.table("t").merge(source, on=["a"]).when_matched_update("all").when_not_matched_insert("all").execute()
     listed = "VALUES (3, 'm3'), (50, 'm50'), (500, 'm500')"
-    twins.theirs.run(
+    twins.by_duckdb.run(
         f"MERGE INTO t USING ({listed}) s(a, g) ON t.a = s.a WHEN MATCHED THEN UPDATE SET g = s.g WHEN NOT MATCHED THEN INSERT"
     )
     twins.rows(POSITIONS)
@@ -89,7 +89,7 @@ def test_the_option_of_the_table_decides(twins: Twins) -> None:
     twins.both("CALL lake.set_option('data_inlining_row_limit', 2, table_name => 't')")
     assert twins.lake.table("t").delete("a IN (2, 3)").delete_files_added == 0
     assert twins.lake.table("t").delete("a IN (4, 5, 6)").delete_files_added == 1
-    assert twins.ours.value("SELECT count(*) FROM t") == 154
+    assert twins.own.value("SELECT count(*) FROM t") == 154
 
 
 def test_a_file_of_which_no_row_is_left_ends(twins: Twins) -> None:
@@ -99,20 +99,20 @@ def test_a_file_of_which_no_row_is_left_ends(twins: Twins) -> None:
     table.delete("a < 8")
     done = table.delete("a < 100")
     assert (done.files_removed, done.delete_files_added, done.rows_deleted) == (1, 0, 92)
-    twins.ours.run("CALL ducklake_flush_inlined_data('lake')")
-    found = [twins.ours.value(f"SELECT count(*) FROM t AT (VERSION => {n})") for n in range(3, 7)]
+    twins.own.run("CALL ducklake_flush_inlined_data('lake')")
+    found = [twins.own.value(f"SELECT count(*) FROM t AT (VERSION => {n})") for n in range(3, 7)]
     assert found == [160, 152, 60, 60] == [lake.table("t", at=n).scan().count() for n in range(3, 7)]
 
 
-@pytest.mark.parametrize("ours_first", [True, False])
-@pytest.mark.parametrize("ours_inlined", [True, False])
-def test_two_deletes_meet_in_one_file(twins: Twins, ours_first: bool, ours_inlined: bool) -> None:
-    """Of one file, whoever is second plans again, or fails; of two files both go."""
+@pytest.mark.parametrize("own_first", [True, False])
+@pytest.mark.parametrize("own_inlined", [True, False])
+def test_two_deletes_meet_in_one_file(twins: Twins, own_first: bool, own_inlined: bool) -> None:
+    """In one file, the second delete plans again or fails; in two files both commit."""
     twins.both(*TABLE)
     lake = twins.lake
-    where = "a IN (1, 2)" if ours_inlined else "a IN (1, 2) OR a BETWEEN 50 AND 80"
-    mine = 2 if ours_inlined else 33
-    if ours_first:
+    where = "a IN (1, 2)" if own_inlined else "a IN (1, 2) OR a BETWEEN 50 AND 80"
+    mine = 2 if own_inlined else 33
+    if own_first:
         with _other_session(twins) as second:
             second.run("BEGIN", "DELETE FROM t WHERE a IN (2, 3)")
             lake.table("t").delete(where)
@@ -121,12 +121,12 @@ def test_two_deletes_meet_in_one_file(twins: Twins, ours_first: bool, ours_inlin
     else:
         with lake.transaction() as tx:
             tx.delete("t", where)
-            twins.ours.run("DELETE FROM t WHERE a IN (2, 3)", "DELETE FROM t WHERE a = 101")
+            twins.own.run("DELETE FROM t WHERE a IN (2, 3)", "DELETE FROM t WHERE a = 101")
         assert tx.result.writes[0].rows_deleted == mine - 1
         assert tx.result.writes[0].attempts == 2
-    gone = mine + (0 if ours_first else 2)
-    assert twins.ours.rows("SELECT count(rowid), count(DISTINCT rowid) FROM t") == [(160 - gone, 160 - gone)]
-    assert lake.table_info("t").row_count == lake.table("t").scan().count() == 160 - gone
+    removed = mine + (0 if own_first else 2)
+    assert twins.own.rows("SELECT count(rowid), count(DISTINCT rowid) FROM t") == [(160 - removed, 160 - removed)]
+    assert lake.table_info("t").row_count == lake.table("t").scan().count() == 160 - removed
 
 
 def test_deletes_of_other_files_are_no_conflict(twins: Twins) -> None:
@@ -134,34 +134,34 @@ def test_deletes_of_other_files_are_no_conflict(twins: Twins) -> None:
     lake = twins.lake
     with lake.transaction() as tx:
         tx.delete("t", "a = 1")
-        # Both were made and one was looked at already: only the commit is tried again.
-        before = set(lake.storage.list(twins.ours.address.data_path))
-        twins.ours.run("DELETE FROM t WHERE a = 101")
+        # Both were planned and checked already: only the commit is repeated.
+        before = set(lake.storage.list(twins.own.address.data_path))
+        twins.own.run("DELETE FROM t WHERE a = 101")
         lake.table("t").delete("a BETWEEN 110 AND 150")
     assert tx.result.writes[0].rows_deleted == 1
-    assert len(set(lake.storage.list(twins.ours.address.data_path)) - before) == 1
-    assert twins.ours.value("SELECT count(*) FROM t") == 160 - 43
+    assert len(set(lake.storage.list(twins.own.address.data_path)) - before) == 1
+    assert twins.own.value("SELECT count(*) FROM t") == 160 - 43
 
 
 # On SQLite an open transaction of DuckDB locks the file.
 @pytest.mark.parametrize("twins", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("call", ["ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"])
-def test_compaction_of_the_reference_does_not_bring_rows_back(twins: Twins, call: str) -> None:
+def test_compaction_by_duckdb_brings_no_rows_back(twins: Twins, call: str) -> None:
     """Between deletes of its own it does."""
     twins.both(*TABLE)
-    twins.ours.run("DELETE FROM t WHERE a < 99" if "rewrite" in call else "SELECT 1")
-    before = twins.ours.value("SELECT count(*) FROM t")
+    twins.own.run("DELETE FROM t WHERE a < 99" if "rewrite" in call else "SELECT 1")
+    before = twins.own.value("SELECT count(*) FROM t")
     with _other_session(twins) as second:
         second.run("BEGIN", f"CALL {call}('lake')")
         twins.lake.table("t").delete("a IN (99, 100)")
         with pytest.raises(duckdb.Error, match="conflict"):
             second.run("COMMIT")
-    assert twins.ours.value("SELECT count(*) FROM t") == before - 2
-    # The other way round ours is planned again, on the new files.
+    assert twins.own.value("SELECT count(*) FROM t") == before - 2
+    # In the other order the delete is planned again, on the new files.
     with twins.lake.transaction() as tx:
         tx.delete("t", "a = 101")
-        twins.ours.run(f"CALL {call}('lake')")
-    assert twins.ours.value("SELECT count(*) FROM t") == before - 3 == twins.lake.table("t").scan().count()
+        twins.own.run(f"CALL {call}('lake')")
+    assert twins.own.value("SELECT count(*) FROM t") == before - 3 == twins.lake.table("t").scan().count()
 
 
 def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
@@ -221,4 +221,4 @@ def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractCon
 def _other_session(twins: Twins) -> AbstractContextManager[Oracle]:
     from tests.support.oracle import attached
 
-    return attached(twins.ours.address)
+    return attached(twins.own.address)

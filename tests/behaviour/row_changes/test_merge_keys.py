@@ -57,7 +57,7 @@ def filtered(lake: DuckLake, source: pa.Table, on: list[str], where: str | None 
         batches = [batch for task in plan.tasks for batch in matching.rows(task, plan.shape, lake.storage)]
         kept.append(sorted(n for batch in batches for n in batch.column("n").to_pylist()))
     assert kept[0] == kept[1]
-    parts = [(state.schema.columns[ours], held.schema.columns[theirs]) for ours, theirs in request.keys]
+    parts = [(state.schema.columns[own], held.schema.columns[by_duckdb]) for own, by_duckdb in request.keys]
     index = SourceIndex(source.combine_chunks().to_batches()[0], parts)
     rows = lake.table("t").scan(where=where).to_arrow().combine_chunks().to_batches()
     return kept[0], sorted({batch.column("n")[int(place)].as_py() for batch in rows for place in index.pairs(batch, on)[0]})
@@ -88,7 +88,7 @@ def test_every_type(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytes
 
 @pytest.mark.parametrize("whole", [True, False], ids=["small", "large"])
 def test_keys_of_two_columns(sqlite_address: LakeAddress, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part is looked for by itself: nothing that matches is left out, and not much else is kept."""
+    """Each part is searched by itself: no matching row is left out, and few other rows are kept."""
     if not whole:
         monkeypatch.setattr(merge, "_WHOLE_BYTES", 0)
     lake = lake_of_files(sqlite_address)
@@ -106,7 +106,7 @@ def test_sources_whose_keys_are_not_sought() -> None:
     target = columns_of(pa.schema([("k", pa.int64())]))
     small = MergeSource(schema=source.schema, rows=source.rows.slice(0, 10) if source.rows is not None else None)
     matched = merge_request("main.t", target, source.schema, ["k"], [("matched", "delete", None, None)])
-    others = merge_request("main.t", target, source.schema, ["k"], [("not matched by source", "delete", None, None)])
+    second = merge_request("main.t", target, source.schema, ["k"], [("not matched by source", "delete", None, None)])
     assert small.keys(matched) is not None
-    assert small.keys(others) is None
+    assert small.keys(second) is None
     assert source.keys(matched) is None

@@ -1,4 +1,4 @@
-"""Columns that are called like virtual ones, by which rows are found: every verb finds the same rows as in any other table."""
+"""Columns with names of virtual columns: every operation finds the same rows as in any other table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def numbers(name: str, *rows: tuple[int | None, int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("limit", [slow(0), 10])
-def test_every_verb(sqlite_address: LakeAddress, limit: int) -> None:
+def test_every_operation(sqlite_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)
     with attached(sqlite_address) as duck:

@@ -134,7 +134,7 @@ def test_keys_whose_columns_are_named_like_transforms(sqlite_address: LakeAddres
         assert lake.table("t").scan(["d"]).to_arrow()["d"].to_pylist() == [dt.date(2024, 4, 1)]
 
 
-def test_what_is_refused(sqlite_address: LakeAddress) -> None:
+def test_invalid_definitions_raise(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", COLUMNS, partition_by=KEYS)
     lake.create_table("plain", COLUMNS)

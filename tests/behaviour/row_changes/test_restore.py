@@ -1,4 +1,4 @@
-"""Going back to an earlier snapshot: its rows with their row ids, for this library and for DuckDB, whatever happened in between."""
+"""Restored tables have the rows and row ids of the earlier snapshot, for ducklake_core and for DuckDB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_rows_and_row_ids_come_back(twins: Twins) -> None:
-    duck, lake = twins.ours, twins.lake
+    duck, lake = twins.own, twins.lake
     duck.run(
         "CREATE TABLE t (a INTEGER, s VARCHAR)",
         "CALL lake.set_option('data_inlining_row_limit', 5)",
@@ -40,7 +40,7 @@ def test_rows_and_row_ids_come_back(twins: Twins) -> None:
         mine = lake.table("t").scan(columns=["rowid", "a", "s"]).to_arrow().to_pylist()
         assert sorted(repr(tuple(row.values())) for row in mine) == sorted(map(repr, seen[at]))
         feed = duck.rows(f"FROM ducklake_table_changes('lake', 'main', 't', {done.snapshot_id}, {done.snapshot_id})")
-        # Rows of files that both snapshots have are left alone; others may come back with the values that they had.
+        # Rows of files that both snapshots have are left alone; other rows come back with their earlier values.
         old = {(row[1], *row[3:]) for row in feed if row[2] in ("update_preimage", "delete")}
         new = {(row[1], *row[3:]) for row in feed if row[2] in ("update_postimage", "insert")}
         assert (set(before) - old) | new == set(seen[at])
@@ -66,18 +66,18 @@ CHANGES = (
 
 def changed(twins: Twins) -> None:
     """A table of other columns and rows than at snapshot 4."""
-    twins.ours.run(*CHANGES)
+    twins.own.run(*CHANGES)
     # DuckDB itself forgets the bounds of older rows when it adds rows to such a table.
     types = pa.schema([("k", pa.int64()), ("s", pa.struct([("x", pa.int32()), ("y", pa.string())])), ("c", pa.int32())])
     late = [{"k": 3_000_000_000 + n, "s": {"x": n, "y": "new"}, "c": 7} for n in range(10)]
     twins.lake.table("t").append(pa.Table.from_pylist(late, schema=types), missing_columns="null")
     last = pa.Table.from_pylist([{"k": 99999999999, "s": None, "c": None}], schema=types)
     twins.lake.table("t").append(last, missing_columns="null")
-    twins.ours.run("DELETE FROM t WHERE k < 10 OR k = 100 OR k = 3000000001", "UPDATE t SET c = 9 WHERE k = 15")
+    twins.own.run("DELETE FROM t WHERE k < 10 OR k = 100 OR k = 3000000001", "UPDATE t SET c = 9 WHERE k = 15")
 
 
 def test_columns_come_back(twins: Twins) -> None:
-    duck, lake = twins.ours, twins.lake
+    duck, lake = twins.own, twins.lake
     changed(twins)
     late = duck.rows("SELECT rowid, * FROM t ORDER BY ALL")
     newest = lake.snapshot().id
@@ -106,7 +106,7 @@ def test_columns_come_back(twins: Twins) -> None:
 
 
 def test_rows_come_back_into_the_columns_of_today(twins: Twins) -> None:
-    duck, lake = twins.ours, twins.lake
+    duck, lake = twins.own, twins.lake
     changed(twins)
     names = lake.table("t").schema.names
     lake.table("t").restore(4, columns="now")
@@ -118,7 +118,7 @@ def test_rows_come_back_into_the_columns_of_today(twins: Twins) -> None:
 
 @pytest.mark.slow
 def test_on_spark(twins: Twins, spark: SparkSession) -> None:
-    duck, lake = twins.ours, twins.lake
+    duck, lake = twins.own, twins.lake
     changed(twins)
     then = duck.rows("SELECT rowid, * FROM t AT (VERSION => 4) ORDER BY ALL")
     late = duck.rows("SELECT rowid, * FROM t ORDER BY ALL")
@@ -129,9 +129,9 @@ def test_on_spark(twins: Twins, spark: SparkSession) -> None:
     assert duck.rows("SELECT rowid, * FROM t ORDER BY ALL") == late
 
 
-def test_what_cannot_be_restored_is_refused(twins: Twins) -> None:
-    twins.ours.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t FROM range(10)")
-    twins.ours.run("ALTER TABLE t ADD COLUMN b INTEGER", "INSERT INTO t VALUES (1, 2)")
+def test_impossible_restores_raise(twins: Twins) -> None:
+    twins.own.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t FROM range(10)")
+    twins.own.run("ALTER TABLE t ADD COLUMN b INTEGER", "INSERT INTO t VALUES (1, 2)")
     table = twins.lake.table("t")
     with pytest.raises(UsageError, match="were changed after snapshot 2"):
         table.restore(2)
@@ -149,4 +149,4 @@ def test_what_cannot_be_restored_is_refused(twins: Twins) -> None:
         tx.restore("t", at=4)
         twins.lake.table("t").append(pa.table({"a": pa.array([7], pa.int32())}), missing_columns="null")
     # As if it had begun after the other one.
-    assert sorted(twins.ours.rows("FROM t"), key=repr) == sorted([*((a, None) for a in range(10)), (1, 2)], key=repr)
+    assert sorted(twins.own.rows("FROM t"), key=repr) == sorted([*((a, None) for a in range(10)), (1, 2)], key=repr)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 Step = tuple[Callable[[Transaction], Any], str]
 
-# Where the order of ids, or what nobody reads, is not DuckDB's.
+# Intended differences from DuckDB: the order of ids, and values that are never read.
 FILES = ("data_file", "delete_file", "file_column_stats", "file_partition_value", "files_scheduled_for_deletion")
 APART = {
     **dict.fromkeys(FILES, ("data_file_id", "delete_file_id")),
     "snapshot_changes": ("changes_made",),
-    # DuckDB's bounds count rows that are gone before they came.
+    # DuckDB's bounds include rows that were deleted in the same transaction.
     "table_column_stats": ("min_value", "max_value", "contains_null"),
 }
 
@@ -80,7 +80,7 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.parametrize("limit", [slow(0), 10])
 @pytest.mark.parametrize("sequence", spread(SEQUENCES, 3))
-def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit: int) -> None:
+def test_sequences_equal_those_of_duckdb(twins: Twins, sequence: str, limit: int) -> None:
     steps = SEQUENCES[sequence]
     twins.both(
         f"CALL lake.set_option('data_inlining_row_limit', {limit})",
@@ -89,17 +89,17 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
         "INSERT INTO t VALUES (100, 'in'), (101, 'in'), (102, 'in')",
     )
     lake = twins.lake
-    twins.theirs.run("BEGIN")
+    twins.by_duckdb.run("BEGIN")
     with lake.transaction() as tx:
         seen = tx.table("t")
-        for ours, theirs in steps:
-            ours(tx)
-            twins.theirs.run(theirs)
-            expected = sorted(twins.theirs.rows("SELECT a, g FROM t"))
+        for own, by_duckdb in steps:
+            own(tx)
+            twins.by_duckdb.run(by_duckdb)
+            expected = sorted(twins.by_duckdb.rows("SELECT a, g FROM t"))
             assert sorted((row["a"], row["g"]) for row in seen.to_arrow().to_pylist()) == expected
             assert seen.count() == len(expected)
             assert seen.scan(where="a BETWEEN 1 AND 2000 AND g <> 'g'").count() == sum(1 <= a <= 2000 and g != "g" for a, g in expected)
-    twins.theirs.run("COMMIT")
+    twins.by_duckdb.run("COMMIT")
     if sequence == "all that came":
         # DuckDB makes an empty snapshot where rows for the catalog were among them.
         assert (tx.result.snapshot, lake.snapshot().id) == (None, 3)
@@ -110,10 +110,10 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
     if sequence.startswith("deletes of"):
         twins.same_changes("t")
     # Rows that came in the transaction have row ids of their own; DuckDB writes one that is none into files.
-    found = twins.ours.rows("SELECT a, g FROM t")
+    found = twins.own.rows("SELECT a, g FROM t")
     assert sorted(found) == expected == sorted((row["a"], row["g"]) for row in lake.table("t").scan().to_arrow().to_pylist())
-    assert twins.ours.value("SELECT count(DISTINCT rowid) FROM t") == len(expected) == lake.table_info("t").row_count
-    assert twins.ours.rows("SELECT rowid, a FROM t WHERE a < 100 AND rowid <> a") == twins.theirs.rows(
+    assert twins.own.value("SELECT count(DISTINCT rowid) FROM t") == len(expected) == lake.table_info("t").row_count
+    assert twins.own.rows("SELECT rowid, a FROM t WHERE a < 100 AND rowid <> a") == twins.by_duckdb.rows(
         "SELECT rowid, a FROM t WHERE a < 100 AND rowid <> a"
     )
     if not sequence.startswith("a merge"):
@@ -121,12 +121,12 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
         twins.same_catalog(apart_from=APART)
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
     twins.both("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    assert sorted(twins.ours.rows("SELECT a, g FROM t")) == expected
+    assert sorted(twins.own.rows("SELECT a, g FROM t")) == expected
 
 
 def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
     lake = twins.lake
-    twins.ours.run("CALL lake.set_option('data_inlining_row_limit', 10)")
+    twins.own.run("CALL lake.set_option('data_inlining_row_limit', 10)")
     with lake.transaction() as tx:
         with pytest.raises(NotFoundError):
             tx.table("t")
@@ -147,14 +147,14 @@ def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
     (written,) = tx.result.writes
     assert (written.rows_added, written.rows_deleted, written.rows_updated) == (40 - 10 + 1 - 4 + 2 + 1, 0, 0)
     names = ["a", "h", "n"]
-    assert sorted(repr(dict(zip(names, row, strict=True))) for row in twins.ours.rows("SELECT * FROM t")) == in_between
+    assert sorted(repr(dict(zip(names, row, strict=True))) for row in twins.own.rows("SELECT * FROM t")) == in_between
     assert sorted(map(repr, lake.table("t").scan().to_arrow().to_pylist())) == in_between
     assert written.rows_added == len(in_between)
     with pytest.raises(UsageError, match="not open"):
         seen.to_arrow()
 
 
-def test_what_others_do_in_between(twins: Twins) -> None:
+def test_concurrent_changes(twins: Twins) -> None:
     """The whole sequence is carried out again on what they have left."""
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
     lake = twins.lake
@@ -163,25 +163,25 @@ def test_what_others_do_in_between(twins: Twins) -> None:
         tx.append("t", rows(*range(100, 120)))
         tx.update("t", {"g": "g || '!'"}, where="a BETWEEN 5 AND 20 OR a BETWEEN 100 AND 104")
         tx.delete("t", "a IN (20, 101, 300)")
-        twins.ours.run("INSERT INTO t VALUES (7, 'new'), (15, 'new'), (300, 'new')", "DELETE FROM t WHERE a IN (16, 20)")
+        twins.own.run("INSERT INTO t VALUES (7, 'new'), (15, 'new'), (300, 'new')", "DELETE FROM t WHERE a IN (16, 20)")
     expected = dict.fromkeys(range(21, 50), "g") | {a: "g!" for a in range(10, 20) if a != 16} | dict.fromkeys(range(105, 120), "x")
     expected |= dict.fromkeys((100, 102, 103, 104), "x!")
-    found = sorted(twins.ours.rows("SELECT a, g FROM t"))
+    found = sorted(twins.own.rows("SELECT a, g FROM t"))
     assert found == sorted([*expected.items(), (15, "new!")])
     assert sorted((row["a"], row["g"]) for row in lake.table("t").scan().to_arrow().to_pylist()) == found
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
-def test_what_was_read_is_not_planned_again(twins: Twins) -> None:
-    """Unless nobody has changed it: then the same would have been read after the other commit."""
+def test_rows_that_were_read_are_not_planned_again(twins: Twins) -> None:
+    """An unchanged table would have been read the same after the other commit."""
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
     for name in ("other", "third"):
         twins.both(f"CREATE TABLE {name} (a INTEGER)", f"INSERT INTO {name} VALUES (1)", f"INSERT INTO {name} VALUES (2)")
-    lake, duck = twins.lake, twins.ours
+    lake, duck = twins.lake, twins.own
     before = set(lake.storage.list(duck.address.data_path))
 
     def updating(read: str, *meanwhile: str) -> None:
-        """Reads a table, then changes ``t`` by what it has read, while somebody else gets in between."""
+        """Read a table, then change ``t`` by its rows, while another client commits in between."""
         with lake.transaction() as tx:
             tx.create_table("own", rows().schema)
             tx.append("own", rows(1, 2))
@@ -235,29 +235,29 @@ def test_a_call_that_fails_leaves_the_earlier_ones(twins: Twins) -> None:
             tx.drop_column("t", "n")
         assert tx.table("t").count() == 42
         tx.delete("t", "a = 100")
-    assert twins.ours.value("SELECT count(*) FROM t") == 41
+    assert twins.own.value("SELECT count(*) FROM t") == 41
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
 def test_restoring_and_foreign_files(twins: Twins) -> None:
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
-    twins.ours.run("DELETE FROM t WHERE a < 5")
+    twins.own.run("DELETE FROM t WHERE a < 5")
     lake = twins.lake
-    foreign = f"{twins.ours.address.data_path}foreign.parquet"
-    twins.ours.run(f"COPY (SELECT i::INTEGER AS a, 'f' AS g FROM range(500, 520) r(i)) TO '{foreign}'")
+    foreign = f"{twins.own.address.data_path}foreign.parquet"
+    twins.own.run(f"COPY (SELECT i::INTEGER AS a, 'f' AS g FROM range(500, 520) r(i)) TO '{foreign}'")
     with lake.transaction() as tx:
         tx.append("t", rows(100))
         tx.add_data_files("t", foreign)
         tx.delete("t", "a IN (100, 501)")
         tx.update("t", {"g": "'u'"}, where="a IN (10, 502)")
         assert tx.table("t").count() == 45 + 19
-    assert twins.ours.rows("SELECT count(*), count(*) FILTER (g = 'u'), count(DISTINCT rowid) FROM t") == [(64, 2, 64)]
+    assert twins.own.rows("SELECT count(*), count(*) FILTER (g = 'u'), count(DISTINCT rowid) FROM t") == [(64, 2, 64)]
     with lake.transaction() as tx:
         tx.append("t", rows(200))
         tx.restore("t", at=2)
         tx.delete("t", "a = 0")
         assert tx.table("t").count() == 49
-    assert twins.ours.rows("SELECT count(*), min(rowid), max(rowid), count(*) FILTER (g = 'g') FROM t") == [(49, 1, 49, 49)]
+    assert twins.own.rows("SELECT count(*), min(rowid), max(rowid), count(*) FILTER (g = 'g') FROM t") == [(49, 1, 49, 49)]
 
 
 def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:

@@ -47,7 +47,7 @@ def test_stored_values_are_not_rounded(lake: DuckLake, name: str, value: Any, re
 
 @pytest.mark.parametrize(("value", "text"), [(7.0, "7.0"), (7.5, "7.5")])
 def test_expressions_see_the_type_of_the_source(lake: DuckLake, value: float, text: str) -> None:
-    """Whether or not all values of the column fit the table's column of the same name."""
+    """Expressions see the source's type, also where all values fit the table's column of the same name."""
     found = _insert(lake, pa.table({"k": [1], "x": [value]}), {"k": "s.k", "y": "s.x::varchar"})
     assert found[0]["y"] == text
 

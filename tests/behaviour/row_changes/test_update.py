@@ -22,11 +22,11 @@ TABLE = (
 )
 
 
-def test_updates_are_those_of_the_reference(twins: Twins) -> None:
+def test_updates_equal_those_of_duckdb(twins: Twins) -> None:
     twins.both(*TABLE)
     table = twins.lake.table("t")
     first = table.update({"v": "v * 2 + a", "g": "coalesce(g, '-') || '!'"}, where="a BETWEEN 95 AND 104")
-    twins.theirs.run("UPDATE t SET v = v * 2 + a, g = coalesce(g, '-') || '!' WHERE a BETWEEN 95 AND 104")
+    twins.by_duckdb.run("UPDATE t SET v = v * 2 + a, g = coalesce(g, '-') || '!' WHERE a BETWEEN 95 AND 104")
     assert (first.rows_updated, first.rows_added, first.rows_deleted) == (9, 0, 0)
     twins.same("t")
     twins.same_changes("t")
@@ -34,10 +34,10 @@ def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     table.update({"A": "CAST(v AS INTEGER)", "v": "a", "day": "DATE '2020-01-01'"}, where="g LIKE 'g4%' OR a < 3")
     before = twins.lake.snapshot().id
     assert before == first.snapshot_id + 1
-    twins.theirs.run("UPDATE t SET a = v::INTEGER, v = a, day = DATE '2020-01-01' WHERE (g LIKE 'g4%' OR a < 3)")
+    twins.by_duckdb.run("UPDATE t SET a = v::INTEGER, v = a, day = DATE '2020-01-01' WHERE (g LIKE 'g4%' OR a < 3)")
     twins.same("t")
     table.update({"g": None})
-    twins.theirs.run("UPDATE t SET g = NULL")
+    twins.by_duckdb.run("UPDATE t SET g = NULL")
     twins.same("t")
     twins.same_changes("t")
     for version in range(2, before + 1):
@@ -45,7 +45,7 @@ def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     # DuckDB numbers delete files before data files, and gives distinct numbers all the same.
     ids = ["data_file_id", "delete_file_id"]
     files = ("data_file", "delete_file", "file_column_stats", "file_partition_value", "files_scheduled_for_deletion")
-    # Bounds of a column with a file of NaN alone: nobody reads them, and ours are unknown.
+    # Bounds of a column with a file of NaN alone are never read, and unknown in ducklake_core.
     bounds = {"table_column_stats": ["min_value", "max_value"]}
     twins.same_catalog(apart_from=dict.fromkeys(files, ids) | bounds)
 
@@ -57,7 +57,7 @@ def test_rows_move_between_partitions_and_keep_their_ids(twins: Twins) -> None:
         "INSERT INTO p SELECT i, CASE i % 2 WHEN 0 THEN 'eu' ELSE 'us' END, DATE '2020-06-01' + (i * 100)::INTEGER FROM range(12) r(i)",
     )
     twins.lake.table("p").update({"region": "CASE WHEN k < 4 THEN 'asia' END", "day": "day + 366"}, where="k % 3 = 0")
-    twins.theirs.run("UPDATE p SET region = CASE WHEN k < 4 THEN 'asia' END, day = day + 366 WHERE k % 3 = 0")
+    twins.by_duckdb.run("UPDATE p SET region = CASE WHEN k < 4 THEN 'asia' END, day = day + 366 WHERE k % 3 = 0")
     twins.same("p")
     twins.same_changes("p")
     assert twins.rows("SELECT count(*) FROM p WHERE region = 'asia'") == [(2,)]
@@ -90,16 +90,16 @@ def test_nothing_to_update_makes_no_snapshot(twins: Twins) -> None:
         5,
     ),
 )
-def test_refused_updates_leave_nothing(
+def test_rejected_updates_leave_nothing(
     twins: Twins, values: dict[str, object], where: str | None, error: type[Exception], message: str
 ) -> None:
     twins.both(*TABLE)
-    twins.ours.run("ALTER TABLE t ALTER a SET NOT NULL")
-    before, files = twins.lake.snapshot().id, set(twins.lake.storage.list(twins.ours.address.data_path))
+    twins.own.run("ALTER TABLE t ALTER a SET NOT NULL")
+    before, files = twins.lake.snapshot().id, set(twins.lake.storage.list(twins.own.address.data_path))
     with pytest.raises(error, match=message):
         twins.lake.table("t").update(values, where=where)
     assert twins.lake.snapshot().id == before
-    assert set(twins.lake.storage.list(twins.ours.address.data_path)) == files
+    assert set(twins.lake.storage.list(twins.own.address.data_path)) == files
 
 
 def test_inlined_rows_are_updated_too(twins: Twins) -> None:
@@ -110,7 +110,7 @@ def test_inlined_rows_are_updated_too(twins: Twins) -> None:
     )
     twins.both("INSERT INTO i SELECT i, 'f' FROM range(3, 30) r(i)", "UPDATE i SET s = 'once' WHERE a IN (2, 3)")
     twins.lake.table("i").update({"s": "concat(s, '?')"}, where="a < 5")
-    twins.theirs.run("UPDATE i SET s = concat(s, '?') WHERE a < 5")
+    twins.by_duckdb.run("UPDATE i SET s = concat(s, '?') WHERE a < 5")
     twins.same("i")
     twins.same_changes("i")
     twins.both("CALL ducklake_flush_inlined_data('lake')")
@@ -132,10 +132,10 @@ def test_an_update_meets_other_writers(twins: Twins) -> None:
     assert rows[200]["v"] == -1
     assert 60 not in rows
     assert all((row["v"] == -1) == (a >= 50) for a, row in rows.items())
-    assert twins.ours.value("SELECT count(*) FROM t WHERE v = -1") == sum(1 for a in rows if a >= 50)
-    twins.ours.run("UPDATE t SET g = 'duck' WHERE a < 10")
+    assert twins.own.value("SELECT count(*) FROM t WHERE v = -1") == sum(1 for a in rows if a >= 50)
+    twins.own.run("UPDATE t SET g = 'duck' WHERE a < 10")
     lake.table("t").update({"g": "g || '!'"}, where="a < 20")
-    assert twins.ours.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
+    assert twins.own.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
 
 
 def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Every form in which rows of files are deleted, compared with DuckDB at every snapshot; what no reader should believe is refused."""
+"""Every form of deleted rows of files, compared with DuckDB at every snapshot; contradictory deletes raise."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def test_two_live_delete_files_of_a_file_add_up(deleted: LakeAddress) -> None:
     assert lake.scan("t").count() == 17
 
 
-def test_a_delete_file_of_another_file_is_refused(deleted: LakeAddress) -> None:
+def test_a_delete_file_of_another_file_raises(deleted: LakeAddress) -> None:
     found = rewrite_delete_file(deleted, "/elsewhere/other.parquet", [1])
     with pytest.raises(CorruptFileError, match=rf"{found.name} deletes rows of /elsewhere/other\.parquet"):
         values(open_lake(deleted))
 
 
-def test_positions_that_the_file_does_not_have_are_refused(deleted: LakeAddress) -> None:
+def test_positions_beyond_the_file_raise(deleted: LakeAddress) -> None:
     found = rewrite_delete_file(deleted, None, [1, 500])
     with pytest.raises(CorruptFileError, match=rf"{found.name} deletes position 500 of .*, of which the catalog counts 10 rows"):
         values(open_lake(deleted))

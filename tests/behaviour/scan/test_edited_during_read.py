@@ -72,7 +72,7 @@ def test_expired_between_opening_and_planning(lake_address: LakeAddress) -> None
     assert opened.refresh().scan().to_arrow().num_rows == 1
 
 
-def test_files_gone_between_planning_and_reading(lake_address: LakeAddress, spark: SparkSession) -> None:
+def test_files_deleted_between_planning_and_reading(lake_address: LakeAddress, spark: SparkSession) -> None:
     lake = new_lake(lake_address)
     scan = lake.table("t").scan()
     plan, native = scan.plan().plan, scan.to_spark(spark)
@@ -85,7 +85,7 @@ def test_files_gone_between_planning_and_reading(lake_address: LakeAddress, spar
     for setting in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
         spark.conf.set(setting, "true")
     try:
-        # Spark's own error of a file that is gone has no class in PySpark.
+        # Spark's own error for a missing file has no class in PySpark.
         with pytest.raises(Py4JJavaError, match=r"main/t/ducklake-"):
             native.collect()
         with pytest.raises(PySparkException, match=r"ducklake-.*\.parquet.* table main\.t "):
@@ -113,7 +113,7 @@ CHANGES: dict[str, Callable[[DuckLake], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_between_two_statements_of_one_plan(lake_address: LakeAddress, name: str) -> None:
-    """After each statement in turn somebody else commits, or tries to: on SQLite a reader makes writers wait."""
+    """Another writer commits, or waits, after each statement: on SQLite a reader makes writers wait."""
     lake, other = new_lake(lake_address), DuckLake.connect(lake_address.url)
     scan = lake.table("t").scan(columns=["a", "rowid"], where="a >= 0 AND b <> 'z'")
     expected = scan.to_arrow().sort_by("a")
@@ -149,7 +149,7 @@ def _after_statement(lake: DuckLake, number: int, change: Callable[[], object]) 
     def committed() -> None:
         try:
             change()
-        except BaseException as error:  # noqa: BLE001 - told below
+        except BaseException as error:  # noqa: BLE001 - reported below
             problems.append(error)
 
     thread, seen = threading.Thread(target=committed), 0

@@ -76,9 +76,9 @@ def lake(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
 
 @pytest.mark.parametrize("condition", ["i < 10", "v IS NULL AND i >= 1990", "v IN ('v5', 'v7')", "i > 5000"])
 def test_predicates_and_pruning(oracle: OracleFactory, lake: LakeAddress, condition: str) -> None:
-    ours = open_lake(lake).scan("t", where=condition).to_arrow()
+    own = open_lake(lake).scan("t", where=condition).to_arrow()
     with oracle(lake) as duck:
-        assert_same_rows(duck, ours, f"SELECT * FROM t WHERE {condition}")
+        assert_same_rows(duck, own, f"SELECT * FROM t WHERE {condition}")
 
 
 @pytest.mark.parametrize("kind", ["data", "delete"])
@@ -113,7 +113,7 @@ def test_keys_mean_nothing_in_a_plain_lake(oracle: OracleFactory, lake_address: 
         assert_same_rows(duck, open_lake(lake_address).scan("t").to_arrow(), "SELECT * FROM t")
 
 
-def test_keys_show_themselves_in_no_plan(lake: LakeAddress) -> None:
+def test_plans_show_no_encryption_keys(lake: LakeAddress) -> None:
     planned = open_lake(lake).scan("t").plan()
     tasks = planned.plan.tasks
     keys = [task.file.encryption_key for task in tasks] + [delete.encryption_key for task in tasks for delete in task.file.delete_files]

@@ -112,8 +112,8 @@ def test_by_statistics(lake_address: LakeAddress) -> None:
     for condition in FILTERS:
         for abilities in (SQLITE, POSTGRESQL, DUCKDB):
             # Floats are decided after the query.
-            said = excluded(as_filter(bind(condition, schema)), abilities)
-            assert (said is None) == (condition.startswith("x ") or "DOUBLE" in condition), condition
+            exclusion = excluded(as_filter(bind(condition, schema)), abilities)
+            assert (exclusion is None) == (condition.startswith("x ") or "DOUBLE" in condition), condition
 
 
 PARTITIONED = {

@@ -1,4 +1,4 @@
-"""What explain() tells of a scan is what the scan does: which files, why, and in which way."""
+"""``explain()`` reports the files that a scan reads, the reasons, and the reader of each file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kept(found: Explanation) -> list[ExplainedFile]:
     return [file for file in found.files if file.kept]
 
 
-def test_partition_values_and_statistics_are_told_apart(lake: DuckLake) -> None:
+def test_partition_values_and_statistics_are_distinguished(lake: DuckLake) -> None:
     scan = lake.table("t").scan(["delay"], "carrier = 'UA' AND delay > 5")
     found, report = scan.explain(), scan.plan().plan.pruning
     assert left_out(found, "partition") == ["""partition values: carrier = AA, so never ("carrier" = 'UA')"""] * 3
@@ -68,14 +68,14 @@ def test_a_condition_that_only_several_terms_exclude(lake: DuckLake) -> None:
     assert all(file.reason for file in found.files)
 
 
-def test_what_a_limit_leaves_out(lake: DuckLake) -> None:
+def test_files_left_out_by_a_limit(lake: DuckLake) -> None:
     found = lake.table("t").limit(3).explain()
     assert found.row_limit == 3
     assert left_out(found, "limit") == ["limit: the files before it have enough rows"] * 4
     assert "limit:    3 rows" in str(found)
 
 
-def test_what_an_open_transaction_makes_of_it(lake: DuckLake) -> None:
+def test_an_open_transaction_is_explained(lake: DuckLake) -> None:
     with lake.transaction() as tx:
         tx.delete("t", "carrier = 'AA'")
         tx.append("t", pa.table({"carrier": ["B6"], "delay": [7]}), inline=False)
@@ -84,7 +84,7 @@ def test_what_an_open_transaction_makes_of_it(lake: DuckLake) -> None:
         assert (len(kept(found)), sum(file.row_count for file in kept(found))) == (4, 7)
 
 
-def test_the_way_of_each_file_is_told_with_its_reason(lake: DuckLake) -> None:
+def test_the_reader_of_each_file_is_explained_with_its_reason(lake: DuckLake) -> None:
     lake.write("times", pa.table({"at": pa.array([dt.time(1)], pa.time64("us")), "n": [1]}))
     by_column = {column: [file.arrow_because for file in kept(lake.table("times").scan([column]).explain())] for column in ("at", "n")}
     assert by_column == {"at": ["column 'at' holds time"], "n": [None]}
@@ -92,7 +92,7 @@ def test_the_way_of_each_file_is_told_with_its_reason(lake: DuckLake) -> None:
     assert "Arrow for 1 files: column 'at' holds time" in text
 
 
-def test_rows_in_the_catalog_are_told(lake: DuckLake) -> None:
+def test_inlined_rows_are_explained(lake: DuckLake) -> None:
     lake.set_option("data_inlining_row_limit", 10)
     lake.write("few", pa.table({"n": [1, 2]}))
     found = lake.table("few").scan().explain()
@@ -109,7 +109,7 @@ def test_a_long_list_is_cut_in_print_and_whole_as_a_value(lake: DuckLake) -> Non
     assert repr(found) == str(found)
 
 
-def test_hostile_texts_stay_in_their_line(lake: DuckLake) -> None:
+def test_hostile_strings_stay_in_their_line(lake: DuckLake) -> None:
     lake.write("odd", pa.table({"a\n\x1b[31m": ["x\nread: 0 files"]}), partition_by=["a\n\x1b[31m"])
     found = lake.table("odd").scan(where="\"a\n\x1b[31m\" = 'y\nz'").explain()
     text = str(found)

@@ -131,7 +131,7 @@ def test_a_stream_opens_files_as_it_goes(table: Table, opened: list[str], make: 
     assert len(opened) > 1, "from the second on, threads read ahead, several small files at a time"
 
 
-def test_duckdb_plans_once_for_all_the_streams_that_it_asks_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_plans_once_for_all_its_streams(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     import ducklake_core.scan as module
 
     plans = []
@@ -224,7 +224,7 @@ def test_a_library_that_is_missing_is_named(table: Table, monkeypatch: pytest.Mo
         getattr(table, method)()
 
 
-def test_a_polars_that_makes_other_frames_of_a_stream_is_refused(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incompatible_polars_raises(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pl, "__version__", "1.36.1")
     with pytest.raises(UnsupportedFeatureError, match=r"to_polars\(\) needs polars 2 or later, not 1\.36\.1"):
         table.scan().to_polars()

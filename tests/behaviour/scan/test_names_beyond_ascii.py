@@ -18,7 +18,7 @@ def values(duck: Oracle) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
-def test_columns_are_told_apart(lake_address: LakeAddress, limit: int) -> None:
+def test_columns_are_distinguished(lake_address: LakeAddress, limit: int) -> None:
     # For MySQL these are names of one column, so that no table of inlined rows can have them.
     in_files = lake_address.backend == "mysql"
     with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {0 if in_files else limit}") as duck:
@@ -29,7 +29,7 @@ def test_columns_are_told_apart(lake_address: LakeAddress, limit: int) -> None:
         assert table.scan(where='"ä" = 2').to_arrow().to_pylist() == [ROW]
         assert table.scan(columns=["ss", "ä"], where=(col("ß") == 3) & (col("s.ü") == 7)).to_arrow().to_pylist() == [{"ss": 4, "ä": 2}]
 
-        # Columns that the rows lack are told by name, and so are partitions, keys and fields of structs.
+        # Missing columns are named in errors, and so are partitions, keys and fields of structs.
         written = lake.write("t", pa.table({"ss": [400], "ä": [200], "s": [{"ü": 700}]}), missing_columns="null")
         assert written.rows_inlined == (0 if in_files else 1)
         lake.write("t", pa.table({"ä": [2], "Ä": [100], "ss": [8]}), mode="upsert", on=["ä"], missing_columns="null")

@@ -1,4 +1,4 @@
-"""Rows that we delete are gone for DuckDB too, and rows that it deletes for us, turn by turn and at every snapshot."""
+"""DuckDB and ducklake_core delete rows alternately and read the same rows at every snapshot."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[str, Any]]]:
-    """All rows with their ids as DuckDB sees them at each snapshot that has the table; and we see the same."""
+    """All rows with their ids as DuckDB reads them at each snapshot that has the table, compared with ducklake_core."""
     lake = open_lake(address)
     found = {}
     with oracle(address) as duck:
         for version in lake.snapshots()[2:]:
-            ours = lake.scan("t", version, columns=["rowid", "a", "g"]).to_arrow()
-            assert_same_rows(duck, ours, f"SELECT rowid, a, g FROM t AT (VERSION => {version})")
-            found[version] = sorted(ours.to_pylist(), key=lambda row: row["rowid"])
+            own = lake.scan("t", version, columns=["rowid", "a", "g"]).to_arrow()
+            assert_same_rows(duck, own, f"SELECT rowid, a, g FROM t AT (VERSION => {version})")
+            found[version] = sorted(own.to_pylist(), key=lambda row: row["rowid"])
         # DuckDB answers this one from metadata alone.
         assert duck.value("SELECT count(*) FROM t") == len(found[max(found)])
     return found
 
 
 @pytest.mark.parametrize("limit", spread([0, 10], 1))
-def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
+def test_deletes_of_both_libraries_alternate(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, g VARCHAR)",
@@ -49,24 +49,24 @@ def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, 
         )
     live = {*range(180), 500, 501}
 
-    def ours(where: str, gone: set[int]) -> None:
+    def own(where: str, deleted: set[int]) -> None:
         result = DuckLake.connect(lake_address.url).table("t").delete(where)
-        assert result.rows_deleted == len(live & gone)
-        live.difference_update(gone)
+        assert result.rows_deleted == len(live & deleted)
+        live.difference_update(deleted)
 
-    def theirs(where: str, gone: set[int]) -> None:
+    def by_duckdb(where: str, deleted: set[int]) -> None:
         with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
             duck.run(f"DELETE FROM t WHERE {where}")
-        live.difference_update(gone)
+        live.difference_update(deleted)
 
-    ours("g = 'g1'", set(range(1, 100, 5)))
-    theirs("a IN (2, 3, 150)", {2, 3, 150})
-    ours("a < 30 OR a = 500", {*range(30), 500})
-    theirs("a BETWEEN 40 AND 60", set(range(40, 61)))
-    ours("a >= 100 AND g IS NULL", set(range(100, 180)))
-    ours("a = 12345", set())
-    theirs("a = 70", {70})
-    ours("a BETWEEN 65 AND 75", set(range(65, 76)))
+    own("g = 'g1'", set(range(1, 100, 5)))
+    by_duckdb("a IN (2, 3, 150)", {2, 3, 150})
+    own("a < 30 OR a = 500", {*range(30), 500})
+    by_duckdb("a BETWEEN 40 AND 60", set(range(40, 61)))
+    own("a >= 100 AND g IS NULL", set(range(100, 180)))
+    own("a = 12345", set())
+    by_duckdb("a = 70", {70})
+    own("a BETWEEN 65 AND 75", set(range(65, 76)))
     snapshots = history(oracle, lake_address)
     last = max(snapshots)
     assert {row["a"] for row in snapshots[last]} == live
@@ -122,12 +122,12 @@ def test_uuid_keys() -> None:
         (pa.table({"n": [1]}), ["nothing"], NotFoundError, "nothing"),
     ],
 )
-def test_keys_that_say_nothing_are_refused(source: pa.Table, on: list[str], error: type[Exception], message: str) -> None:
+def test_null_and_nan_keys_raise(source: pa.Table, on: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         key_set(source, on, KEYS)
 
 
-def test_nested_keys_are_refused_by_name() -> None:
+def test_nested_keys_raise() -> None:
     schema = Schema(columns=(column("l", ListType(element=column("element", INT64, 2)), 1),))
     with pytest.raises(UnsupportedFeatureError, match="'l'"):
         key_set(pa.table({"l": [[1]]}), ["l"], schema)

@@ -1,4 +1,4 @@
-"""What DuckDB wrote, read with Arrow at every snapshot and compared with DuckDB's own answer."""
+"""Lakes of DuckDB, read with Arrow at every snapshot and compared with DuckDB's own answer."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ INLINED: dict[str, tuple[str, ...]] = {
 
 
 def replay(oracle: OracleFactory, address: LakeAddress, statements: tuple[str, ...], options: str, check: Check) -> None:
-    """Run the statements with the oracle, then let a check look at every snapshot that has the table."""
+    """Run the statements with the oracle, then check every snapshot that has the table."""
     with oracle(address, options) as duck:
         duck.run(*statements)
     with oracle(address, options) as duck:
@@ -147,14 +147,14 @@ def replay(oracle: OracleFactory, address: LakeAddress, statements: tuple[str, .
 
 def compare_with_arrow(duck: Oracle, lake: OpenLake, version: int) -> None:
     source = f"t AT (VERSION => {version})"
-    ours = lake.scan("t", version).to_arrow()
-    assert_same_rows(duck, ours, f"SELECT * FROM {source}")
-    first = ours.column_names[0]
-    if "rowid" not in ours.column_names:
+    own = lake.scan("t", version).to_arrow()
+    assert_same_rows(duck, own, f"SELECT * FROM {source}")
+    first = own.column_names[0]
+    if "rowid" not in own.column_names:
         virtual = lake.scan("t", version, columns=["rowid", "snapshot_id", first, "filename"]).to_arrow()
         quoted = first.replace('"', '""')
         assert_same_rows(duck, virtual, f'SELECT rowid, snapshot_id, "{quoted}", filename FROM {source}')
-    assert lake.scan("t", version).count() == len(ours)
+    assert lake.scan("t", version).count() == len(own)
 
 
 @pytest.mark.parametrize("name", spread(SCENARIOS, 2))

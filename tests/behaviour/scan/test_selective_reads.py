@@ -30,7 +30,7 @@ CONDITIONS = (
 
 @pytest.fixture
 def lake(lake_address: LakeAddress) -> DuckLake:
-    """One file of DuckDB's and one of ours, of row groups of 2,048 and 1,000 rows, with deletes."""
+    """One file of DuckDB and one of ducklake_core, of row groups of 2,048 and 1,000 rows, with deletes."""
     random = np.random.default_rng(3)
     rows = pa.table(
         {
@@ -92,7 +92,7 @@ def test_other_columns_are_decoded_where_rows_are_found(lake: DuckLake, decoded:
     assert {columns for _, columns in decoded} == {("c",)}
 
 
-def test_what_is_written_for_selective_readers(lake_address: LakeAddress) -> None:
+def test_files_have_page_indexes(lake_address: LakeAddress) -> None:
     """Row groups as DuckDB's, indexes of pages, dictionaries of columns whose values repeat in a row group, if not in its first rows."""
     count = 130_000
     random = np.random.default_rng(5)

@@ -40,12 +40,12 @@ HISTORY = (
 
 def compare(duck: Oracle, lake: OpenLake, version: int) -> None:
     source = f"t AT (VERSION => {version})"
-    ours = lake.scan("t", version, columns=["a", *VIRTUAL, "file_index"]).to_arrow()
-    assert_same_rows(duck, ours.drop_columns("file_index"), f"SELECT a, {', '.join(VIRTUAL)} FROM {source}")
+    own = lake.scan("t", version, columns=["a", *VIRTUAL, "file_index"]).to_arrow()
+    assert_same_rows(duck, own.drop_columns("file_index"), f"SELECT a, {', '.join(VIRTUAL)} FROM {source}")
     # DuckDB counts the files in the order of a join; what stays is one number for a file, from 0 without gaps.
-    pairs = set(zip(ours["file_index"].to_pylist(), ours["filename"].to_pylist(), strict=True))
-    theirs = duck.rows(f"SELECT DISTINCT file_index, filename FROM {source}")
-    assert len(pairs) == len(theirs) == len({number for number, _ in pairs}) == len({name for _, name in pairs})
+    pairs = set(zip(own["file_index"].to_pylist(), own["filename"].to_pylist(), strict=True))
+    by_duckdb = duck.rows(f"SELECT DISTINCT file_index, filename FROM {source}")
+    assert len(pairs) == len(by_duckdb) == len({number for number, _ in pairs}) == len({name for _, name in pairs})
     files = len(lake.scan("t", version).plan().plan.tasks)
     assert all((number < files) == name.endswith(".parquet") for number, name in pairs)
 
@@ -99,9 +99,9 @@ def test_a_column_of_the_table_hides_the_virtual_one(oracle: OracleFactory, sqli
         duck.run(f'CREATE TABLE t ("{name.upper()}" VARCHAR, a INTEGER)', "INSERT INTO t VALUES ('inlined', 1)")
         duck.run("INSERT INTO t SELECT 'v' || i, i FROM range(10, 30) r(i)", "DELETE FROM t WHERE a BETWEEN 11 AND 19")
         lake = open_lake(sqlite_address)
-        others = [other for other in VIRTUAL if other != name]
-        ours = lake.scan("t", columns=[name, "a", *others]).to_arrow()
-        assert_same_rows(duck, ours, f'SELECT "{name.upper()}", a, {", ".join(others)} FROM t')
+        remaining = [other for other in VIRTUAL if other != name]
+        own = lake.scan("t", columns=[name, "a", *remaining]).to_arrow()
+        assert_same_rows(duck, own, f'SELECT "{name.upper()}", a, {", ".join(remaining)} FROM t')
         chosen = lake.scan("t", where=f"{name} >= 'v2'", columns=["a"]).to_arrow()
         assert_same_rows(duck, chosen, f"SELECT a FROM t WHERE {name} >= 'v2'")
         assert lake.scan("t", where=f"{name} = 'inlined'").count() == 1

@@ -33,7 +33,7 @@ def rows_of(lake: DuckLake, query: str) -> list[tuple[object, ...]]:
 
 
 ONE_BY_ONE = {
-    # Rows of FROM that say the same are one; without rows nothing happens.
+    # Equal rows of FROM count once; without rows nothing happens.
     "UPDATE t SET s = x FROM u WHERE t.k = u.k": [(1, "one"), (2, "two"), (3, None)],
     "UPDATE main.t AS z SET (k, s) = (z.k + 10, upper(x) || '!') FROM main.u WHERE z.k = u.k AND x <> 'one'": [
         (1, "a"),
@@ -108,7 +108,7 @@ def test_one_by_one(lake: DuckLake) -> None:
         lake.restore(at=base)
 
 
-REFUSED = {
+REJECTED = {
     "UPDATE t SET s = x FROM (FROM u UNION ALL SELECT 2, 'other') AS u WHERE t.k = u.k": "matched by more than one row",
     "MERGE INTO t USING u ON t.k = u.k WHEN MATCHED AND hash(x) < 0 THEN DELETE": "matched by more than one row",
     "UPDATE t SET s = max(s)": "aggregate functions are not allowed in UPDATE",
@@ -134,9 +134,9 @@ REFUSED = {
 }
 
 
-def test_refusals(lake: DuckLake) -> None:
+def test_invalid_statements_raise(lake: DuckLake) -> None:
     before = lake.snapshot().id
-    for statement, message in REFUSED.items():
+    for statement, message in REJECTED.items():
         with pytest.raises((UsageError, UnsupportedFeatureError, NotFoundError), match=message):
             lake.sql(statement)
     lake.sql("ALTER TABLE t ALTER k SET NOT NULL")
@@ -173,7 +173,7 @@ def row_changes(lake: DuckLake) -> list[tuple[str, int]]:
 
 
 STATEMENT = "UPDATE t SET s = (SELECT max(x) FROM u WHERE u.k <= t.k) WHERE k < 3"
-OTHERS = {
+CONCURRENT = {
     "INSERT INTO t VALUES (0, 'late')": [(0, None), (1, "one"), (2, "two"), (3, None)],
     "UPDATE t SET k = 10 WHERE k = 2": [(1, "one"), (3, None), (10, "b")],
     "DELETE FROM t WHERE k = 1": [(2, "two"), (3, None)],
@@ -184,14 +184,14 @@ OTHERS = {
 
 @pytest.fixture
 def once_before_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Has something done by somebody else, right before the next commit."""
+    """Run a change of another client right before the next commit."""
 
-    def meet(others: Callable[[], object]) -> None:
+    def meet(other_change: Callable[[], object]) -> None:
         publish = CommitCoordinator.publish
 
         def met(self: CommitCoordinator, *arguments: object) -> object:
             monkeypatch.setattr(CommitCoordinator, "publish", publish)
-            others()
+            other_change()
             return publish(self, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(CommitCoordinator, "publish", met)
@@ -199,17 +199,17 @@ def once_before_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[]
     return meet
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_statement_is_as_if_it_had_begun_after_others(
+@pytest.mark.parametrize("other", CONCURRENT)
+def test_a_statement_is_as_if_it_had_begun_after_other_commits(
     lake: DuckLake, once_before_commit: Callable[[Callable[[], object]], None], other: str
 ) -> None:
     once_before_commit(lambda: lake.sql(other))
     lake.sql(STATEMENT)
-    assert rows_of(lake, ALL) == OTHERS[other]
+    assert rows_of(lake, ALL) == CONCURRENT[other]
 
 
 @pytest.mark.parametrize("other", ["INSERT INTO u VALUES (1, 'zzz')", "UPDATE t SET k = 10 WHERE k = 2"])
-def test_what_a_transaction_has_read_must_stay(
+def test_rows_read_by_a_transaction_must_stay(
     lake: DuckLake, once_before_commit: Callable[[Callable[[], object]], None], other: str
 ) -> None:
     once_before_commit(lambda: lake.sql(other))
@@ -218,7 +218,7 @@ def test_what_a_transaction_has_read_must_stay(
     assert (1, "one") not in rows_of(lake, ALL)
 
 
-def test_rows_that_others_have_moved_are_found(lake: DuckLake, once_before_commit: Callable[[Callable[[], object]], None]) -> None:
+def test_rows_moved_by_compaction_are_found(lake: DuckLake, once_before_commit: Callable[[Callable[[], object]], None]) -> None:
     before = lake.table("t").scan(columns=["k", "rowid"]).to_arrow().sort_by("k")
     once_before_commit(lake.flush_inlined_data)
     lake.sql(STATEMENT)

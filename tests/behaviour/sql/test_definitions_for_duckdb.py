@@ -1,4 +1,4 @@
-"""Definitions that DuckDB cannot write to are rejected; with all others DuckDB reads and writes the table afterwards."""
+"""Definitions that DuckDB cannot write to are rejected; with all other definitions DuckDB reads and writes the table."""
 
 from __future__ import annotations
 
@@ -217,15 +217,15 @@ QUERY = """SELECT 1::HUGEINT AS h, 2::UHUGEINT AS u, [3::HUGEINT] AS l, {'a': 4:
 
 def test_tables_of_queries_have_the_types_of_duckdb(address: LakeAddress) -> None:
     lake = made(address)
-    lake.sql(f"CREATE TABLE ours AS {QUERY}")
-    lake.sql("CREATE OR REPLACE TABLE ours AS FROM ours")
+    lake.sql(f"CREATE TABLE own_rows AS {QUERY}")
+    lake.sql("CREATE OR REPLACE TABLE own_rows AS FROM own_rows")
     lake.close()
     with attached(address) as duck:
-        duck.run(f"CREATE TABLE theirs AS {QUERY}")
+        duck.run(f"CREATE TABLE by_duckdb AS {QUERY}")
         described = "SELECT column_name, column_type FROM (DESCRIBE {}) ORDER BY ALL"
-        assert duck.rows(described.format("ours")) == duck.rows(described.format("theirs"))
+        assert duck.rows(described.format("own")) == duck.rows(described.format("duckdb"))
         columns = "h, u, l, s, m, n, t, j, i, d, x, v, c"
-        assert duck.rows(f"SELECT {columns} FROM ours") == duck.rows(f"SELECT {columns} FROM theirs")
+        assert duck.rows(f"SELECT {columns} FROM own_rows") == duck.rows(f"SELECT {columns} FROM by_duckdb")
 
 
 @pytest.mark.parametrize(

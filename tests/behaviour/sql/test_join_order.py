@@ -53,9 +53,9 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     found: list[Way] = []
     original = queries.prepare
 
-    def noted(connection: object, texts: list[str], sources: Sources, failures: object, way: Way) -> list[str]:
+    def noted(connection: object, strings: list[str], sources: Sources, failures: object, way: Way) -> list[str]:
         found.append(way)
-        return original(connection, texts, sources, failures, way)  # type: ignore[arg-type]
+        return original(connection, strings, sources, failures, way)  # type: ignore[arg-type]
 
     monkeypatch.setattr(queries, "prepare", noted)
     return found
@@ -116,7 +116,7 @@ def test_one_table_needs_no_counts(lake: DuckLake, tried: list[Way]) -> None:
     assert tried == [Way(planned=(None,))]
 
 
-def test_large_tables_are_told_in_proportion() -> None:
+def test_row_counts_of_large_tables_are_scaled() -> None:
     from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.format.types.schema import Schema
 

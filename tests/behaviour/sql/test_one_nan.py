@@ -51,16 +51,16 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> DuckLake:
 
 
 def test_queries_answer_as_duckdb_does(lake: DuckLake, tmp_path: Path) -> None:
-    ours = {}
+    own = {}
     for query in QUERIES:
         found = lake.sql(query)
         assert found is not None
-        ours[query] = sorted(repr(tuple(row.values())) for row in found.to_arrow().to_pylist())
+        own[query] = sorted(repr(tuple(row.values())) for row in found.to_arrow().to_pylist())
     lake.close()
     with attached(sqlite_lake(tmp_path)) as duck:
         duck.run("USE lake")
-        theirs = {query: sorted(map(repr, duck.rows(query))) for query in QUERIES}
-    assert {query: (ours[query], theirs[query]) for query in QUERIES if ours[query] != theirs[query]} == {}
+        by_duckdb = {query: sorted(map(repr, duck.rows(query))) for query in QUERIES}
+    assert {query: (own[query], by_duckdb[query]) for query in QUERIES if own[query] != by_duckdb[query]} == {}
 
 
 def test_scans_and_deletes_find_every_nan(lake: DuckLake) -> None:

@@ -1,4 +1,4 @@
-"""lake.sql("SELECT ..."): one snapshot, what is read of it, and what is refused."""
+"""``lake.sql("SELECT ...")`` reads one snapshot, only the needed data, and rejects unsupported queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckLake]:
-    """A lake that no test changes for the others: what they add later is seen by nobody else."""
+    """A lake that tests share: no test changes the rows of another one."""
     address = sqlite_lake(tmp_path_factory.mktemp("queries"))
     lake = DuckLake.create(address.url, data_path=address.data_path)
     schema = pa.schema([("k", pa.int64()), ("s", pa.string()), ("d", pa.float64())])
@@ -82,7 +82,7 @@ def test_answers(lake: DuckLake, query: str) -> None:
     assert rows(lake.sql(query)) == ANSWERS[query]
 
 
-def test_reads_what_is_asked_for(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_needed_files_are_read(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[str, ...]] = []
     original = read.read_task
 
@@ -114,7 +114,7 @@ def test_views_with_grouping_sets_in_process(lake: DuckLake) -> None:
     assert lake.view("w").to_arrow().to_pylist() == [{"rows": 300, "t2": 89700}]
 
 
-REFUSED = {
+REJECTED = {
     "SELECT nope FROM t, other.u": (UsageError, "nope"),
     "SELECT * FROM nope, t": (NotFoundError, "nope"),
     "SELECT CAST(s AS INTEGER) FROM t": (UsageError, "x0"),
@@ -142,12 +142,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("query", REFUSED)
-def test_refusals(lake: DuckLake, query: str) -> None:
-    kind, message = REFUSED[query]
+@pytest.mark.parametrize("query", REJECTED)
+def test_invalid_statements_raise(lake: DuckLake, query: str) -> None:
+    kind, message = REJECTED[query]
     with pytest.raises(kind, match=message) as caught:
         rows(lake.sql(query))
-    # Whoever follows causes would never come to an end.
+    # A chain of causes must not be endless.
     assert caught.value.__cause__ is not caught.value
 
 

@@ -88,7 +88,7 @@ def test_definitions_that_duckdb_rejects_are_rejected(lake: DuckLake, sqlite_add
         duck.run("INSERT INTO lake.t VALUES (1, {'a': 1}, [1])")
 
 
-def test_files_of_a_few_bytes_cannot_be_asked_for(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_file_sizes_of_a_few_bytes_raise(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "MIN_TARGET_FILE_SIZE", 1000)
     with pytest.raises(UsageError, match="target_file_size is 5: it must be at least 1,000 bytes"):
         lake.set_option("target_file_size", 5)

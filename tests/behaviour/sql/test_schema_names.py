@@ -38,8 +38,8 @@ SETUP = (
     "CREATE VIEW sales.europe.v AS SELECT o.k, n.s FROM sales.europe.orders AS o JOIN sales.europe.north.orders AS n USING (k)",
     "CREATE VIEW w AS SELECT max(o.k) AS top FROM sales.europe.v, sales.europe.orders AS o WHERE o.k = v.k",
     "CREATE MACRO sales.europe.twice(x) AS x * 2",
-    "CREATE TABLE sales.europe.gone (a INTEGER)",
-    "ALTER TABLE sales.europe.gone RENAME TO sales.europe.lost",
+    "CREATE TABLE sales.europe.former (a INTEGER)",
+    "ALTER TABLE sales.europe.former RENAME TO sales.europe.lost",
     "DROP TABLE sales.europe.lost",
     "CREATE SCHEMA sales.europe.empty",
     "DROP SCHEMA sales.europe.empty",
@@ -93,7 +93,7 @@ def test_nested_names_in_a_transaction(lake: DuckLake) -> None:
         tx.sql("DROP TABLE sales.europe.north.fresh")
 
 
-def test_nested_names_that_are_not_there(lake: DuckLake) -> None:
+def test_missing_nested_names_raise(lake: DuckLake) -> None:
     for text in ("SELECT count(*) FROM sales.europe.nope", "DELETE FROM sales.europe.nope", "DROP SCHEMA sales.nope"):
         with pytest.raises(NotFoundError, match="nope"):
             _rows(lake.sql(text))
@@ -104,7 +104,7 @@ def test_nested_names_that_are_not_there(lake: DuckLake) -> None:
 ON_ODD_NAMES = (
     f"CREATE SCHEMA {ODD}",
     f'CREATE TABLE {ODD}."ta.b""le,x" ("c.o""l,1" INTEGER, "sel ect" VARCHAR)',
-    f"INSERT INTO {ODD}.\"ta.b\"\"le,x\" VALUES (5, 'x,y'), (6, 'gone')",
+    f"INSERT INTO {ODD}.\"ta.b\"\"le,x\" VALUES (5, 'x,y'), (6, 'deleted')",
     f'INSERT INTO {ODD}."ta.b""le,x" ("sel ect", "c.o""l,1") VALUES (\'seven\', 7)',
     f'UPDATE {ODD}."ta.b""le,x" AS "a.b" SET "sel ect" = "a.b"."sel ect" || \'?\' WHERE "a.b"."c.o""l,1" = 5',
     f'DELETE FROM {ODD}."ta.b""le,x" WHERE "ta.b""le,x"."c.o""l,1" = 6',
@@ -114,9 +114,9 @@ ON_ODD_NAMES = (
 
 
 def test_odd_names_as_duckdb_has_them(tmp_path_factory: pytest.TempPathFactory) -> None:
-    ours, theirs = (sqlite_lake(tmp_path_factory.mktemp(name)) for name in ("ours", "theirs"))
-    lake = DuckLake.create(ours.url, data_path=ours.data_path)
-    with attached(theirs) as duck:
+    own, by_duckdb = (sqlite_lake(tmp_path_factory.mktemp(name)) for name in ("own", "duckdb"))
+    lake = DuckLake.create(own.url, data_path=own.data_path)
+    with attached(by_duckdb) as duck:
         duck.run(*ON_ODD_NAMES)
         expected = duck.rows(f'FROM {ODD}."b.c" ORDER BY ALL')
     for statement in ON_ODD_NAMES:

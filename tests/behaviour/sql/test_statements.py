@@ -1,4 +1,4 @@
-"""Statements of lake.sql: what they do is what DuckDB does; what is not understood is refused by name."""
+"""Statements of ``lake.sql`` do the same as in DuckDB; unsupported statements raise an error that names them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ STATEMENTS = (
     "CREATE TABLE nested (a INTERVAL[], b STRUCT(t INTEGER, u BIGINT), c MAP(VARCHAR, HUGEINT), d INTEGER[])",
     "INSERT INTO nested VALUES ([INTERVAL 1 DAY], {'t': NULL, 'u': '20'}, MAP {'a': '5'}, ['1', 2.5])",
     "INSERT INTO nested VALUES (NULL, NULL, NULL, '[3]')",
-    "CREATE TABLE gone AS SELECT 1 AS a",
+    "CREATE TABLE dropped AS SELECT 1 AS a",
     'CREATE TABLE named ("c C", n) AS SELECT 1 AS a, 2 AS a, 3 AS z UNION ALL SELECT 4, 5, 6',
-    "TRUNCATE gone",
-    "DROP TABLE gone",
-    "DROP TABLE IF EXISTS gone",
+    "TRUNCATE dropped",
+    "DROP TABLE dropped",
+    "DROP TABLE IF EXISTS dropped",
     "CREATE TABLE kinds (a TIMETZ, b HUGEINT, c INTERVAL, d UUID, e JSON, f TIME, g BLOB, h TIMESTAMP_NS, i TINYINT, j UHUGEINT, k DOUBLE)",
     """INSERT INTO kinds VALUES ('12:00:00+02', '-170141183460469231731687303715884105727', INTERVAL 1 MONTH,
     '6b9b3a5e-0000-4000-8000-000000000001', '{"a": 1}', '12:00:00.5', '\\x00a', '2020-01-01 00:00:00.000000001', 7, 5, 'nan')""",
@@ -77,11 +77,11 @@ ANSWERS = (
 
 
 def test_statements_do_what_duckdb_does(tmp_path: Path) -> None:
-    for name in ("ours", "theirs"):
+    for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
-    ours, theirs = (sqlite_lake(tmp_path / name) for name in ("ours", "theirs"))
-    lake = DuckLake.create(ours.url, data_path=ours.data_path)
-    with attached(theirs) as duck:
+    own, by_duckdb = (sqlite_lake(tmp_path / name) for name in ("own", "duckdb"))
+    lake = DuckLake.create(own.url, data_path=own.data_path)
+    with attached(by_duckdb) as duck:
         duck.run(*STATEMENTS)
         expected = [duck.rows(query) for query in ANSWERS]
     for statement in STATEMENTS:
@@ -89,7 +89,7 @@ def test_statements_do_what_duckdb_does(tmp_path: Path) -> None:
         result = lake.sql(statement, message="a statement")
         assert isinstance(result, TransactionResult)
         assert lake.snapshot().id == before + (result.snapshot is not None)
-    with attached(ours) as duck:
+    with attached(own) as duck:
         assert [duck.rows(query) for query in ANSWERS] == expected
 
 
@@ -130,9 +130,9 @@ def test_transactions_see_their_views_and_macros(lake: DuckLake) -> None:
         assert list(found.to_arrow().to_pylist()[0].values()) == [6, 40]
         tx.sql("DROP VIEW v")
         tx.sql("DROP MACRO thrice")
-        for gone in ("FROM v", "SELECT thrice(k) FROM t"):
+        for deleted in ("FROM v", "SELECT thrice(k) FROM t"):
             with pytest.raises(NotFoundError, match="does not exist"):
-                tx.sql(gone).to_arrow()  # type: ignore[union-attr]
+                tx.sql(deleted).to_arrow()  # type: ignore[union-attr]
 
 
 def test_a_field_of_a_struct_is_not_another_column(lake: DuckLake) -> None:
@@ -151,7 +151,7 @@ def test_a_statement_that_fails_leaves_nothing(lake: DuckLake) -> None:
     assert lake.snapshot().id == before + 1
 
 
-REFUSED = {
+REJECTED = {
     "CREATE OR REPLACE TABLE IF NOT EXISTS n (a INTEGER)": "OR REPLACE with IF NOT EXISTS",
     "CREATE TABLE n (a INTEGER) AS SELECT 1 AS b": "a type of a column in CREATE TABLE AS",
     "CREATE TABLE n (a, b) AS SELECT 1 AS b": "columns",
@@ -191,9 +191,9 @@ REFUSED = {
 }
 
 
-def test_refusals(lake: DuckLake, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_statements_raise(lake: DuckLake, caplog: pytest.LogCaptureFixture) -> None:
     before = lake.snapshot().id
-    for statement, message in REFUSED.items():
+    for statement, message in REJECTED.items():
         with pytest.raises((UnsupportedFeatureError, UsageError), match=message):
             lake.sql(statement)
     assert not caplog.records
@@ -216,7 +216,7 @@ def test_spark(lake: DuckLake, spark: SparkSession) -> None:
             tx.sql("INSERT INTO u SELECT k, k FROM t", spark=spark)
 
 
-def test_texts_and_quoted_names_are_no_words_of_sql(sqlite_address: LakeAddress) -> None:
+def test_strings_and_quoted_names_are_no_keywords(sqlite_address: LakeAddress) -> None:
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
         lake.sql("CREATE TABLE t (a VARCHAR)")
         lake.sql('CREATE TABLE r AS SELECT 1 AS "returning"')

@@ -62,7 +62,7 @@ def test_a_stored_view_runs_no_second_statement(tmp_path: Path, text: str) -> No
 
 
 @pytest.mark.parametrize("head", spread(["CREATE VIEW v AS ", "CREATE MACRO m(x) AS ", "CREATE MACRO m(x) AS TABLE "], 1))
-def test_random_text_runs_as_one_definition_or_not_at_all(head: str) -> None:
+def test_random_sql_text_runs_as_one_definition_or_not_at_all(head: str) -> None:
     draw = random.Random(7)
     ran = 0
     for _ in range(150):

@@ -111,18 +111,18 @@ def _stored(twins: Twins) -> tuple[list[str], list[str]]:
 
 @pytest.fixture(params=["inlined", "files"])
 def twins(request: pytest.FixtureRequest, zone: str, tmp_path: Path) -> Iterator[Twins]:
-    ours, theirs = (sqlite_lake(tmp_path / name) for name in ("ours", "theirs"))
-    for name in ("ours", "theirs"):
+    own, by_duckdb = (sqlite_lake(tmp_path / name) for name in ("own", "duckdb"))
+    for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
     options = f"DATA_INLINING_ROW_LIMIT {1000 if request.param == 'inlined' else 0}"
-    for address in (ours, theirs):
+    for address in (own, by_duckdb):
         with attached(address, options) as duck:
             duck.run("SET TimeZone = 'UTC'", "USE lake", TABLE, f"INSERT INTO t VALUES {ROWS}")
             duck.run("CREATE VIEW since_march AS SELECT * FROM t WHERE made >= '2026-03-01'")
-    lake = DuckLake.connect(ours.url)
-    with attached(theirs, options) as duck:
+    lake = DuckLake.connect(own.url)
+    with attached(by_duckdb, options) as duck:
         duck.run("USE lake", f"SET TimeZone = '{zone}'")
-        yield Twins(lake, duck, zone, theirs.url)
+        yield Twins(lake, duck, zone, by_duckdb.url)
         duck.run("SET TimeZone = 'UTC'")
     lake.close()
 
@@ -138,8 +138,8 @@ def test_changes_are_those_of_duckdb_in_the_zone(twins: Twins) -> None:
     for change in CHANGES:
         twins.lake.sql(change, timezone=twins.zone)
         twins.duck.run(change)
-        ours, theirs = _stored(twins)
-        assert ours == theirs, change
+        own, by_duckdb = _stored(twins)
+        assert own == by_duckdb, change
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata"])
@@ -236,11 +236,11 @@ def test_a_default_is_one_instant_for_old_and_new_rows(twins: Twins, monkeypatch
     twins.lake.sql("INSERT INTO d (i) VALUES (2)")
     twins.lake.write("d", pa.table({"i": pa.array([3], pa.int32())}))
     assert twins.rows("SELECT i, epoch_us(made) FROM d") == [repr((i, 1772427600000000)) for i in (1, 2, 3)]
-    # A default that DuckDB stored has no zone: it is that of whoever inserts.
+    # A default that DuckDB stored has no zone: that of the inserting client is used.
     twins.duck.run("CREATE TABLE stored (i INTEGER, made TIMESTAMPTZ DEFAULT '2026-03-02 00:00:00')", "INSERT INTO stored (i) VALUES (1)")
-    theirs = DuckLake.connect(twins.duck_url)
-    theirs.sql("INSERT INTO stored (i) VALUES (2)", timezone=twins.zone)
-    found = theirs.sql("SELECT DISTINCT epoch_us(made) AS made FROM stored")
+    by_duckdb = DuckLake.connect(twins.duck_url)
+    by_duckdb.sql("INSERT INTO stored (i) VALUES (2)", timezone=twins.zone)
+    found = by_duckdb.sql("SELECT DISTINCT epoch_us(made) AS made FROM stored")
     assert found is not None
     assert found.to_arrow().column("made").to_pylist() == [1772427600000000]
 

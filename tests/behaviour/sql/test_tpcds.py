@@ -45,9 +45,9 @@ def tpcds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
         )
         # DuckDB would leave out files from before the table was partitioned by buckets (docs/reference/differences.md).
         duck.run("SET disabled_optimizers = 'join_filter_pushdown'")
-        texts = dict(own.execute("SELECT query_nr, query FROM tpcds_queries()").fetchall())
+        strings = dict(own.execute("SELECT query_nr, query FROM tpcds_queries()").fetchall())
         with closing(DuckLake.connect(address.url)) as lake:
-            yield lake, texts, lambda number: duck.rows(texts[number])
+            yield lake, strings, lambda number: duck.rows(strings[number])
 
 
 def assert_alike(found: list[Row], expected: list[Row]) -> None:
@@ -55,11 +55,11 @@ def assert_alike(found: list[Row], expected: list[Row]) -> None:
     assert len(found) == len(expected)
     for one, other in zip(sorted(found, key=_key), sorted(expected, key=_key), strict=True):
         assert len(one) == len(other)
-        for mine, theirs in zip(one, other, strict=True):
-            if isinstance(mine, float | Decimal) and isinstance(theirs, float | Decimal):
-                assert isclose(mine, theirs, rel_tol=1e-9, abs_tol=1e-9), (one, other)
+        for mine, by_duckdb in zip(one, other, strict=True):
+            if isinstance(mine, float | Decimal) and isinstance(by_duckdb, float | Decimal):
+                assert isclose(mine, by_duckdb, rel_tol=1e-9, abs_tol=1e-9), (one, other)
             else:
-                assert mine == theirs, (one, other)
+                assert mine == by_duckdb, (one, other)
 
 
 def _key(row: Row) -> tuple[str, ...]:
@@ -70,13 +70,13 @@ def _key(row: Row) -> tuple[str, ...]:
 def test_in_process(tpcds: Answers, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Joined in an order that DuckDB chooses without row counts, 64 and 72 make billions of rows.
     monkeypatch.setitem(instance._SETTINGS, "memory_limit", "1GB")
-    lake, texts, answer = tpcds
-    found = lake.sql(texts[number]).to_arrow()  # type: ignore[union-attr]
+    lake, strings, answer = tpcds
+    found = lake.sql(strings[number]).to_arrow()  # type: ignore[union-attr]
     assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answer(number))
 
 
 @pytest.mark.parametrize("number", range(1, 100))
 def test_on_spark(tpcds: Answers, number: int, spark: SparkSession) -> None:
-    lake, texts, answer = tpcds
-    found = lake.sql(texts[number], spark=spark).to_arrow()  # type: ignore[union-attr]
+    lake, strings, answer = tpcds
+    found = lake.sql(strings[number], spark=spark).to_arrow()  # type: ignore[union-attr]
     assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answer(number))

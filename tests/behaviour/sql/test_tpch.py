@@ -46,10 +46,10 @@ def tpch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
             "ALTER TABLE lineitem SET PARTITIONED BY (year(l_shipdate))",
             "INSERT INTO lineitem SELECT * REPLACE (l_linenumber + 10 AS l_linenumber) FROM lineitem WHERE l_orderkey % 7 = 0",
         )
-        texts = dict(own.execute("SELECT query_nr, query FROM tpch_queries()").fetchall())
-        answers = {number: own.execute(text).fetchall() for number, text in texts.items()}
+        strings = dict(own.execute("SELECT query_nr, query FROM tpch_queries()").fetchall())
+        answers = {number: own.execute(text).fetchall() for number, text in strings.items()}
     lake = DuckLake.connect(address.url)
-    yield lake, texts, answers
+    yield lake, strings, answers
     lake.close()
 
 
@@ -60,17 +60,17 @@ def rounded(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("number", numbers(EVERY_TIME))
 def test_in_process(tpch: Answers, number: int) -> None:
-    lake, texts, answers = tpch
-    found = lake.sql(texts[number]).to_arrow()
+    lake, strings, answers = tpch
+    found = lake.sql(strings[number]).to_arrow()
     assert rounded([tuple(row.values()) for row in found.to_pylist()]) == rounded(answers[number])
 
 
 @pytest.mark.parametrize("number", numbers(ON_SPARK_EVERY_TIME))
 def test_on_spark(tpch: Answers, number: int, spark: SparkSession) -> None:
-    lake, texts, answers = tpch
+    lake, strings, answers = tpch
     if number in NOT_ON_SPARK:
         with pytest.raises(UnsupportedFeatureError, match=NOT_ON_SPARK[number]):
-            lake.sql(texts[number], spark=spark).to_arrow()
+            lake.sql(strings[number], spark=spark).to_arrow()
         return
-    found = lake.sql(texts[number], spark=spark).to_arrow()
+    found = lake.sql(strings[number], spark=spark).to_arrow()
     assert rounded([tuple(row.values()) for row in found.to_pylist()]) == rounded(answers[number])

@@ -61,7 +61,7 @@ def test_queries_over_stored_columns_have_the_types_of_duckdb(tmp_path: Path, li
     values = kinds()
     names = [f"c{place}" for place in range(len(values))]
     definition = ", ".join(f"{name} {kind}" for name, kind in zip(names, values, strict=True))
-    texts = "SELECT " + ", ".join(f"{name}::VARCHAR AS {name}" for name in names) + " FROM ({}) ORDER BY ALL"
+    strings = "SELECT " + ", ".join(f"{name}::VARCHAR AS {name}" for name in names) + " FROM ({}) ORDER BY ALL"
     address = sqlite_lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.set_option("data_inlining_row_limit", limit)
@@ -76,12 +76,12 @@ def test_queries_over_stored_columns_have_the_types_of_duckdb(tmp_path: Path, li
         duck.execute(statement)
 
     def found(query: str) -> tuple[list[str], list[tuple[str | None, ...]]]:
-        rows = lake.sql(texts.format(query)).to_arrow().to_pylist()
+        rows = lake.sql(strings.format(query)).to_arrow().to_pylist()
         return lake.sql(f"DESCRIBE {query}").to_arrow()["column_type"].to_pylist(), [tuple(row.values()) for row in rows]
 
     def wanted(query: str) -> tuple[list[str], list[tuple[str | None, ...]]]:
         described = duck.execute(f"SELECT column_type FROM (DESCRIBE {query})").fetchall()
-        return [kind for (kind,) in described], duck.execute(texts.format(query)).fetchall()
+        return [kind for (kind,) in described], duck.execute(strings.format(query)).fetchall()
 
     for form, query in queries(names).items():
         assert found(query) == wanted(query), form

@@ -162,7 +162,7 @@ def test_constants_that_are_no_geometries(made: tuple[DuckLake, Oracle]) -> None
         made[0].table("t").scan(where="st_intersects(g, 'POLYGON((0 0, 1 1))'::GEOMETRY)").to_arrow()
 
 
-REFUSED_ON_SPARK = {
+REJECTED_BY_SPARK = {
     "SELECT v.a FROM t": "'v.a' is a part of the variant 'v', and only DuckDB takes parts of variants",
     "SELECT t.v.a AS a FROM t": "'t.v.a' is a part of the variant 'v'",
     "SELECT v['a'] AS a FROM t": "it takes the part 'a' of a variant",
@@ -177,19 +177,19 @@ REFUSED_ON_SPARK = {
 }
 
 
-def test_spark_refuses_by_name(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
+def test_spark_raises(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
     lake, _ = made
     with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.w: 'v\.a' is a part of the variant 'v'"):
         lake.view("w").to_spark(spark)
-    for query, reason in REFUSED_ON_SPARK.items():
+    for query, reason in REJECTED_BY_SPARK.items():
         with pytest.raises(UnsupportedFeatureError, match=re.escape(reason)):
             lake.sql(query, spark=spark).to_arrow()  # type: ignore[union-attr]
     # The name of a table is no variant of another one.
     assert lake.sql("SELECT v.i FROM t AS v WHERE v.i + 0 = 3", spark=spark).to_arrow().to_pylist() == [{"i": 3}]  # type: ignore[union-attr]
 
 
-def test_spark_reads_the_columns_beside_a_variant(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
-    """What is below a variant has no field ids, whoever wrote it."""
+def test_spark_reads_the_columns_next_to_a_variant(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
+    """Fields below a variant have no field ids in files of either library."""
     lake, _ = made
     lake.write("own", lake.table("t").scan(columns=["i", "v"]).to_arrow())
     for name in ("t", "own"):

@@ -1,4 +1,4 @@
-"""One wide row set with every leaf type, as a column of its own and inside lists, maps and structs, and its values as texts."""
+"""One wide row set with every leaf type, as a column of its own and inside lists, maps and structs, and its values as strings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MORE: dict[DataType, list[str]] = {
 }
 
 
-def texts_of(data_type: DataType, *, in_file: bool) -> list[str]:
+def strings_of(data_type: DataType, *, in_file: bool) -> list[str]:
     """The samples of a type."""
     if in_file and data_type in LOSSY_IN_FILES:
         return ["0", "10", "12345678901234567", "123456789012345678901", "1" + "0" * 37 + "1"]
@@ -60,21 +60,21 @@ def rows_of(columns: list[list[str]]) -> str:
     return ", ".join(f"({', '.join(column[i] if i < len(column) else 'NULL' for column in columns)})" for i in range(length))
 
 
-def texts(array: Any, field: Field) -> list[Any]:
-    """The values of an Arrow column as the texts of their leaves, below lists, pairs and dicts."""
+def strings(array: Any, field: Field) -> list[Any]:
+    """The values of an Arrow column as strings of their leaves, in lists, pairs and dicts."""
     if isinstance(array, pa.ChunkedArray):
-        return [text for chunk in array.chunks for text in texts(chunk, field)]
+        return [text for chunk in array.chunks for text in strings(chunk, field)]
     match field.type:
         case ListType(element=element):
-            items = iter(texts(array.flatten(), element))
+            items = iter(strings(array.flatten(), element))
             return [None if n is None else [next(items) for _ in range(n)] for n in _lengths(array)]
         case MapType(key=key, value=value):
             entries = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
             pairs = entries.flatten()
-            items = iter(zip(texts(pairs.field(0), key), texts(pairs.field(1), value), strict=True))
+            items = iter(zip(strings(pairs.field(0), key), strings(pairs.field(1), value), strict=True))
             return [None if n is None else [next(items) for _ in range(n)] for n in _lengths(entries)]
         case StructType(fields=fields):
-            children = [texts(array.field(i), child) for i, child in enumerate(fields)]
+            children = [strings(array.field(i), child) for i, child in enumerate(fields)]
             there = array.is_valid().to_pylist()
             rows = zip(*children, strict=True)
             return [
@@ -89,6 +89,6 @@ def _lengths(array: Any) -> list[int | None]:
     return list(pc.list_value_length(array).to_pylist())
 
 
-def table_texts(table: pa.Table, schema: Schema) -> dict[str, list[Any]]:
-    """All columns of a table as texts, by name."""
-    return {column.name: texts(table.column(column.name), column) for column in schema}
+def table_strings(table: pa.Table, schema: Schema) -> dict[str, list[Any]]:
+    """All columns of a table as strings, by name."""
+    return {column.name: strings(table.column(column.name), column) for column in schema}

@@ -1,4 +1,4 @@
-"""Where DuckDB's answer about changed types is wrong or arbitrary, and ours is not; every test shows what DuckDB does."""
+"""Differences from DuckDB for changed types, where its answer is wrong or arbitrary; every test shows DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.parameters import on_all_catalogs
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
-def ours(address: LakeAddress) -> list[str]:
+def own(address: LakeAddress) -> list[str]:
     return [str(value) for value in DuckLake.connect(address.url).table("t").scan().to_arrow().column("c").to_pylist()]
 
 
@@ -26,14 +26,14 @@ def test_an_inlined_boolean_that_became_an_integer(oracle: OracleFactory, lake_a
         duck.run("CREATE TABLE t (c BOOLEAN)", "INSERT INTO t VALUES (true), (false), (NULL)", "ALTER TABLE t ALTER c TYPE TINYINT")
         with pytest.raises(duckdb.Error, match="Could not convert string"):
             duck.rows("FROM t")
-    assert ours(lake_address) == ["1", "0", "None"]
+    assert own(lake_address) == ["1", "0", "None"]
 
 
 def test_a_hugeint_that_became_a_decimal(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (c HUGEINT)", "INSERT INTO t VALUES (12345678901234567)", "ALTER TABLE t ALTER c TYPE DECIMAL(38,10)")
         assert duck.value("SELECT c::VARCHAR FROM t") == "12345678901234567.8152597504"
-    assert ours(sqlite_address) == ["12345678901234568.0000000000"]
+    assert own(sqlite_address) == ["12345678901234568.0000000000"]
 
 
 @pytest.mark.parametrize("kind", ["TIME", "TIMETZ"])
@@ -42,7 +42,7 @@ def test_a_time_that_became_json(oracle: OracleFactory, sqlite_address: LakeAddr
         duck.run(f"CREATE TABLE t (c {kind})", "INSERT INTO t VALUES ('10:00:00')", "ALTER TABLE t ALTER c TYPE JSON")
         assert "10:00:00" in str(duck.value("SELECT c::VARCHAR FROM t"))
     with pytest.raises(SchemaError, match=r"of table main\.t.*'c'.*zone"):
-        ours(sqlite_address)
+        own(sqlite_address)
 
 
 @on_all_catalogs
@@ -54,5 +54,5 @@ def test_a_timestamp_that_became_one_with_a_zone(oracle: OracleFactory, lake_add
         for zone in ("UTC", "America/New_York"):
             duck.run(f"SET TimeZone = '{zone}'")
             found.add(duck.value("SELECT epoch(c) FROM t"))
-        assert found == {1593604800.0, 1593604800.0 + 4 * 3600}, "it depends on who asks"
-    assert ours(lake_address) == ["2020-07-01 12:00:00+00:00"]
+        assert found == {1593604800.0, 1593604800.0 + 4 * 3600}, "it depends on the session"
+    assert own(lake_address) == ["2020-07-01 12:00:00+00:00"]

@@ -44,7 +44,7 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
 )
 from ducklake_core.format.values.arrow_cast import cast_array, from_values
 from ducklake_core.scan import Scan
-from tests.behaviour.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, table_texts, texts, texts_of
+from tests.behaviour.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, strings, strings_of, table_strings
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.parameters import on_all_catalogs, spread
 from tests.support.scans import assert_same_rows, open_lake
@@ -55,7 +55,7 @@ OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 def fill(duck: Oracle, table: str, types: tuple[DataType, ...], *, in_file: bool) -> None:
     """Columns c0, c1 ... of the types with all samples."""
     columns = ", ".join(f"c{i} {TYPES[data_type]}" for i, data_type in enumerate(types))
-    samples = [[constant(text, TYPES[data_type]) for text in texts_of(data_type, in_file=in_file)] for data_type in types]
+    samples = [[constant(text, TYPES[data_type]) for text in strings_of(data_type, in_file=in_file)] for data_type in types]
     duck.run(f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES {rows_of(samples)}")
 
 
@@ -64,7 +64,7 @@ def fill_nested(duck: Oracle, table: str, types: tuple[DataType, ...], *, in_fil
     columns, values = [], []
     for i, data_type in enumerate(types):
         sql = TYPES[data_type]
-        samples = [constant(text, sql) for text in (*texts_of(data_type, in_file=in_file), None)]
+        samples = [constant(text, sql) for text in (*strings_of(data_type, in_file=in_file), None)]
         columns += [f"l{i} {sql}[]", f"m{i} MAP(INTEGER, {sql})", f"s{i} STRUCT(x {sql})", f"d{i} STRUCT(y STRUCT(x {sql}[])[])"]
         pairs = ", ".join(f"{n}: {sample}" for n, sample in enumerate(samples))
         values.append([f"[{', '.join(samples)}]", "[]"])
@@ -75,14 +75,14 @@ def fill_nested(duck: Oracle, table: str, types: tuple[DataType, ...], *, in_fil
 
 
 def expected(duck: Oracle, types: tuple[DataType, ...], *, in_file: bool) -> dict[str, list[Any]]:
-    """What DuckDB says that it was given; for types that it loses digits of, what it says it has."""
+    """Values that DuckDB was given, or that it has stored, for types of which it loses digits."""
     found: dict[str, list[Any]] = {}
     for i, data_type in enumerate(types):
         if in_file and data_type in LOSSY_IN_FILES:
             rows = duck.rows(f"SELECT CAST(c{i} AS VARCHAR) FROM files ORDER BY rowid")
             found[f"c{i}"] = [text for (text,) in rows if text is not None]
         else:
-            samples = texts_of(data_type, in_file=in_file)
+            samples = strings_of(data_type, in_file=in_file)
             found[f"c{i}"] = [duck.value(f"SELECT CAST({constant(text, TYPES[data_type])} AS VARCHAR)") for text in samples]
     return found
 
@@ -91,24 +91,24 @@ def without_nulls(values: list[Any]) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def check_leaves(ours: dict[str, list[Any]], wanted: dict[str, list[Any]], types: tuple[DataType, ...]) -> None:
+def check_leaves(own: dict[str, list[Any]], wanted: dict[str, list[Any]], types: tuple[DataType, ...]) -> None:
     for i, data_type in enumerate(types):
-        assert without_nulls(ours[f"c{i}"]) == wanted[f"c{i}"], data_type
-        assert ours[f"c{i}"][-1] is None, data_type
+        assert without_nulls(own[f"c{i}"]) == wanted[f"c{i}"], data_type
+        assert own[f"c{i}"][-1] is None, data_type
 
 
-def check_nested(ours: dict[str, list[Any]], wanted: dict[str, list[Any]], types: tuple[DataType, ...]) -> None:
+def check_nested(own: dict[str, list[Any]], wanted: dict[str, list[Any]], types: tuple[DataType, ...]) -> None:
     for i, data_type in enumerate(types):
         values = [*wanted[f"c{i}"], None]
-        assert without_nulls(ours[f"l{i}"]) == [values, []], data_type
-        assert without_nulls(ours[f"m{i}"]) == [[(str(n), value) for n, value in enumerate(values)], []], data_type
-        assert without_nulls(ours[f"s{i}"]) == [{"x": value} for value in values], data_type
+        assert without_nulls(own[f"l{i}"]) == [values, []], data_type
+        assert without_nulls(own[f"m{i}"]) == [[(str(n), value) for n, value in enumerate(values)], []], data_type
+        assert without_nulls(own[f"s{i}"]) == [{"x": value} for value in values], data_type
         inner = [{"x": values}, None, {"x": None}, {"x": []}]
-        assert without_nulls(ours[f"d{i}"]) == [{"y": inner}, {"y": None}], data_type
+        assert without_nulls(own[f"d{i}"]) == [{"y": inner}, {"y": None}], data_type
 
 
 def scanned(scan: Scan) -> dict[str, list[Any]]:
-    return table_texts(scan.to_arrow(), scan.plan().plan.schema)
+    return table_strings(scan.to_arrow(), scan.plan().plan.schema)
 
 
 def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
@@ -138,7 +138,7 @@ def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     check_nested(scanned(lake.scan("nested")), wanted, types)
 
 
-def test_integers_that_the_reference_has_lost(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_integers_that_duckdb_loses(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     """As DOUBLE, the largest value is past the end of its type: no value is made up for it."""
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (h UHUGEINT)", "INSERT INTO t VALUES (340282366920938463463374607431768211455)")
@@ -175,7 +175,7 @@ def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, i
 
 def from_spark(scan: Scan, spark: Any) -> dict[str, list[Any]]:
     arrow = scan.to_spark(spark).toArrow()
-    return {column.name: texts(_logical(arrow.column(column.name), column), column) for column in scan.plan().plan.schema}
+    return {column.name: strings(_logical(arrow.column(column.name), column), column) for column in scan.plan().plan.schema}
 
 
 def _logical(column: Any, field: Field) -> Any:
@@ -184,7 +184,7 @@ def _logical(column: Any, field: Field) -> Any:
 
 
 def _from_exact(array: Any, field: Field) -> Any:
-    """Longs of nanoseconds as what they count; texts of integers are cast by themselves."""
+    """Longs of nanoseconds as timestamps; strings of integers are cast by themselves."""
     match field.type:
         case ListType(element=element):
             values = _from_exact(array.values, element)
@@ -204,7 +204,7 @@ def _from_exact(array: Any, field: Field) -> Any:
             return array
 
 
-def test_what_spark_cannot_hold_is_an_error() -> None:
+def test_values_that_spark_cannot_hold_raise() -> None:
     from ducklake_core.engines.spark.types import to_spark_form
 
     def converted(values: list[int], stored: pa.DataType, wanted: pa.DataType) -> pa.RecordBatch:
@@ -254,7 +254,7 @@ EXACT = (
 
 
 def test_exact_types_in_spark_are_the_default(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
-    """Every value comes out, and conditions that Spark evaluates compare numbers and times, not texts and longs."""
+    """Every value is read, and conditions that Spark evaluates compare numbers and times, not strings and longs."""
     with oracle(sqlite_address) as duck:
         duck.run(*EXACT)
     lake = open_lake(sqlite_address)

@@ -1,4 +1,4 @@
-"""Statistics of variants and geometries: what DuckDB has written is kept, widened, or said to be unknown, and filters find all rows."""
+"""Statistics of variants and geometries that DuckDB wrote are kept, widened or marked unknown, and filters find all rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def statistics(address: LakeAddress, table: str, column: int) -> tuple[object, .
 
 
 def near(duck: Oracle, x: float, y: float) -> int:
-    """How many geometries DuckDB finds about a place."""
+    """Return the number of geometries that DuckDB finds near a point."""
     ring = f"{x - 1} {y - 1},{x + 1} {y - 1},{x + 1} {y + 1},{x - 1} {y + 1},{x - 1} {y - 1}"
     return int(str(duck.value(f"SELECT count(*) FROM t WHERE g && 'POLYGON(({ring}))'::GEOMETRY")))
 
@@ -64,7 +64,7 @@ def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress
     lake = DuckLake.connect(lake_address.url)
     before = statistics(lake_address, "t", 2)
     lake.table("t").append(rows([10], [None], [1]))
-    # NULLs say nothing of boxes; what a variant of another writer has for fields is not known here.
+    # NULLs do not change boxes; the fields of a variant of another writer are unknown.
     assert before is not None
     assert statistics(lake_address, "t", 2) == (True, before[1])
     assert statistics(lake_address, "t", 3) == (False, None)
@@ -84,7 +84,7 @@ def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress
 
 
 @on_all_catalogs
-def test_null_variants_make_what_is_said_of_fields_unknown(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_null_variants_make_field_statistics_unknown(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, g GEOMETRY, v VARIANT)", "INSERT INTO t SELECT 1, NULL, {'a': 5}::VARIANT FROM range(5)")
     DuckLake.connect(lake_address.url).table("t").append(rows([2], [None], [None]))
@@ -148,9 +148,9 @@ def test_boxes_are_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAd
         duck.run(f"CREATE TABLE t{len(SHAPES)} ({column})", f"INSERT INTO t{len(SHAPES)} SELECT {made} FROM (VALUES {values}) t(g)")
     lake = DuckLake.connect(sqlite_address.url)
     for number in range(len(SHAPES) + 1):
-        theirs = lake.table(f"t{number}")
-        lake.create_table(f"u{number}", theirs.schema.to_arrow()).append(theirs.scan().to_arrow())
-        leaf = next(theirs.schema.leaves()).id
+        by_duckdb = lake.table(f"t{number}")
+        lake.create_table(f"u{number}", by_duckdb.schema.to_arrow()).append(by_duckdb.scan().to_arrow())
+        leaf = next(by_duckdb.schema.leaves()).id
         assert statistics(sqlite_address, f"u{number}", leaf) == statistics(sqlite_address, f"t{number}", leaf), number
 
 
@@ -162,5 +162,5 @@ def test_either_byte_order_and_slices() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"bbox": 3, "types": []}', '{"bbox": {"xmin": "a"}, "types": []}', "[" * 100_000])
-def test_what_is_no_box_is_unknown(text: str | None) -> None:
+def test_invalid_boxes_are_unknown(text: str | None) -> None:
     assert read_geometry_statistics(text) is None

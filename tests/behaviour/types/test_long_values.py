@@ -68,8 +68,8 @@ def test_short_bounds_of_blobs_enclose_them_and_are_blobs(spell: Callable[[bytes
 
 @pytest.mark.parametrize("character", ["x", "~", "\x7f", "é", "\U0010ffff"])
 @pytest.mark.parametrize("duckdb_first", [False, True])
-def test_rows_with_long_values_are_found_whatever_wrote_them(sqlite_address: LakeAddress, character: str, duckdb_first: bool) -> None:
-    """Both writers, inlined rows and files, in turns: DuckDB finds each row by its value, and the least and the greatest."""
+def test_rows_with_long_values_are_found(sqlite_address: LakeAddress, character: str, duckdb_first: bool) -> None:
+    """Both libraries alternate with inlined rows and files: DuckDB finds each row by its value, and the minimum and maximum."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"s": "varchar", "b": "blob"})
     wanted: list[str] = []
@@ -169,15 +169,15 @@ def _wide(columns: int, kind: pa.DataType, value: Callable[[int], object]) -> pa
     return pa.table({f"c{number}": pa.array([value(number), None], kind) for number in range(columns)})
 
 
-def _random_text(number: int, letters: int = 200) -> str:
+def _random_string(number: int, letters: int = 200) -> str:
     return "".join(random.Random(number).choices("0123456789abcdef", k=letters))
 
 
 WIDE: dict[str, tuple[pa.Table, bool]] = {
     "numbers": (_wide(900, pa.int64(), lambda number: 2**60 + number), True),
     "many numbers": (_wide(1100, pa.int64(), lambda number: 2**60 + number), False),
-    "strings": (_wide(330, pa.string(), _random_text), True),
-    "many strings": (_wide(600, pa.string(), _random_text), False),
+    "strings": (_wide(330, pa.string(), _random_string), True),
+    "many strings": (_wide(600, pa.string(), _random_string), False),
     "short strings": (_wide(900, pa.string(), str), True),
     "times": (_wide(600, pa.timestamp("us"), lambda number: number), False),
     "mixed": (pa.concat_tables([_wide(800, pa.string(), str)]).append_column("n", pa.array([1, 2], pa.int64())), True),
@@ -201,7 +201,7 @@ def test_a_value_that_postgresql_rejects_is_named(postgres: Any, tmp_path: Any) 
     lake = DuckLake.create(address.url, data_path=address.data_path)
     with psycopg.connect(make_url(address.url).set(drivername="postgresql").render_as_string()) as connection:
         connection.execute("CREATE INDEX views_by_text ON ducklake_view (sql)")
-    query = f"SELECT '{_random_text(1, 20_000)}' AS x"
+    query = f"SELECT '{_random_string(1, 20_000)}' AS x"
     with pytest.raises(CatalogError, match=r"a statement or a value is longer than the catalog .* accepts \(index row") as caught:
         lake.sql(f"CREATE VIEW v AS {query}")
     assert type(caught.value) is CatalogError

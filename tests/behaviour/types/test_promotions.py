@@ -12,7 +12,7 @@ import pytest
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import GEOMETRY, VARIANT, DecimalType
-from tests.behaviour.types.samples import constant, table_texts, texts_of
+from tests.behaviour.types.samples import constant, strings_of, table_strings
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import OpenLake, open_lake
 from tests.unit.format.samples import SQL_TYPES
@@ -47,7 +47,7 @@ PROMOTIONS: dict[str, tuple[str, ...]] = {
 _TYPES = {sql: data_type for data_type, sql in SQL_TYPES.items()}
 _ZONES_UNKNOWN = ("TIME", "TIMETZ")
 _HUGE = ("HUGEINT", "UHUGEINT")
-_JSON_TEXTS = ["1", '{"a": 1}', '"x"', "null"]
+_JSON_STRINGS = ["1", '{"a": 1}', '"x"', "null"]
 
 
 def promotions(*, in_file: bool) -> Iterator[tuple[str, str]]:
@@ -60,7 +60,7 @@ def promotions(*, in_file: bool) -> Iterator[tuple[str, str]]:
 
 def convertible(duck: Oracle, old: str, new: str, *, in_file: bool) -> list[str]:
     """Samples that DuckDB can cast."""
-    samples = _JSON_TEXTS if (old, new) == ("VARCHAR", "JSON") else texts_of(_TYPES[old], in_file=in_file)
+    samples = _JSON_STRINGS if (old, new) == ("VARCHAR", "JSON") else strings_of(_TYPES[old], in_file=in_file)
     return [text for text in samples if _casts(duck, f"SELECT CAST({constant(text, old)} AS {new})")]
 
 
@@ -74,7 +74,7 @@ def _casts(duck: Oracle, query: str) -> bool:
 
 def shown(lake: OpenLake, table: str) -> list[Any]:
     scan = lake.scan(table)
-    return table_texts(scan.to_arrow(), scan.plan().plan.schema)["c"]
+    return table_strings(scan.to_arrow(), scan.plan().plan.schema)["c"]
 
 
 def check(oracle: OracleFactory, address: LakeAddress, *, in_file: bool) -> None:
@@ -83,8 +83,8 @@ def check(oracle: OracleFactory, address: LakeAddress, *, in_file: bool) -> None
         samples = [convertible(duck, old, new, in_file=in_file) for old, new in pairs]
         assert all(samples)
         wanted = [
-            [duck.value(f"SELECT CAST(CAST({constant(text, old)} AS {new}) AS VARCHAR)") for text in texts]
-            for (old, new), texts in zip(pairs, samples, strict=True)
+            [duck.value(f"SELECT CAST(CAST({constant(text, old)} AS {new}) AS VARCHAR)") for text in strings]
+            for (old, new), strings in zip(pairs, samples, strict=True)
         ]
         duck.run("BEGIN", *(f"CREATE TABLE t{n} (c {old})" for n, (old, _) in enumerate(pairs)), "COMMIT", "BEGIN")
         for n, (old, _) in enumerate(pairs):
@@ -117,7 +117,7 @@ def test_special_floats_as_json(oracle: OracleFactory, sqlite_address: LakeAddre
 
 
 def test_old_bounds_hide_no_row(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    """Statistics and partition values keep the texts of the old type."""
+    """Statistics and partition values keep the strings of the old type."""
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (i INTEGER, d DECIMAL(38,10), f DOUBLE)", "ALTER TABLE t SET PARTITIONED BY (f)")
         duck.run("INSERT INTO t VALUES (5, 0.5, 1e16), (7, 0.7, 1e16), (10, 0.1, 1e16)")
@@ -128,7 +128,7 @@ def test_old_bounds_hide_no_row(oracle: OracleFactory, sqlite_address: LakeAddre
 
 
 @pytest.mark.slow
-def test_what_may_become_what(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_promotions_equal_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     """ALTER allows exactly what DuckDB allows, for every pair of types."""
     types = {**_TYPES, **{f"DECIMAL({p},{s})": DecimalType(precision=p, scale=s) for p, s in ((3, 0), (5, 1), (9, 9), (18, 0), (38, 38))}}
     types |= {"VARIANT": VARIANT, "GEOMETRY": GEOMETRY}
@@ -147,8 +147,8 @@ def test_what_may_become_what(oracle: OracleFactory, sqlite_address: LakeAddress
                     assert "only widening type promotions" in str(error)
                     allowed = False
                 duck.run("ROLLBACK")
-                # Old files would have to be read as variants, or variants and geometries as JSON: not supported, and refused.
-                refused = new == "VARIANT" or old in ("VARIANT", "GEOMETRY")
-                if promotes(old_type, new_type) != (allowed and not refused):
+                # Old files would have to be read as variants, or variants and geometries as JSON, which is not supported.
+                rejected = new == "VARIANT" or old in ("VARIANT", "GEOMETRY")
+                if promotes(old_type, new_type) != (allowed and not rejected):
                     wrong.append((old, new, allowed))
     assert not wrong

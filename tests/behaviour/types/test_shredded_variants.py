@@ -1,4 +1,4 @@
-"""Variants in columns of their own: what is shredded, what catalogs say of it, and filters of both engines that leave files out by it."""
+"""Shredded variants: fields in columns of their own, their statistics in catalogs, and filters of both engines that use them."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def test_values_in_any_order() -> None:
         assert buffer.encoded(buffer.root().where(np.array(order, np.int64))).to_pylist() == [plain[place] for place in order]
 
 
-def test_long_texts_take_no_more_memory_than_they_have() -> None:
+def test_long_strings_take_no_more_memory_than_their_size() -> None:
     buffer = VariantBuffer(variant_array([text("x" * 100_000)] * 50))
     slots = buffer.root()
     tracemalloc.start()
     buffer.texts(slots, pa.string())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 5_000_000, "numpy's share, beside Arrow's: positions of bytes would take many times the bytes"
+    assert peak < 5_000_000, "numpy's share, in addition to Arrow's: positions of bytes would take many times the bytes"
 
 
 CASES: dict[str, list[Value | None]] = {
@@ -112,13 +112,13 @@ CASES: dict[str, list[Value | None]] = {
     "times": [Value("TIMESTAMP", 1_500_000), Value("TIMESTAMP", -1)],
     "binaries": [Value("BLOB", b"\xaa\0"), Value("BLOB", b"b")],
     "truths": [Value("BOOLEAN", True), Value("BOOLEAN", False)],
-    "long_texts": [text("é" * 300), text("z")],
+    "long_strings": [text("é" * 300), text("z")],
     "nothing": [None, None],
 }
 
 
 def statistics_of(duck: Oracle, table: str) -> Any:
-    """What the catalog says of a table's variants, but for sizes."""
+    """The catalog's statistics of a table's variants, without sizes."""
     metadata = "__ducklake_metadata_lake.main"
     (number,) = duck.rows(f"SELECT table_id FROM {metadata}.ducklake_table WHERE table_name = '{table}'")[0]
     of_table = f"WHERE table_id = {number} AND column_id = 2"
@@ -135,7 +135,7 @@ def _without_sizes(cell: object) -> list[str]:
     return sorted(re.sub(r'"column_size_bytes":\d+,', "", field) for field in fields)
 
 
-def test_catalogs_say_what_they_say_with_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_catalogs_equal_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, FILES) as duck:
         for name, values in CASES.items():
             rows = ", ".join(f"({number}, {sql(value)})" for number, value in enumerate(values))
@@ -160,36 +160,36 @@ CONDITIONS = {
 
 
 def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    """Of files of DuckDB and of ours; DuckDB knows by ours that a whole table has no such row."""
+    """Check files of both libraries; DuckDB excludes a whole table by statistics of ducklake_core."""
     value = "{'a': n::INTEGER, 's': 'k' || n, 'n': {'d': n::DOUBLE}, 'l': [n]}::VARIANT"
     with oracle(sqlite_address, FILES) as duck:
-        for name in ("theirs", "ours"):
+        for name in ("duckdb", "own"):
             duck.run(f"CREATE TABLE {name} (i BIGINT, v VARIANT, g GEOMETRY)")
         for n in range(0, 400, 100):
             rows = f"SELECT n, {value}, ('POINT(' || n || ' 1)')::GEOMETRY FROM (SELECT range + {n} AS n FROM range(100))"
-            duck.run(f"INSERT INTO theirs {rows}")
+            duck.run(f"INSERT INTO by_duckdb {rows}")
     lake = DuckLake.connect(sqlite_address.url)
     for n in range(0, 400, 100):
-        lake.table("ours").append(lake.table("theirs").scan(where=f"i >= {n} AND i < {n + 100}").to_arrow())
+        lake.table("own").append(lake.table("duckdb").scan(where=f"i >= {n} AND i < {n + 100}").to_arrow())
     with oracle(sqlite_address, FILES) as duck:
         for where, files in CONDITIONS.items():
-            expected = [i for (i,) in duck.rows(f"SELECT i FROM theirs WHERE {where} ORDER BY i")]
-            assert [i for (i,) in duck.rows(f"SELECT i FROM ours WHERE {where} ORDER BY i")] == expected, where
-            for name in ("theirs", "ours"):
+            expected = [i for (i,) in duck.rows(f"SELECT i FROM by_duckdb WHERE {where} ORDER BY i")]
+            assert [i for (i,) in duck.rows(f"SELECT i FROM own_rows WHERE {where} ORDER BY i")] == expected, where
+            for name in ("duckdb", "own"):
                 scan = lake.table(name).scan(columns=["i"], where=where)
                 assert scan.to_arrow().column("i").to_pylist() == expected, (where, name)
                 if "v.s = 'k7'" not in where:
                     assert f"files:    {files} of 4" in str(scan.plan()), (where, name)
         for where in ("v.a::INT = 5000", "g && 'POINT(1500 1)'::GEOMETRY"):
-            for name in ("theirs", "ours"):
+            for name in ("duckdb", "own"):
                 assert "EMPTY_RESULT" in str(duck.rows(f"EXPLAIN SELECT * FROM {name} WHERE {where}")), (where, name)
         late = variant_table([record(a=integer(9000))]).set_column(0, "i", pa.array([9000]))
-        lake.table("ours").append(late, missing_columns="null")
-        duck.run("INSERT INTO ours VALUES (9001, {'a': 9001::INTEGER}::VARIANT, NULL)")
-        lake.table("ours").delete(where="v.a = 150")
+        lake.table("own").append(late, missing_columns="null")
+        duck.run("INSERT INTO own_rows VALUES (9001, {'a': 9001::INTEGER}::VARIANT, NULL)")
+        lake.table("own").delete(where="v.a = 150")
         for number, count in ((9000, 1), (9001, 1), (150, 0), (151, 1), (70_000, 0)):
-            assert duck.rows(f"SELECT count(*) FROM ours WHERE v.a::INT = {number}") == [(count,)]
-            assert lake.table("ours").scan(where=f"v.a::INT = {number}").to_arrow().num_rows == count
+            assert duck.rows(f"SELECT count(*) FROM own_rows WHERE v.a::INT = {number}") == [(count,)]
+            assert lake.table("own").scan(where=f"v.a::INT = {number}").to_arrow().num_rows == count
 
 
 def test_st_intersects_leaves_files_out(sqlite_address: LakeAddress) -> None:
@@ -225,20 +225,20 @@ def test_queries_in_process_read_variants(sqlite_address: LakeAddress, inside: s
 
 
 def test_fields_whose_names_differ_in_letters_alone(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    """DuckDB loses one of them where it shreds; what it says here is in docs/reference/differences.md."""
+    """DuckDB loses one of them where it shreds; see docs/reference/differences.md."""
     rows = "SELECT 1 AS i, {'a': 1}::VARIANT AS v UNION ALL SELECT 2, {'A': 2}::VARIANT UNION ALL SELECT 3, {'a': 3}::VARIANT"
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run(f"CREATE TABLE theirs AS {rows}", "CREATE TABLE ours (i INTEGER, v VARIANT)")
+        duck.run(f"CREATE TABLE by_duckdb AS {rows}", "CREATE TABLE own_rows (i INTEGER, v VARIANT)")
     lake = DuckLake.connect(sqlite_address.url)
     lake.set_option("data_inlining_row_limit", 0)
-    lake.sql(f"INSERT INTO ours {rows}")
+    lake.sql(f"INSERT INTO own_rows {rows}")
     with oracle(sqlite_address) as duck:
-        told = {name: duck.value(f"SELECT list(v::VARCHAR ORDER BY i) FROM {name}") for name in ("theirs", "ours")}
-    assert told == {"theirs": ["{'a': 1}", "{}", "{'a': 3}"], "ours": ["{'a': 1}", "{'A': 2}", "{'a': 3}"]}
+        reported = {name: duck.value(f"SELECT list(v::VARCHAR ORDER BY i) FROM {name}") for name in ("duckdb", "own")}
+    assert reported == {"duckdb": ["{'a': 1}", "{}", "{'a': 3}"], "own": ["{'a': 1}", "{'A': 2}", "{'a': 3}"]}
 
 
 def test_bytes_that_are_no_variant_are_written_as_they_are(sqlite_address: LakeAddress) -> None:
-    """The first row group shreds, a later one cannot: nothing is said of the fields then."""
+    """The first row group shreds, a later one cannot: the fields then have no statistics."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"i": "int64", "v": "variant"})
     lake.set_option("parquet_row_group_size", 2)
@@ -251,7 +251,7 @@ def test_bytes_that_are_no_variant_are_written_as_they_are(sqlite_address: LakeA
     assert "files:    1 of 1" in str(lake.table("t").scan(columns=["i"], where="v.a = 99").plan())
 
 
-def test_what_is_shredded(sqlite_address: LakeAddress, tmp_path: Any) -> None:
+def test_fields_are_shredded_by_their_types(sqlite_address: LakeAddress, tmp_path: Any) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"i": "int64", "v": "variant"})
     wide = [Value("object", {f"f{n}": integer(n) for n in range(row, row + 150)}) for row in range(0, 300, 100)]
@@ -267,17 +267,17 @@ def test_what_is_shredded(sqlite_address: LakeAddress, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "cell", [None, "", "{}", "[1]", '[{"field_name": "a"}]', '[{"field_name": "root", "shredded_type": "x"}]', "[" * 9999]
 )
-def test_what_is_no_entry_is_unknown(cell: str | None) -> None:
+def test_invalid_statistics_are_unknown(cell: str | None) -> None:
     assert read_field_statistics(cell) == ()
 
 
 @pytest.mark.parametrize("path", ["", "a", '"a', '"a"b', '"a".', "elementary"])
-def test_what_is_no_path(path: str) -> None:
+def test_invalid_paths(path: str) -> None:
     with pytest.raises(ValueError, match="is no path"):
         parse_path(path)
 
 
-def test_merged_statistics_know_what_all_parts_know() -> None:
+def test_merged_statistics_contain_fields_that_all_parts_have() -> None:
     one = '[{"field_name":"\\"a\\"","shredded_type":"int32","null_count":0,"min":"2","max":"10","num_values":5,"any_valid":true}]'
     other = one.replace('"min":"2"', '"min":"-1"').replace('"max":"10"', '"max":"9"')
     both = merged_field_statistics([read_field_statistics(one), read_field_statistics(other)])

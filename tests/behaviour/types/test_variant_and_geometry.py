@@ -74,7 +74,7 @@ def variants(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddress:
     return sqlite_address
 
 
-def test_variants_are_the_references(oracle: OracleFactory, variants: LakeAddress) -> None:
+def test_variants_equal_those_of_duckdb(oracle: OracleFactory, variants: LakeAddress) -> None:
     lake = open_lake(variants)
     with oracle(variants) as duck:
         for name in (*UNIFORM, "mixed"):
@@ -84,13 +84,13 @@ def test_variants_are_the_references(oracle: OracleFactory, variants: LakeAddres
             assert found.schema.field("c").type == VARIANT_STORAGE
             assert found.schema.field("c").metadata[b"ARROW:extension:name"] == b"arrow.parquet.variant"
             found.validate(full=True)
-            ours = [as_json(value) for value in found.column("c").to_pylist()]
-            theirs = referenced(duck, f"v_{name}")
+            own = [as_json(value) for value in found.column("c").to_pylist()]
+            by_duckdb = referenced(duck, f"v_{name}")
             if name in ("dec38", "tz", "ts", "blob"):
-                # Numbers of JSON and texts of times differ in form; their values are compared in the next test.
-                assert [value is None for value in ours] == [value is None for value in theirs]
+                # Numbers of JSON and strings of times differ in form; their values are compared in the next test.
+                assert [value is None for value in own] == [value is None for value in by_duckdb]
                 continue
-            assert ours == theirs, name
+            assert own == by_duckdb, name
 
 
 def test_values_of_variants(variants: LakeAddress) -> None:
@@ -201,17 +201,17 @@ def test_geometries_are_well_known_binary(oracle: OracleFactory, shapes: LakeAdd
     with oracle(shapes) as duck:
         assert found.column("c").to_pylist() == [wkb for (wkb,) in duck.rows("SELECT ST_AsWKB(c) FROM t ORDER BY i")]
         assert found.column("l").to_pylist()[0] == [found.column("c").to_pylist()[0], None]
-        duck.connection.register("ours", found)
-        assert duck.rows("SELECT typeof(c) FROM ours LIMIT 1") == [("GEOMETRY",)]
-        duck.connection.unregister("ours")
+        duck.connection.register("own", found)
+        assert duck.rows("SELECT typeof(c) FROM own_rows LIMIT 1") == [("GEOMETRY",)]
+        duck.connection.unregister("own")
     assert open_lake(shapes).scan("t", columns=["i"], where="c IS NULL").to_arrow().column("i").to_pylist() == [99]
 
 
 def test_geometries_in_spark(shapes: LakeAddress, spark: Any) -> None:
-    ours = open_lake(shapes).scan("t").to_arrow()
+    own = open_lake(shapes).scan("t").to_arrow()
     rows = open_lake(shapes).scan("t").to_spark(spark).collect()
-    assert [row.c for row in rows] == ours.column("c").to_pylist()
-    assert [row.l for row in rows] == ours.column("l").to_pylist()
+    assert [row.c for row in rows] == own.column("c").to_pylist()
+    assert [row.l for row in rows] == own.column("l").to_pylist()
 
 
 def same_twice(duck: Oracle, table: str) -> None:
@@ -277,7 +277,7 @@ def test_nested_and_encrypted(oracle: OracleFactory, sqlite_address: LakeAddress
     assert lake.table("t").scan().to_arrow().to_pylist() == rows
 
 
-def test_what_is_no_variant_or_geometry_is_refused(sqlite_address: LakeAddress) -> None:
+def test_invalid_variants_and_geometries_raise(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", {"v": "variant", "g": "geometry", "n": "struct<g: geometry>"})
     columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(lake.table("t").schema)])

@@ -1,4 +1,4 @@
-"""Lakes of version 1.1: made and written by us and by a second implementation, in turns, and read by both."""
+"""Lakes of version 1.1, created, written and read by ducklake_core and a second implementation."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 def test_a_new_lake_has_the_tables_of_the_second_implementation(
     lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder = tmp_path / "theirs"
+    folder = tmp_path / "duckdb"
     folder.mkdir()
-    theirs = request.getfixturevalue("postgres").lake(folder) if lake_address.backend == "postgresql" else file_lake("sqlite", folder)
-    with second_implementation(theirs, create=True):
+    by_duckdb = request.getfixturevalue("postgres").lake(folder) if lake_address.backend == "postgresql" else file_lake("sqlite", folder)
+    with second_implementation(by_duckdb, create=True):
         pass
-    ours, reference = new_lake(lake_address), DuckLake.connect(theirs.url)
-    assert (ours.info.version, reference.info.version) == ("1.1", "1.1")
+    own, second = new_lake(lake_address), DuckLake.connect(by_duckdb.url)
+    assert (own.info.version, second.info.version) == ("1.1", "1.1")
 
     def names(lake: DuckLake) -> dict[str, list[str]]:
         return {table: [column for column, _ in columns] for table, columns in layout(lake.database).items()}
 
-    assert names(ours) == names(reference)
-    assert primary_keys(ours.database) == primary_keys(reference.database)
+    assert names(own) == names(second)
+    assert primary_keys(own.database) == primary_keys(second.database)
     for table in ("snapshot", "schema"):
-        columns = [c.name for c in ours.database.tables[table].c if not c.name.endswith(("uuid", "time"))]
-        assert stored(ours, table, *columns) == stored(reference, table, *columns)
+        columns = [c.name for c in own.database.tables[table].c if not c.name.endswith(("uuid", "time"))]
+        assert stored(own, table, *columns) == stored(second, table, *columns)
 
 
 def test_the_default_is_1_0_and_versions_are_named(lake_address: LakeAddress) -> None:
@@ -54,7 +54,7 @@ def test_the_default_is_1_0_and_versions_are_named(lake_address: LakeAddress) ->
     assert DuckLake.connect(lake_address.url).info.version == "1.0"
 
 
-def test_statistics_tell_row_groups_and_exact_bounds(lake_address: LakeAddress) -> None:
+def test_statistics_contain_row_groups_and_exact_bounds(lake_address: LakeAddress) -> None:
     lake = new_lake(lake_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"a": [1, 2, 3], "s": ["a" * 300, "b", "c" * 300], "n": pa.nulls(3, pa.int32())}))
@@ -66,7 +66,7 @@ def test_statistics_tell_row_groups_and_exact_bounds(lake_address: LakeAddress) 
         (2, False, False),
         (3, None, None),
     ]
-    # Bounds of a whole table are not cut, but nobody can tell that from them.
+    # Bounds of a whole table are not cut, but a reader cannot know that.
     assert stored(lake, "table_column_stats", "column_id", "min_is_exact", "max_is_exact")[0] == (1, True, True)
     with lake.database.write() as connection:
         stats = lake.database.tables["file_column_stats"]
@@ -93,7 +93,7 @@ def test_columns_may_have_names_that_only_1_0_reserves(lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("name", ["_ducklake_row_id", "_DuckLake_mine"])
-def test_names_with_the_prefix_are_refused(lake_address: LakeAddress, name: str) -> None:
+def test_names_with_the_reserved_prefix_raise(lake_address: LakeAddress, name: str) -> None:
     lake = new_lake(lake_address)
     with pytest.raises(SchemaError, match="reserve names"):
         lake.write("t", pa.table({name: [1]}))
@@ -107,14 +107,14 @@ def test_names_with_the_prefix_are_refused(lake_address: LakeAddress, name: str)
     assert lake.table("t").scan().count() == 1
 
 
-def _turns(lake: DuckLake, address: LakeAddress, limit: int) -> None:
+def _alternate(lake: DuckLake, address: LakeAddress, limit: int) -> None:
     """Both write, one after the other, and every kind of change is there."""
     lake.set_option("data_inlining_row_limit", limit)
     lake.write("t", pa.table({"a": pa.array(range(20), pa.int64()), "s": [f"s{i}" for i in range(20)]}))
     with second_implementation(address) as catalog:
-        catalog.load_table("main.t").append(pa.table({"a": [100, 101], "s": ["theirs", None]}))
+        catalog.load_table("main.t").append(pa.table({"a": [100, 101], "s": ["duckdb", None]}))
         catalog.load_table("main.t").delete(col("a") < 3)
-    lake.write("t", pa.table({"a": [200, 201], "s": ["ours", "é" * 200]}))
+    lake.write("t", pa.table({"a": [200, 201], "s": ["own", "é" * 200]}))
     lake.table("t").update({"s": "'changed'"}, where="a in (5, 100)")
     lake.table("t").delete("a in (6, 201)")
     lake.table("t").add_column("extra", "int32")
@@ -134,15 +134,15 @@ def _turns(lake: DuckLake, address: LakeAddress, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
-def test_both_take_turns_and_see_the_same_at_every_snapshot(lake_address: LakeAddress, limit: int) -> None:
+def test_duckdb_and_ducklake_core_alternate_and_read_the_same_at_every_snapshot(lake_address: LakeAddress, limit: int) -> None:
     lake = new_lake(lake_address)
-    _turns(lake, lake_address, limit)
+    _alternate(lake, lake_address, limit)
     fresh = DuckLake.connect(lake_address.url)
     with second_implementation(lake_address) as catalog:
         for snapshot in fresh.snapshots():
             if fresh.has_table("t", at=snapshot.id):
-                ours = sorted_rows(fresh.table("t", at=snapshot.id).scan().to_arrow())
-                assert rows_of(catalog, "main.t", snapshot.id) == ours, snapshot
+                own = sorted_rows(fresh.table("t", at=snapshot.id).scan().to_arrow())
+                assert rows_of(catalog, "main.t", snapshot.id) == own, snapshot
         assert faults(fresh) == []
         catalog.expire_snapshots(older_than=dt.timedelta(0))
     lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
@@ -152,7 +152,7 @@ def test_both_take_turns_and_see_the_same_at_every_snapshot(lake_address: LakeAd
     assert faults(fresh) == []
 
 
-def test_every_verb_on_every_catalog_database(lake_address: LakeAddress) -> None:
+def test_every_operation_on_every_catalog_database(lake_address: LakeAddress) -> None:
     """On DuckDB files there is no second implementation: what was written is compared with what was meant."""
     lake = new_lake(lake_address)
     rows: dict[int, tuple[Any, ...]] = {}
@@ -312,7 +312,7 @@ def test_a_vector_is_written_again_for_a_later_snapshot(sqlite_address: LakeAddr
         assert len(rows_of(catalog, "main.t")) == 167_999
 
 
-def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
+def test_variants_that_duckdb_inlined_are_read(both: LakeAddress) -> None:
     lake = new_lake(both)
     lake.create_table("t", {"a": "int64", "v": "variant"})
     with second_implementation(both) as catalog:
@@ -336,19 +336,19 @@ def _variant(number: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("version", READS)
-def test_duckdb_takes_turns_with_us(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
+def test_duckdb_and_ducklake_core_alternate(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
     """On every version that the installed extension knows."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path, version=version)
     lake.write("t", pa.table({"a": pa.array(range(50), pa.int64()), "s": [f"s{i}" for i in range(50)]}))
     lake.write("t", pa.table({"a": [100], "s": ["few"]}))
     with oracle(lake_address) as duck:
-        duck.run("UPDATE t SET s = 'theirs' WHERE a IN (3, 100)", "INSERT INTO t VALUES (200, 'two')", "DELETE FROM t WHERE a < 2")
-    lake.table("t").update({"s": "'ours'"}, where="a = 200")
+        duck.run("UPDATE t SET s = 'duckdb' WHERE a IN (3, 100)", "INSERT INTO t VALUES (200, 'two')", "DELETE FROM t WHERE a < 2")
+    lake.table("t").update({"s": "'own'"}, where="a = 200")
     lake.table("t").delete("a = 4")
     with oracle(lake_address) as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
         lake.flush_inlined_data()
         for snapshot in lake.snapshots()[1:]:
-            ours = sorted_rows(lake.table("t", at=snapshot.id).scan().to_arrow())
-            assert sorted(duck.rows(f"SELECT a, s FROM t AT (VERSION => {snapshot.id})"), key=repr) == ours
+            own = sorted_rows(lake.table("t", at=snapshot.id).scan().to_arrow())
+            assert sorted(duck.rows(f"SELECT a, s FROM t AT (VERSION => {snapshot.id})"), key=repr) == own
     assert lake.info.version == version

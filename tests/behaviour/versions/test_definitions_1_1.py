@@ -1,4 +1,4 @@
-"""What definitions may say in lakes of version 1.1: comments on columns of views, columns of type null, options of DuckDB 2.0."""
+"""Definitions of version 1.1: comments on columns of views, columns of type null, options of DuckDB 2.0."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ def test_columns_of_views_have_comments(lake_address: LakeAddress) -> None:
     lake = new_lake(lake_address)
     lake.write("t", pa.table({"a": [1], "b": ["x"]}))
     lake.create_view("v", "SELECT a, b AS name FROM t", columns=["number"])
-    lake.set_comment("v", "of ours", column="NUMBER")
+    lake.set_comment("v", "of ducklake_core", column="NUMBER")
     lake.set_comment("v", "a name", column="name")
-    assert lake.view("v").column_comments == {"a": "of ours", "name": "a name"}
+    assert lake.view("v").column_comments == {"a": "of ducklake_core", "name": "a name"}
     with pytest.raises(NotFoundError, match="no column 'b'"):
         lake.set_comment("v", "nothing", column="b")
     with second_implementation(lake_address) as catalog:
-        assert catalog.load_view("main.v").column_tags == {"a": {"comment": "of ours"}, "name": {"comment": "a name"}}
-        catalog.set_tag(catalog.load_view("main.v"), "comment", "of theirs", column="NAME")
+        assert catalog.load_view("main.v").column_tags == {"a": {"comment": "of ducklake_core"}, "name": {"comment": "a name"}}
+        catalog.set_tag(catalog.load_view("main.v"), "comment", "of the second", column="NAME")
     before = lake.snapshots()[-1].id
     lake.rename_view("v", "w")
-    assert lake.view("w").column_comments == {"a": "of ours", "NAME": "of theirs"}
+    assert lake.view("w").column_comments == {"a": "of ducklake_core", "NAME": "of the second"}
     lake.set_comment("w", None, column="name")
-    assert (lake.view("w").column_comments, lake.view("v", at=before).column_comments["NAME"]) == ({"a": "of ours"}, "of theirs")
+    assert (lake.view("w").column_comments, lake.view("v", at=before).column_comments["NAME"]) == (
+        {"a": "of ducklake_core"},
+        "of the second",
+    )
     lake.restore(at=before)
-    assert lake.view("v").column_comments == {"a": "of ours", "NAME": "of theirs"}
+    assert lake.view("v").column_comments == {"a": "of ducklake_core", "NAME": "of the second"}
     lake.drop_view("v")
     assert [end is None for (end,) in stored(lake, "view_column_tag", "end_snapshot")].count(True) == 0
     lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
@@ -98,7 +101,7 @@ def test_1_0_has_no_type_null(sqlite_address: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_columns_of_which_others_keep_no_bounds(sqlite_address: LakeAddress, version: Any) -> None:
+def test_columns_without_bounds_in_the_catalog(sqlite_address: LakeAddress, version: Any) -> None:
     """The option ``skip_stats_columns`` of DuckDB 2.0."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version=version)
     rows = pa.table({"a": list(range(50)), "b": list(range(50))})

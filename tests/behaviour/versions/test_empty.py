@@ -1,4 +1,4 @@
-"""What may be empty: tables, schemas, files, deletes, texts, values. DuckDB reads it on 1.0, the second implementation on 1.1."""
+"""Empty tables, schemas, files, deletes, strings and values. DuckDB reads them on 1.0, the second implementation on 1.1."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def _edit(lake: DuckLake, *statements: str) -> None:
 
 
 def _read(lake: DuckLake, oracle: OracleFactory, address: LakeAddress, name: str = "t") -> Rows:
-    """The rows that a lake opened anew shows, and the other implementation too; of 1.1 in MySQL there is no other."""
+    """Rows of a newly opened lake, and of the second implementation, of which there is none for 1.1 in MySQL."""
     with DuckLake.connect(address.url) as again:
-        ours = sorted_rows(again.table(name).scan().to_arrow())
-        assert again.table(name).scan().count() == len(ours)
+        own = sorted_rows(again.table(name).scan().to_arrow())
+        assert again.table(name).scan().count() == len(own)
     if lake.info.version in READS:
         with oracle(address) as duck:
-            assert sorted(duck.rows(f"SELECT * FROM {name}"), key=repr) == ours
+            assert sorted(duck.rows(f"SELECT * FROM {name}"), key=repr) == own
     elif address.backend != "mysql":
         with second_implementation(address) as catalog:
-            assert rows_of(catalog, name if "." in name else f"main.{name}") == ours
-    return ours
+            assert rows_of(catalog, name if "." in name else f"main.{name}") == own
+    return own
 
 
 def _maintain(lake: DuckLake) -> None:
-    """Every verb, none of which may fail for a table."""
+    """Run every operation, none of which may fail for a table."""
     for done in (lake.flush_inlined_data(), lake.merge_adjacent_files(), lake.rewrite_data_files(delete_threshold=0.0)):
         assert done.failed_steps == ()
     lake.expire_snapshots(**NOW)
@@ -143,10 +143,10 @@ def _container(blobs: list[tuple[int | None, np.ndarray]], name: str = "") -> by
     content, described = bytearray(b"PFA1"), []
     for snapshot, positions in blobs:
         vector = encode_deletion_vector(positions)
-        said = {"cardinality": str(len(positions)), "referenced-data-file": name} | (
+        properties = {"cardinality": str(len(positions)), "referenced-data-file": name} | (
             {} if snapshot is None else {"ducklake-snapshot-id": str(snapshot)}
         )
-        described.append({"type": "deletion-vector-v1", "offset": len(content), "length": len(vector), "properties": said})
+        described.append({"type": "deletion-vector-v1", "offset": len(content), "length": len(vector), "properties": properties})
         content += vector
     payload = json.dumps({"blobs": described}).encode()
     return bytes(content) + b"PFA1" + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
@@ -182,7 +182,7 @@ def test_delete_files_without_deletes(lake_address: LakeAddress, oracle: OracleF
 
 
 def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
-    """The first snapshot of a file may have deleted nothing; a file without any vector says nothing, and is refused by both."""
+    """The first snapshot of a file may have deleted nothing; a file without any vector is rejected by both libraries."""
     nothing, some = np.empty(0, np.int64), np.array([1, 2], np.int64)
     lake = _lake(sqlite_address, version)
     file = _deleted(lake, "puffin", _container([(2, nothing), (3, some)]), 2)
@@ -209,8 +209,8 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
 
 
 @pytest.mark.slow
-def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
-    """Texts without a letter are other values than none: defaults, partition values, comments, names of authors."""
+def test_empty_strings(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
+    """Empty strings differ from NULL: defaults, partition values, comments, names of authors."""
     lake = _lake(lake_address, version)
     with lake.transaction(author="", message="", extra_info="") as tx:
         tx.create_table("t", {"a": "int64", "s": "varchar"}, partition_by=["s"])
@@ -253,8 +253,8 @@ def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: 
 
 
 @pytest.mark.parametrize("value", spread(["''", "' '", "'x'"], 1))
-def test_options_that_say_nothing(sqlite_address: LakeAddress, version: Version, value: str) -> None:
-    """An option of somebody else is used, or refused by its name; reading needs none of them."""
+def test_empty_options(sqlite_address: LakeAddress, version: Version, value: str) -> None:
+    """An option of DuckDB is used, or rejected by its name; reading needs none of them."""
     lake = _lake(sqlite_address, version)
     lake.write("t", pa.table({"a": [1]}))
     for key in ("parquet_compression", "data_inlining_row_limit", "target_file_size", "write_deletion_vectors", "parquet_row_group_size"):
@@ -310,7 +310,7 @@ def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version:
 
 
 def test_names_without_letters(sqlite_address: LakeAddress, version: Version) -> None:
-    """They are refused; a catalog that has one all the same is listed, and its other tables are read."""
+    """Empty names are rejected; a catalog that has one is listed, and its other tables are read."""
     lake = _lake(sqlite_address, version)
     lake.write("t", pa.table({"a": [1]}))
     for make in (

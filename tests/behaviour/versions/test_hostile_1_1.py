@@ -66,7 +66,7 @@ def test_damaged_puffin_files_are_errors() -> None:
         b'{"blobs": [{"type": "deletion-vector-v1", "offset": "x"}]}',
     ],
 )
-def test_footers_that_say_nothing_usable(payload: bytes) -> None:
+def test_unusable_footers_raise(payload: bytes) -> None:
     with pytest.raises(CorruptFileError):
         read_container(_with_footer(payload), "x")
 
@@ -78,7 +78,7 @@ def _container(address: LakeAddress) -> Path:
 
 
 def _with_footer(payload: bytes, vectors: bytes = b"PFA1") -> bytes:
-    """A Puffin file of everything before the footer, and what the footer says."""
+    """Return a Puffin file of the content before the footer and a footer."""
     return vectors + b"PFA1" + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
 
 
@@ -90,7 +90,7 @@ def _change_footer(content: bytes, change: Callable[[list[dict[str, Any]]], obje
     return _with_footer(json.dumps(footer).encode(), content[:start])
 
 
-def test_a_vector_of_another_data_file_is_refused(sqlite_address: LakeAddress) -> None:
+def test_a_vector_of_another_data_file_raises(sqlite_address: LakeAddress) -> None:
     lake = new_lake(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", True)
@@ -119,7 +119,7 @@ def _set(blob: dict[str, Any], key: str, value: object) -> None:
 
 
 def test_every_cell_of_a_footer(sqlite_address: LakeAddress) -> None:
-    """Snapshots before, between and after the deletes show the rows that they should, or an error of ours."""
+    """Snapshots before, between and after the deletes show their rows, or raise an error of the library."""
     lake = new_lake(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", True)
@@ -128,7 +128,7 @@ def test_every_cell_of_a_footer(sqlite_address: LakeAddress) -> None:
     lake.table("t").delete("a > 90")
     wanted = dict(zip([snapshot.id for snapshot in lake.snapshots()][-3:], (100, 70, 61), strict=True))
     path = _container(sqlite_address)
-    content, refused = path.read_bytes(), 0
+    content, rejected = path.read_bytes(), 0
     tables = {at: lake.table("t", at=at) for at in wanted}
     for number in (0, 1):
         for key, value in _CELLS:
@@ -137,9 +137,9 @@ def test_every_cell_of_a_footer(sqlite_address: LakeAddress) -> None:
                 try:
                     found = tables[at].scan().to_arrow().num_rows
                 except DuckLakeError:
-                    refused += 1
+                    rejected += 1
                 else:
                     assert found == count, (number, key, value, at)
-    assert refused > len(_CELLS)
+    assert rejected > len(_CELLS)
     path.write_bytes(content)
     assert {at: table.scan().to_arrow().num_rows for at, table in tables.items()} == wanted

@@ -1,4 +1,4 @@
-"""Maintenance of lakes of version 1.1, where the leading columns of inlined rows have other names and bounds say whether they are exact."""
+"""Maintenance of lakes of version 1.1, where leading columns of inlined rows have other names and bounds are marked exact or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.oracle import LakeAddress
 
 
 def test_inlined_rows_are_counted_alike_for_one_table_and_for_many(lake_address: LakeAddress) -> None:
-    """A column of the user may have the name that a leading column had before: it tells nothing of rows that have ended."""
+    """A column of the user may have the former name of a leading column, and does not count ended rows."""
     lake = new_lake(lake_address)
     lake.write("t", pa.table({"id": [1, 2, 3], "end_snapshot": pa.array([None, None, 7], pa.int64())}))
     lake.write("other", pa.table({"id": [1, 2]}))
@@ -32,14 +32,14 @@ def test_inlined_rows_are_counted_alike_for_one_table_and_for_many(lake_address:
     lake.close()
 
 
-def test_a_table_that_cannot_be_planned_does_not_stop_the_others(lake_address: LakeAddress) -> None:
+def test_a_table_that_cannot_be_planned_stops_no_other(lake_address: LakeAddress) -> None:
     """On PostgreSQL its error spoils the transaction, so that each table is planned by itself."""
     lake = new_lake(lake_address)
     for name in ("broken", "kept"):
         lake.write(name, pa.table({"id": [1, 2]}))
-    gone = lake.database.tables.inlined_data(lake.table("broken").state.inlined_tables[0].name)
+    deleted = lake.database.tables.inlined_data(lake.table("broken").state.inlined_tables[0].name)
     with lake.database.write() as connection:
-        connection.execute(DropTable(gone))
+        connection.execute(DropTable(deleted))
     broken, kept = lake.flush_inlined_data().tables
     assert (broken.table, broken.failure is not None) == ("main.broken", True)
     assert (kept.table, kept.rows, kept.failure) == ("main.kept", 2, None)
@@ -62,7 +62,7 @@ def test_repaired_bounds_of_a_table_are_not_called_exact(sqlite_address: LakeAdd
 
 
 def test_a_file_with_deletes_of_many_snapshots_is_read_vector_by_vector() -> None:
-    """Each vector holds the positions of all before it: all of them at once would be as large as their number times the last one."""
+    """Each vector contains the positions of all earlier ones: all at once would take their number times the size of the last."""
     positions, snapshots = np.arange(40_000, dtype=np.int64), np.arange(40_000, dtype=np.int64) // 400
     content, _ = encode_container(positions, snapshots, "a.parquet")
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Lakes of version 1.0 become lakes of 1.1 in which every snapshot shows what it did, to us and to a second implementation."""
+"""Lakes of version 1.0 become lakes of 1.1 in which ducklake_core and a second implementation read the same snapshots."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def test_the_second_implementation_makes_the_same_catalog(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
 ) -> None:
     addresses = []
-    for name in ("ours", "theirs"):
+    for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
         postgres = request.getfixturevalue("postgres") if backend == "postgresql" else None
         addresses.append(postgres.lake(tmp_path / name) if postgres else file_lake("sqlite", tmp_path / name))
-    ours, theirs = addresses
-    lake = made_by_duckdb(ours, oracle)
-    other = made_by_duckdb(theirs, oracle)
+    own, by_duckdb = addresses
+    lake = made_by_duckdb(own, oracle)
+    other = made_by_duckdb(by_duckdb, oracle)
     before = everything(lake)
     lake.migrate("1.1")
-    with second_implementation(theirs, migrate=True):
+    with second_implementation(by_duckdb, migrate=True):
         pass
-    other = DuckLake.connect(theirs.url)
+    other = DuckLake.connect(by_duckdb.url)
     assert other.info.version == "1.1"
     assert column_names(lake) == column_names(other)
     assert primary_keys(lake.database) == primary_keys(other.database)
@@ -123,13 +123,13 @@ def test_the_second_implementation_makes_the_same_catalog(
     same = [f"ducklake_{name}" for name in tables]
     mine, yours = catalog_rows(lake), catalog_rows(other)
     assert {name: mine[name] for name in same} == {name: yours[name] for name in same}
-    with second_implementation(ours) as catalog:
+    with second_implementation(own) as catalog:
         for (snapshot, name), rows in before.items():
             assert rows_of(catalog, name, snapshot) == rows
 
 
 @pytest.mark.parametrize(("version", "to"), spread([("0.1", "1.1"), ("0.3", "1.1"), ("0.2", "1.0")], 1))
-def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Path) -> None:
+def test_earlier_versions_migrate_to_the_requested_version(version: str, to: Any, tmp_path: Path) -> None:
     old, json_rows = old_lake(version, "sqlite", tmp_path), JsonRows()
     lake = DuckLake.connect(old.address.url)
     plan = lake.migrate(to, dry_run=True)
@@ -170,7 +170,7 @@ def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: 
     lake.write("t", pa.table({"a": [1]}))
 
 
-def test_a_reserved_name_is_refused_before_anything_changes(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_a_reserved_name_raises_before_any_change(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE fine (a INTEGER)", "INSERT INTO fine VALUES (1)")
         duck.run('CREATE TABLE t ("_ducklake_row_id" INTEGER, b INTEGER)', "INSERT INTO t VALUES (1, 2)")
@@ -187,7 +187,7 @@ def test_a_reserved_name_is_refused_before_anything_changes(lake_address: LakeAd
     assert sorted_rows(lake.table("t").scan().to_arrow()) == [(1, 2)]
 
 
-def test_a_table_of_inlined_rows_that_is_gone_is_refused(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_a_missing_table_of_inlined_rows_raises(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     with lake.database.write() as connection:
         connection.execute(text("DROP TABLE ducklake_inlined_data_1_1"))
@@ -223,7 +223,7 @@ def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle:
 def test_an_interrupted_migration_goes_on(
     lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """On MySQL there is no taking back: nobody writes in between, and whoever calls it next does what is left."""
+    """On MySQL a migration cannot be rolled back: writes are blocked, and the next call completes it."""
     made_by_duckdb(lake_address, oracle).close()
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     before, done = everything(lake), []
@@ -250,7 +250,7 @@ def test_an_interrupted_migration_goes_on(
     assert found.check().findings == ()
 
 
-def test_what_older_writers_left_behind_is_mended(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_remains_of_earlier_writers_are_repaired(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, p STRUCT(x INTEGER))", "INSERT INTO t VALUES (1, {'x': 1})")
         duck.run("ALTER TABLE t ADD COLUMN p.y INTEGER DEFAULT 5", "INSERT INTO t VALUES (2, {'x': 2, 'y': 3})")
@@ -286,7 +286,7 @@ def _begin(lake: DuckLake, column: str) -> int:
         return int(connection.execute(query, {"name": column}).scalar_one())
 
 
-def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_clients_of_the_earlier_version_raise_and_lose_nothing(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     made_by_duckdb(lake_address, oracle)
     old, migrating = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     table = old.table("t")
@@ -335,7 +335,7 @@ def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
         before = everything(lake)
         added = "INSERT INTO t SELECT range, 'x', NULL, 1 FROM range(5000, 5050)"
         if backend == "postgresql":
-            # PostgreSQL takes rows that lack the columns at their end: what they would say is unknown then.
+            # PostgreSQL accepts rows that lack the last columns, whose values are unknown then.
             duck.run(added)
         else:
             with pytest.raises(duckdb.Error, match="columns but"):

@@ -1,4 +1,4 @@
-"""Schemas inside schemas: made, named in every verb, dropped, and read and written by a second implementation too."""
+"""Nested schemas: created, named in every operation, dropped, and read and written by a second implementation."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def test_maintenance_and_options(sqlite_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_schemas_of_others_are_never_orphans(sqlite_address: LakeAddress) -> None:
-    """A table whose schema cannot be named is in nobody's list, and its files are needed all the same."""
+def test_files_in_schemas_of_duckdb_are_never_orphans(sqlite_address: LakeAddress) -> None:
+    """A table whose schema cannot be named is in no listing, but its files are still referenced."""
     lake = new_lake(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("a.b.t", _rows(0, 5))
@@ -195,13 +195,13 @@ def test_repair_takes_back_the_drop_of_nested_schemas(sqlite_address: LakeAddres
     assert _values(again, "a.b.t") == list(range(5))
 
 
-def _in_the_way(lake: DuckLake, mine: Callable[[Transaction], object], theirs: Callable[[], object]) -> None:
+def _in_the_way(lake: DuckLake, mine: Callable[[Transaction], object], by_duckdb: Callable[[], object]) -> None:
     with lake.transaction() as tx:
         mine(tx)
-        theirs()
+        by_duckdb()
 
 
-def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
+def test_conflicting_writers(lake_address: LakeAddress) -> None:
     lake = new_lake(lake_address)
     lake.create_schema("a")
     with pytest.raises(AlreadyExistsError):
@@ -219,27 +219,27 @@ def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_both_implementations_name_the_same(lake_address: LakeAddress) -> None:
+def test_paths_equal_those_of_the_second_implementation(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     with second_implementation(lake_address) as catalog:
         assert sorted(catalog.list_namespaces()) == sorted(["main", *PATHS])
         for path in PATHS:
             assert rows_of(catalog, f"{path}.orders") == sorted_rows(lake.table(f"{path}.orders").scan().to_arrow())
-        catalog.create_namespace("theirs")
-        catalog.create_namespace("theirs.inner")
-        catalog.create_table("theirs.inner.t", schema=ONE_COLUMN)
-        catalog.load_table("theirs.inner.t").append(_rows(0, 30))
+        catalog.create_namespace("second")
+        catalog.create_namespace("second.inner")
+        catalog.create_table("second.inner.t", schema=ONE_COLUMN)
+        catalog.load_table("second.inner.t").append(_rows(0, 30))
         catalog.load_table("sales.europe.orders").append(_rows(7000, 30))
-    assert _values(lake, "theirs.inner.t") == list(range(30))
-    lake.table("theirs.inner.t").delete("a < 10")
-    lake.create_schema("theirs.inner.ours")
-    lake.write("theirs.inner.ours.t", _rows(0, 4))
+    assert _values(lake, "second.inner.t") == list(range(30))
+    lake.table("second.inner.t").delete("a < 10")
+    lake.create_schema("second.inner.own")
+    lake.write("second.inner.own.t", _rows(0, 4))
     with second_implementation(lake_address) as catalog:
-        assert len(rows_of(catalog, "theirs.inner.t")) == 20
-        assert len(rows_of(catalog, "theirs.inner.ours.t")) == 4
+        assert len(rows_of(catalog, "second.inner.t")) == 20
+        assert len(rows_of(catalog, "second.inner.own.t")) == 4
         assert len(rows_of(catalog, "sales.europe.orders")) == 32
-        catalog.drop_namespace("theirs", cascade=True)
-    assert [schema.name for schema in lake.schemas() if schema.name.startswith("theirs")] == []
+        catalog.drop_namespace("second", cascade=True)
+    assert [schema.name for schema in lake.schemas() if schema.name.startswith("second")] == []
     assert faults(lake) == []
 
 
@@ -249,20 +249,20 @@ def test_catalog_rows_are_those_of_the_second_implementation(lake_address: LakeA
         lake.create_schema(path)
     lake.create_table("sales.europe.t", {"a": "int64"})
     lake.drop_schema("sales.europe.north")
-    ours = (
+    own = (
         stored(lake, "schema", "schema_id", "begin_snapshot", "schema_name", "parent_schema_id", "path_is_relative"),
         stored(lake, "snapshot_changes", "snapshot_id", "changes_made"),
         [path.count("/") for (path,) in stored(lake, "schema", "path")],
     )
-    other = file_lake("sqlite", tmp_path_factory.mktemp("theirs"))
+    other = file_lake("sqlite", tmp_path_factory.mktemp("second"))
     with second_implementation(other, create=True) as catalog:
         for path in PATHS[:4]:
             catalog.create_namespace(path)
         catalog.create_table("sales.europe.t", schema=ONE_COLUMN)
         catalog.drop_namespace("sales.europe.north")
-    theirs = DuckLake.connect(other.url)
-    assert ours == (
-        stored(theirs, "schema", "schema_id", "begin_snapshot", "schema_name", "parent_schema_id", "path_is_relative"),
-        stored(theirs, "snapshot_changes", "snapshot_id", "changes_made"),
-        [path.count("/") for (path,) in stored(theirs, "schema", "path")],
+    by_duckdb = DuckLake.connect(other.url)
+    assert own == (
+        stored(by_duckdb, "schema", "schema_id", "begin_snapshot", "schema_name", "parent_schema_id", "path_is_relative"),
+        stored(by_duckdb, "snapshot_changes", "snapshot_id", "changes_made"),
+        [path.count("/") for (path,) in stored(by_duckdb, "schema", "path")],
     )

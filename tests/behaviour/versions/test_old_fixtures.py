@@ -1,4 +1,4 @@
-"""Lakes that earlier versions have made, brought to 1.1: every snapshot shows what it did, to us and to a second implementation."""
+"""Lakes of earlier versions, migrated to 1.1: ducklake_core and a second implementation read the same snapshots as before."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support.parameters import spread
 _LAKES = [(version, backend) for version in VERSIONS for backend in BACKENDS] + [("0.2", "duckdb"), ("0.3", "duckdb")]
 
 
-@pytest.mark.parametrize("by", spread(["both", "us"], 1))
+@pytest.mark.parametrize("by", spread(["both", "ducklake_core"], 1))
 @pytest.mark.parametrize(("version", "backend"), spread(_LAKES, 1))
 def test_every_fixture(version: str, backend: str, by: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """To 1.1 by us; or to 1.0 by us, and on by the second implementation, where it knows the catalog."""
+    """Migrate to 1.1; or to 1.0, and then by the second implementation, where it supports the catalog."""
     old = old_lake(version, backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
     json_rows = JsonRows()
     shown = {(name, at): rows for name, expected in old.expected.items() for at, rows in expected.items() if at in set(changes(expected))}
@@ -31,6 +31,6 @@ def test_every_fixture(version: str, backend: str, by: str, tmp_path: Path, requ
     assert lake.info.version == "1.1"
     assert {key: json_rows.of(rows_at(lake, *key)) for key in shown} == shown
     if backend in BACKENDS:
-        compared, refused = compare_all(lake, old.address)
+        compared, rejected = compare_all(lake, old.address)
         assert compared > 20
-        assert refused == {}
+        assert rejected == {}

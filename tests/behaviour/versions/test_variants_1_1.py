@@ -1,4 +1,4 @@
-"""Variants among inlined rows of version 1.1: DuckDB reads their bytes, a second implementation reads the rows, all verbs work."""
+"""Variants among inlined rows of version 1.1: DuckDB reads their bytes, a second implementation reads the rows, all operations work."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _variants() -> list[Variant]:
     return [*_duckdb().execute(query).fetchall()[0], None]
 
 
-def _texts(values: list[Any]) -> list[str | None]:
-    """What DuckDB shows of the bytes of variants."""
+def _strings(values: list[Any]) -> list[str | None]:
+    """Variants as DuckDB decodes their bytes."""
     query = "SELECT CAST(variant_bytes_to_variant(b) AS VARCHAR) FROM (SELECT unnest(CAST(? AS BLOB[])) AS b)"
     return [text for (text,) in _duckdb().execute(query, [values]).fetchall()]
 
@@ -68,7 +68,7 @@ def _lake(address: LakeAddress, version: str = "1.1") -> DuckLake:
 
 def _read(lake: DuckLake, at: int | None = None) -> dict[int, str | None]:
     found = lake.table("t", at=at).scan().to_arrow()
-    return dict(zip(found["a"].to_pylist(), _texts(_together(found["v"].to_pylist())), strict=True))
+    return dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True))
 
 
 def _cells(lake: DuckLake) -> list[Any]:
@@ -83,10 +83,10 @@ def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress)
     lake, values = _lake(lake_address), _variants()
     written = lake.write("t", _rows(lake, values))
     assert (written.rows_inlined, written.files_added) == (len(values), 0)
-    wanted = dict(enumerate(_texts(_together(values))))
+    wanted = dict(enumerate(_strings(_together(values))))
     assert _read(lake) == wanted
     if lake_address.backend != "duckdb":
-        assert _texts(_cells(lake)) == list(wanted.values())
+        assert _strings(_cells(lake)) == list(wanted.values())
     assert lake.table("t").scan(where="v IS NULL").to_arrow()["a"].to_pylist() == [len(_SQL)]
     lake.table("t").update({"a": "a + 100"}, where="a = 20")
     lake.table("t").delete("a in (0, 1)")
@@ -104,7 +104,7 @@ def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress)
     assert faults(lake) == []
 
 
-def test_both_read_each_others_variants(both: LakeAddress) -> None:
+def test_duckdb_and_ducklake_core_read_the_same_variants(both: LakeAddress) -> None:
     lake, values = _lake(both), _variants()
     lake.write("t", _rows(lake, values))
     with second_implementation(both) as catalog:
@@ -113,14 +113,14 @@ def test_both_read_each_others_variants(both: LakeAddress) -> None:
     lake.table("t").update({"a": "51"}, where="a = 50")
     with second_implementation(both) as catalog:
         found = catalog.load_table("main.t").to_arrow()
-    theirs = dict(zip(found["a"].to_pylist(), _texts(_together(found["v"].to_pylist())), strict=True))
+    by_duckdb = dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True))
     assert stored(lake, "data_file", "data_file_id") == []
-    assert theirs == _read(lake)
-    assert set(theirs) == {*range(len(values)), 51} - {3}
+    assert by_duckdb == _read(lake)
+    assert set(by_duckdb) == {*range(len(values)), 51} - {3}
     lake.flush_inlined_data()
     with second_implementation(both) as catalog:
         found = catalog.load_table("main.t").to_arrow()
-    assert dict(zip(found["a"].to_pylist(), _texts(_together(found["v"].to_pylist())), strict=True)) == _read(lake) == theirs
+    assert dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True)) == _read(lake) == by_duckdb
     assert faults(lake) == []
 
 
@@ -134,7 +134,7 @@ _UNREADABLE: list[Variant] = [
 ]
 
 
-def test_what_duckdb_would_not_read_goes_to_files(sqlite_address: LakeAddress) -> None:
+def test_variants_that_duckdb_cannot_read_go_to_files(sqlite_address: LakeAddress) -> None:
     lake = _lake(sqlite_address)
     for variant in _UNREADABLE:
         assert variant is not None
@@ -176,7 +176,7 @@ def _nested_lake(address: LakeAddress) -> DuckLake:
 
 
 def _nested_rows(lake: DuckLake) -> pa.Table:
-    """Every variant at every depth, and texts with all that the text of a nested value has a meaning for."""
+    """Every variant at every depth, and strings with all characters that have a meaning in nested values."""
     (odd,) = _duckdb().execute("SELECT variant_to_parquet_variant(']}[{,:=\\''\" NULL()'::VARIANT)").fetchall()[0]
     values = [*_variants(), odd]
     schema = lake.table("n").scan().to_arrow().schema
@@ -194,7 +194,7 @@ def _nested_rows(lake: DuckLake) -> pa.Table:
 def _shown(value: object) -> object:
     """A nested value with variants as DuckDB shows them."""
     if isinstance(value, dict):
-        return _texts(_together([value]))[0] if value.keys() == {"metadata", "value"} else {k: _shown(v) for k, v in value.items()}
+        return _strings(_together([value]))[0] if value.keys() == {"metadata", "value"} else {k: _shown(v) for k, v in value.items()}
     return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -223,8 +223,8 @@ def test_nested_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_both_read_nested_variants(both: LakeAddress) -> None:
-    """And DuckDB turns the stored texts into what was written."""
+def test_duckdb_and_ducklake_core_read_the_same_nested_variants(both: LakeAddress) -> None:
+    """DuckDB parses the stored strings into the written values."""
     lake = _nested_lake(both)
     rows = _nested_rows(lake)
     lake.write("n", rows)
@@ -242,7 +242,7 @@ def test_both_read_nested_variants(both: LakeAddress) -> None:
 
 
 def _of_bytes(value: object) -> object:
-    """What DuckDB made of a text: maps as pairs."""
+    """A value as DuckDB parses a string: maps as pairs."""
     return list(value.items()) if isinstance(value, dict) and {"k", "l]"} == set(value) else value
 
 
@@ -255,12 +255,12 @@ def _bytes_of(value: object) -> object:
     return [_bytes_of(item) for item in value] if isinstance(value, list) else value
 
 
-def test_nested_variants_of_others_are_read(both: LakeAddress) -> None:
+def test_nested_variants_of_duckdb_are_read(both: LakeAddress) -> None:
     lake, values = _nested_lake(both), _variants()
     ((name,),) = stored(lake, "inlined_data_tables", "table_name")
-    texts = [to_cast_text(one, BLOB) for one in _together(values)[20:22]]
+    strings = [to_cast_text(one, BLOB) for one in _together(values)[20:22]]
     cells = {
-        "l": "[{}]".format(", ".join("'{}'".format(one.replace("\\", "\\\\").replace("'", "\\'")) for one in texts)),
+        "l": "[{}]".format(", ".join("'{}'".format(one.replace("\\", "\\\\").replace("'", "\\'")) for one in strings)),
         "s": f"{{'v': {to_cast_text(_together(values)[0], BLOB)}, 'x': 'it\\'s'}}",
     }
     with lake.database.write() as connection:
@@ -268,17 +268,17 @@ def test_nested_variants_of_others_are_read(both: LakeAddress) -> None:
         row = f'INSERT INTO {where}"{name}" VALUES (1, {lake.snapshot().id}, NULL, 2, :l, :s, NULL, NULL)'
         connection.execute(text(row), cells)
     with second_implementation(both) as catalog:
-        theirs = catalog.load_table("main.n").to_arrow().to_pylist()
-    ours = DuckLake.connect(both.url).table("n").scan().to_arrow().to_pylist()
-    for (found,) in (ours, theirs):
-        assert _texts(_together(found["l"])) == _texts(_together(values[20:22]))
+        by_duckdb = catalog.load_table("main.n").to_arrow().to_pylist()
+    own = DuckLake.connect(both.url).table("n").scan().to_arrow().to_pylist()
+    for (found,) in (own, by_duckdb):
+        assert _strings(_together(found["l"])) == _strings(_together(values[20:22]))
         assert found["s"]["x"] == "it's"
-        assert _texts(_together([found["s"]["v"]])) == ["7"]
+        assert _strings(_together([found["s"]["v"]])) == ["7"]
     lake.flush_inlined_data()
-    assert lake.table("n").scan().to_arrow().to_pylist() == ours
+    assert lake.table("n").scan().to_arrow().to_pylist() == own
 
 
-def test_nested_variants_that_duckdb_would_not_read_go_to_files(sqlite_address: LakeAddress) -> None:
+def test_nested_variants_that_duckdb_cannot_read_go_to_files(sqlite_address: LakeAddress) -> None:
     lake = _nested_lake(sqlite_address)
     schema = lake.table("n").scan().to_arrow().schema
     for number, variant in enumerate(_UNREADABLE):
@@ -288,8 +288,8 @@ def test_nested_variants_that_duckdb_would_not_read_go_to_files(sqlite_address: 
     assert lake.table("n").scan().to_arrow().sort_by("a")["l"].to_pylist() == [[variant] for variant in _UNREADABLE]
 
 
-def test_the_table_knows_no_bounds_of_inlined_variants(lake_address: LakeAddress) -> None:
-    """DuckDB writes the least and the greatest text and reads neither; what it does read, the fields' statistics, it clears as we do."""
+def test_inlined_variants_leave_no_table_bounds(lake_address: LakeAddress) -> None:
+    """DuckDB writes the minimum and maximum and reads neither; the fields' statistics, which it reads, both libraries clear."""
     lake, values = _lake(lake_address), _variants()
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", _rows(lake, values[:3]))
@@ -321,7 +321,7 @@ def test_cells_that_are_no_variants(sqlite_address: LakeAddress) -> None:
     assert lake.table("t").scan(columns=["a"]).count() == 2
 
 
-def test_texts_that_are_no_variants() -> None:
+def test_strings_that_are_no_variants() -> None:
     for broken in ("", "\\x01", "\\xZZ", "abc"):
         with pytest.raises(DuckLakeError):
             parse_leaf(broken, VARIANT)

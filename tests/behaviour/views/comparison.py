@@ -1,4 +1,4 @@
-"""A view read by us on Spark and by DuckDB: names, types and rows."""
+"""Compare a view on Spark with DuckDB: names, types and rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = {
 
 
 def spark_type(duckdb_type: str) -> spark.DataType:
-    """What a column of DuckDB's type has to be in Spark."""
+    """Return the Spark type that a column of DuckDB's type must have."""
     return to_spark_type(_type(duckdb_type))
 
 
@@ -64,20 +64,20 @@ def cell(value: object) -> object:
 
 
 def check(frame: DataFrame, duck: Oracle, source: str, *, ordered: bool = False) -> None:
-    """Names, types and rows are those of DuckDB; rows in its order where the view says one."""
+    """Names, types and rows equal those of DuckDB; rows in its order where the view has one."""
     described = duck.rows(f"DESCRIBE FROM {source}")
     assert frame.columns == [row[0] for row in described], source
     for column, (name, kind, *_) in zip(frame.schema.fields, described, strict=True):
         assert column.dataType == spark_type(str(kind)), (source, name, kind, column.dataType)
-    ours = [tuple(cell(value) for value in row) for row in frame.collect()]
-    theirs = [tuple(cell(value) for value in row) for row in duck.rows(f"FROM {source}")]
+    own = [tuple(cell(value) for value in row) for row in frame.collect()]
+    by_duckdb = [tuple(cell(value) for value in row) for row in duck.rows(f"FROM {source}")]
     if not ordered:
-        ours.sort(key=repr)
-        theirs.sort(key=repr)
-    assert len(ours) == len(theirs), (source, ours[:5], theirs[:5])
+        own.sort(key=repr)
+        by_duckdb.sort(key=repr)
+    assert len(own) == len(by_duckdb), (source, own[:5], by_duckdb[:5])
     wrong = {
         (frame.columns[index], mine, other)
-        for row, expected in zip(ours, theirs, strict=True)
+        for row, expected in zip(own, by_duckdb, strict=True)
         for index, (mine, other) in enumerate(zip(row, expected, strict=True))
         if mine != other
     }

@@ -49,7 +49,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "CAST(n AS DECIMAL(20,1))", "CAST(m AS DECIMAL(10,4))", "CAST(n AS FLOAT)", "coalesce(m, n)", "coalesce(m, 7)", "greatest(m, n)",
         "m * 1.1", "m * 0.01 + m", "CAST(0.125 AS DECIMAL(5,2))", "CAST(n AS BIGINT)", "1.50", "m - 0.5", "w * 2",
     ],
-    "texts": [
+    "strings": [
         "s || '-'", "s || r", "s || i", "s || m", "s || b", "s || d", "upper(s)", "lower(s)", "length(r)", "length(s)", "trim(s)",
         "ltrim(s)", "rtrim(s)", "substring(r, 2)", "substring(r, 2, 3)", "substr(r, 1, 0)", "left(r, 3)", "right(r, 2)", "replace(r, '-', '+')",
         "replace(s, '', 'x')", "concat(s, i, NULL, 'z')", "concat_ws('|', s, r)", "concat_ws(',', s, i)", "starts_with(r, 'a')", "suffix(r, 'f')",

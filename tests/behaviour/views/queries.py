@@ -1,4 +1,4 @@
-"""Queries that are translated, over the tables of :data:`SETUP`, and what is refused with the reason."""
+"""Queries over the tables of :data:`SETUP` that are translated, and unsupported ones with the reason."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ ORDERED = {
     "sorted_all": "SELECT b, a FROM t WHERE g > 0 ORDER BY ALL",
     "top_of": "SELECT a + 1 AS z FROM (SELECT a FROM t WHERE a IS NOT NULL ORDER BY a DESC LIMIT 3) ORDER BY z",
 }  # fmt: skip
-REFUSED = {
+REJECTED = {
     "macro": ("SELECT twice(a) AS x FROM t", "it calls the macro twice"),
     "table_macro": ("SELECT * FROM rows_of(3)", "it reads .*rows_of.*which is not a table of the lake"),
     "regex": ("SELECT regexp_replace(b, 'v', 'w') AS x FROM t", "the function regexp_replace is not among those that are translated"),
@@ -158,7 +158,7 @@ REFUSED = {
     "ranges": ("SELECT sum(a) OVER (ORDER BY a RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM t", "it has a window frame of RANGE"),
     "excluded": ("SELECT sum(a) OVER (ORDER BY a ROWS UNBOUNDED PRECEDING EXCLUDE TIES) AS x FROM t", "it has EXCLUDE"),
     "listed_values": ("SELECT list(a) AS x FROM t", "the function list is not among"),
-    "joined_texts": ("SELECT string_agg(b, ',') AS x FROM t", "the function string_agg is not among"),
+    "joined_strings": ("SELECT string_agg(b, ',') AS x FROM t", "the function string_agg is not among"),
     "median": ("SELECT median(a) AS x FROM t", "the function median is not among"),
     "any": ("SELECT any_value(a) AS x FROM t", "any_value is not among"),
     "twice_named": ("SELECT a, a + 1 AS a FROM t", "it has two columns 'a'"),
@@ -166,5 +166,5 @@ REFUSED = {
     "file_numbers": ("SELECT file_index FROM t", "it reads file_index"),
     "structs": ("SELECT n = n AS x FROM t", "it compares values of type struct"),
     "both_names": ("SELECT -a AS a FROM t ORDER BY a + 0", "is a column and another expression"),
-    "on_refused": ("SELECT x FROM power", "it reads main.power, and that: it has POW"),
+    "on_unsupported": ("SELECT x FROM power", "it reads main.power, and that: it has POW"),
 }  # fmt: skip

@@ -45,4 +45,4 @@ def test_no_rows(address: LakeAddress, spark: SparkSession) -> None:
     with attached(address) as duck:
         check(lake.view("all_none").to_spark(spark), duck, "lake.main.all_none")
         check(lake.view("grouped_none").to_spark(spark), duck, "lake.main.grouped_none")
-        check(lake.view("texts_none").to_spark(spark), duck, "lake.main.texts_none")
+        check(lake.view("strings_none").to_spark(spark), duck, "lake.main.strings_none")

@@ -1,4 +1,4 @@
-"""What a view reads: snapshots, schemas, only the columns and files that matter; and what cannot be read."""
+"""Views read the right snapshot and schema, and only the needed columns and files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_names_without_a_schema(sqlite_address: LakeAddress, oracle: OracleOf) -
         _translated(lake, "s.x")
 
 
-def test_what_is_gone(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_dropped_names_in_views_raise(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT, b INT)", "CREATE VIEW v AS SELECT a + b AS c FROM t", "CREATE VIEW w AS SELECT c + 1 AS d FROM v")
         duck.run("ALTER TABLE t DROP COLUMN b")
@@ -85,7 +85,7 @@ def test_a_circle(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
         _translated(DuckLake.connect(sqlite_address.url), "v")
 
 
-def test_only_what_matters_is_read(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_only_the_needed_files_and_columns_are_read(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR, c INT)", "CREATE TABLE u (a INT, d DATE)")
         duck.run(
