@@ -58,6 +58,6 @@ def test_a_new_column_of_nulls_has_the_type_that_duckdb_gives_it(
     with oracle(sqlite_address) as duck:
         duck.connection.register("nothing", FRAMES[kind])
         duck.run("CREATE TABLE by_duckdb AS FROM nothing")
-        types = [duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("own", "duckdb")]
+        types = [duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("own", "by_duckdb")]
         struct = "STRUCT(x INTEGER, y STRUCT(z INTEGER)[])"
         assert types[0] == types[1] == [("k", "BIGINT"), ("a", "INTEGER"), ("l", "INTEGER[]"), ("e", "INTEGER[]"), ("s", struct)]

@@ -85,7 +85,7 @@ def _same(rows, duck: Oracle, source: str) -> bool:  # type: ignore[no-untyped-d
     duck.connection.register("own", rows)
     missing, extra = (
         duck.rows(f"SELECT * FROM ({first} EXCEPT ALL {second})")
-        for first, second in ((f"FROM {source}", "FROM own_rows"), ("FROM own_rows", f"FROM {source}"))
+        for first, second in ((f"FROM {source}", "FROM own"), ("FROM own", f"FROM {source}"))
     )
     duck.connection.unregister("own")
     assert expected.num_rows

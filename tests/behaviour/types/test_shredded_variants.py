@@ -163,33 +163,33 @@ def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) 
     """Check files of both libraries; DuckDB excludes a whole table by statistics of ducklake_core."""
     value = "{'a': n::INTEGER, 's': 'k' || n, 'n': {'d': n::DOUBLE}, 'l': [n]}::VARIANT"
     with oracle(sqlite_address, FILES) as duck:
-        for name in ("duckdb", "own"):
+        for name in ("by_duckdb", "own_rows"):
             duck.run(f"CREATE TABLE {name} (i BIGINT, v VARIANT, g GEOMETRY)")
         for n in range(0, 400, 100):
             rows = f"SELECT n, {value}, ('POINT(' || n || ' 1)')::GEOMETRY FROM (SELECT range + {n} AS n FROM range(100))"
             duck.run(f"INSERT INTO by_duckdb {rows}")
     lake = DuckLake.connect(sqlite_address.url)
     for n in range(0, 400, 100):
-        lake.table("own").append(lake.table("duckdb").scan(where=f"i >= {n} AND i < {n + 100}").to_arrow())
+        lake.table("own_rows").append(lake.table("by_duckdb").scan(where=f"i >= {n} AND i < {n + 100}").to_arrow())
     with oracle(sqlite_address, FILES) as duck:
         for where, files in CONDITIONS.items():
             expected = [i for (i,) in duck.rows(f"SELECT i FROM by_duckdb WHERE {where} ORDER BY i")]
             assert [i for (i,) in duck.rows(f"SELECT i FROM own_rows WHERE {where} ORDER BY i")] == expected, where
-            for name in ("duckdb", "own"):
+            for name in ("by_duckdb", "own_rows"):
                 scan = lake.table(name).scan(columns=["i"], where=where)
                 assert scan.to_arrow().column("i").to_pylist() == expected, (where, name)
                 if "v.s = 'k7'" not in where:
                     assert f"files:    {files} of 4" in str(scan.plan()), (where, name)
         for where in ("v.a::INT = 5000", "g && 'POINT(1500 1)'::GEOMETRY"):
-            for name in ("duckdb", "own"):
+            for name in ("by_duckdb", "own_rows"):
                 assert "EMPTY_RESULT" in str(duck.rows(f"EXPLAIN SELECT * FROM {name} WHERE {where}")), (where, name)
         late = variant_table([record(a=integer(9000))]).set_column(0, "i", pa.array([9000]))
-        lake.table("own").append(late, missing_columns="null")
+        lake.table("own_rows").append(late, missing_columns="null")
         duck.run("INSERT INTO own_rows VALUES (9001, {'a': 9001::INTEGER}::VARIANT, NULL)")
-        lake.table("own").delete(where="v.a = 150")
+        lake.table("own_rows").delete(where="v.a = 150")
         for number, count in ((9000, 1), (9001, 1), (150, 0), (151, 1), (70_000, 0)):
             assert duck.rows(f"SELECT count(*) FROM own_rows WHERE v.a::INT = {number}") == [(count,)]
-            assert lake.table("own").scan(where=f"v.a::INT = {number}").to_arrow().num_rows == count
+            assert lake.table("own_rows").scan(where=f"v.a::INT = {number}").to_arrow().num_rows == count
 
 
 def test_st_intersects_leaves_files_out(sqlite_address: LakeAddress) -> None:
@@ -233,8 +233,8 @@ def test_fields_whose_names_differ_in_letters_alone(oracle: OracleFactory, sqlit
     lake.set_option("data_inlining_row_limit", 0)
     lake.sql(f"INSERT INTO own_rows {rows}")
     with oracle(sqlite_address) as duck:
-        reported = {name: duck.value(f"SELECT list(v::VARCHAR ORDER BY i) FROM {name}") for name in ("duckdb", "own")}
-    assert reported == {"duckdb": ["{'a': 1}", "{}", "{'a': 3}"], "own": ["{'a': 1}", "{'A': 2}", "{'a': 3}"]}
+        reported = {name: duck.value(f"SELECT list(v::VARCHAR ORDER BY i) FROM {name}") for name in ("by_duckdb", "own_rows")}
+    assert reported == {"by_duckdb": ["{'a': 1}", "{}", "{'a': 3}"], "own_rows": ["{'a': 1}", "{'A': 2}", "{'a': 3}"]}
 
 
 def test_bytes_that_are_no_variant_are_written_as_they_are(sqlite_address: LakeAddress) -> None:

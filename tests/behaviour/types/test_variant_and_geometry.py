@@ -202,7 +202,7 @@ def test_geometries_are_well_known_binary(oracle: OracleFactory, shapes: LakeAdd
         assert found.column("c").to_pylist() == [wkb for (wkb,) in duck.rows("SELECT ST_AsWKB(c) FROM t ORDER BY i")]
         assert found.column("l").to_pylist()[0] == [found.column("c").to_pylist()[0], None]
         duck.connection.register("own", found)
-        assert duck.rows("SELECT typeof(c) FROM own_rows LIMIT 1") == [("GEOMETRY",)]
+        assert duck.rows("SELECT typeof(c) FROM own LIMIT 1") == [("GEOMETRY",)]
         duck.connection.unregister("own")
     assert open_lake(shapes).scan("t", columns=["i"], where="c IS NULL").to_arrow().column("i").to_pylist() == [99]
 
