@@ -1,5 +1,5 @@
-"""The new lakes of tests/behaviour/lake."""
+"""The new lakes of tests/behaviour."""
 
-from tests.behaviour.lake.conftest import lake, small
+from tests.behaviour.conftest import lake, small
 
 __all__ = ["lake", "small"]

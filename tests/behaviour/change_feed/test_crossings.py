@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +13,9 @@ from ducklake_core import DuckLake
 from tests.behaviour.change_feed.histories import changes_by_time_travel, last_snapshot, rewrites, within
 from tests.behaviour.foreign_files.added import add, put
 from tests.support.old_lakes import VERSIONS, JsonRows, changes, old_lake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 
-OpenOracle = Callable[..., AbstractContextManager[Oracle]]
 _COLUMNS = ["snapshot_id", "rowid", "change_type", "a", "s"]
 
 _DELETES = (
@@ -72,26 +69,26 @@ def check_every_range(duck: Oracle, lake: DuckLake, *, created: int = 1) -> None
 
 
 @pytest.mark.parametrize("name", spread(HISTORIES, 2))
-def test_histories(oracle: OpenOracle, lake_address: LakeAddress, name: str) -> None:
+def test_histories(lake_address: LakeAddress, name: str) -> None:
     options, statements = HISTORIES[name]
-    with oracle(lake_address, options) as duck:
+    with attached(lake_address, options) as duck:
         duck.run(*statements)
         check_every_range(duck, DuckLake.connect(lake_address.url))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["deletion vectors", "encrypted", "merged after a rewrite"])
-def test_duckdb_files(oracle: OpenOracle, tmp_path: Path, name: str) -> None:
+def test_duckdb_files(tmp_path: Path, name: str) -> None:
     address = LakeAddress(f"duckdb:///{tmp_path}/c.duckdb", f"ducklake:{tmp_path}/c.duckdb", f"{tmp_path}/files/", "duckdb")
     options, statements = HISTORIES[name]
-    with oracle(address, options) as duck:
+    with attached(address, options) as duck:
         duck.run(*statements)
         check_every_range(duck, DuckLake.connect(address.url))
 
 
-def test_files_whose_columns_are_found_by_name(oracle: OpenOracle, lake_address: LakeAddress, tmp_path: Path) -> None:
+def test_files_whose_columns_are_found_by_name(lake_address: LakeAddress, tmp_path: Path) -> None:
     first = pa.table({"S": pa.array(["p", "q", "r"]), "A": pa.array([1, 2, 3], pa.int32())})
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a INTEGER, s VARCHAR)")
         add(duck, "t", put(tmp_path / "elsewhere" / "first.parquet", first))
         duck.run("INSERT INTO t SELECT i, 'v' FROM range(10, 40) r(i)", "DELETE FROM t WHERE a IN (2, 12)")
@@ -126,9 +123,9 @@ def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: p
     assert reported > 40
 
 
-def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOracle, lake_address: LakeAddress) -> None:
+def test_a_vector_that_replaces_another_takes_its_history_along(lake_address: LakeAddress) -> None:
     """DuckDB forgets the first vector: at earlier snapshots its rows are there again, and they go with the second."""
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(_VECTORS, *_DELETES[:3], "DELETE FROM t WHERE a % 5 = 0")
         assert duck.value("SELECT count(*) FROM t AT (VERSION => 3)") == 300
         expected = duck.rows("SELECT snapshot_id, rowid FROM ducklake_table_deletions('lake', 'main', 't', 3, 4) ORDER BY ALL")
@@ -136,8 +133,8 @@ def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOrac
     assert sorted(tuple(row.values()) for row in feed.to_pylist()) == expected == [(4, i) for i in range(300) if i % 5 == 0 or i % 7 == 0]
 
 
-def test_predicates_leave_out_files(oracle: OpenOracle, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_predicates_leave_out_files(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a INTEGER, s VARCHAR, p INTEGER)")
         duck.run(*(f"INSERT INTO t SELECT i, 's' || i, NULL FROM range({first}, {first + 10}) r(i)" for first in (0, 10, 20)))
         duck.run("ALTER TABLE t SET PARTITIONED BY (p)", "INSERT INTO t SELECT i, NULL, i % 3 FROM range(30, 60) r(i)")
@@ -171,9 +168,9 @@ def test_predicates_leave_out_files(oracle: OpenOracle, lake_address: LakeAddres
 
 
 @pytest.mark.slow
-def test_on_spark(oracle: OpenOracle, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_on_spark(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     options, statements = HISTORIES["encrypted"]
-    with oracle(sqlite_address, options) as duck:
+    with attached(sqlite_address, options) as duck:
         duck.run(_VECTORS, *statements)
         assert rewrites(duck)
     feed = DuckLake.connect(sqlite_address.url).table("t").changes(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,9 +9,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OpenOracle = Callable[..., AbstractContextManager[Oracle]]
 _FILE = ("CREATE TABLE t (a INTEGER)", "INSERT INTO t SELECT i FROM range(20) r(i)")
 
 
@@ -22,17 +19,17 @@ def _deleted(table: Any, start: int, end: int | None = None) -> list[tuple[int, 
     return sorted((row["snapshot_id"], row["a"]) for row in feed.to_pylist())
 
 
-def test_a_rewrite_changes_nothing(lake_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(lake_address) as duck:
+def test_a_rewrite_changes_nothing(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
         by_duckdb = duck.rows("SELECT DISTINCT change_type FROM ducklake_table_changes('lake', 'main', 't', 4, 4)")
         assert sorted(by_duckdb) == [("update_postimage",), ("update_preimage",)]
     assert DuckLake.connect(lake_address.url).table("t").changes(4).to_arrow().num_rows == 0
 
 
-def test_every_row_is_deleted_once(lake_address: LakeAddress, oracle: OpenOracle) -> None:
+def test_every_row_is_deleted_once(lake_address: LakeAddress) -> None:
     """DuckDB rewrites a file that has deletes in a delete file and in the catalog, and reports the latter twice."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a < 12", "DELETE FROM t WHERE a = 15")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.01)")
         by_duckdb = duck.rows("SELECT snapshot_id, a FROM ducklake_table_deletions('lake', 'main', 't', 4, 5)")
@@ -42,16 +39,16 @@ def test_every_row_is_deleted_once(lake_address: LakeAddress, oracle: OpenOracle
     assert _deleted(table, 3) == [*((3, a) for a in range(12)), (4, 15)]
 
 
-def test_rows_that_go_with_a_file_of_which_some_went_before(lake_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(lake_address) as duck:
+def test_rows_that_go_with_a_file_of_which_some_went_before(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*_FILE, "DELETE FROM t WHERE a = 5", "TRUNCATE t")
     table = DuckLake.connect(lake_address.url).table("t")
     assert _deleted(table, 3) == [(3, 5), *((4, a) for a in range(20) if a != 5)]
     assert _deleted(table, 4) == [(4, a) for a in range(20) if a != 5]
 
 
-def test_expired_history_raises(lake_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(lake_address) as duck:
+def test_expired_history_raises(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)", "DELETE FROM t WHERE a < 20", "INSERT INTO t VALUES (99)")
         duck.run("CALL ducklake_expire_snapshots('lake', versions => [3])")
         assert duck.rows("SELECT a FROM ducklake_table_deletions('lake', 'main', 't', 4, 4)"), "snapshot 2 still needs the file"
@@ -69,8 +66,8 @@ def test_expired_history_raises(lake_address: LakeAddress, oracle: OpenOracle) -
     assert table.changes(5).to_arrow().column("change_type").to_pylist() == ["insert"]
 
 
-def test_times(lake_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(lake_address) as duck:
+def test_times(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*_FILE, "INSERT INTO t SELECT i FROM range(20, 40) r(i)")
         future = "now() + INTERVAL 1 DAY"
         by_duckdb = duck.rows(f"SELECT count(*) FROM ducklake_table_insertions('lake', 'main', 't', {future}, {future})")
@@ -85,16 +82,16 @@ def test_times(lake_address: LakeAddress, oracle: OpenOracle) -> None:
         table.changes(datetime(2000, 1, 1)).to_arrow()  # noqa: DTZ001 - the point of the test
 
 
-def test_columns_of_the_feed_keep_their_names(sqlite_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(sqlite_address) as duck:
+def test_columns_of_the_feed_keep_their_names(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, RowId INTEGER)", "INSERT INTO t VALUES (1, 77)")
         assert duck.rows("SELECT rowid FROM ducklake_table_insertions('lake', 'main', 't', 2, 2)") == [(77,)]
     with pytest.raises(UnsupportedFeatureError, match="a column called like one that its change feed adds"):
         DuckLake.connect(sqlite_address.url).table("t").insertions(2).to_arrow()
 
 
-def test_the_plan_prints_itself(sqlite_address: LakeAddress, oracle: OpenOracle) -> None:
-    with oracle(sqlite_address) as duck:
+def test_the_plan_prints_itself(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*_FILE, "UPDATE t SET a = a + 100 WHERE a = 3", "INSERT INTO t SELECT i FROM range(20) r(i)")
     text = str(DuckLake.connect(sqlite_address.url).table("t").changes(2).plan())
     assert "changes of main.t from snapshot 2 to 4" in text
@@ -102,14 +99,14 @@ def test_the_plan_prints_itself(sqlite_address: LakeAddress, oracle: OpenOracle)
     assert "updates:  may be in 1 of 3 files" in text
 
 
-def test_rows_that_were_something_else_within_the_transaction(sqlite_address: LakeAddress, oracle: OpenOracle) -> None:
+def test_rows_that_were_something_else_within_the_transaction(sqlite_address: LakeAddress) -> None:
     """Both list what was in between where a file of the snapshot has lost rows in it again, DuckDB twice; not so in the catalog."""
     many = ", ".join(f"({number})" for number in range(100, 120))
     few_again = (
         ["UPDATE t SET a = a + 1000 WHERE a < 15", "DELETE FROM t WHERE a = 1000"],
         [f"INSERT INTO t VALUES {many}", "DELETE FROM t WHERE a = 100"],
     )
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(*_FILE)
         for statements in few_again:
             duck.run("BEGIN", *statements, "COMMIT")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.behaviour.change_feed.histories import History, changes_by_time_travel, last_snapshot, rewrites, within
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
 from tests.support.scans import assert_same_rows
 
@@ -21,10 +19,8 @@ _KINDS = {"insertions": ("insert", "update_postimage"), "deletions": ("delete", 
 
 
 @pytest.mark.parametrize("seed", [0, *(slow(seed) for seed in range(1, 5))])
-def test_every_range_reports_the_changes(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], seed: int
-) -> None:
-    with oracle(lake_address) as duck:
+def test_every_range_reports_the_changes(lake_address: LakeAddress, seed: int) -> None:
+    with attached(lake_address) as duck:
         History(duck, seed).run(24)
         lake = DuckLake.connect(lake_address.url)
         truth = changes_by_time_travel(duck, lake, created=1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from tests.behaviour.change_feed.histories import History, last_snapshot
 from tests.support.connect import run_client
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 _STEPS = (
     "CREATE TABLE t (a INTEGER, s VARCHAR)",
@@ -39,10 +36,8 @@ print("ANSWERS " + json.dumps([type(session).__module__, rows]))
 
 
 @pytest.mark.slow
-def test_spark_gives_the_same_feed(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession
-) -> None:
-    with oracle(lake_address) as duck:
+def test_spark_gives_the_same_feed(lake_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(lake_address) as duck:
         History(duck, 3).run(24)
         last = last_snapshot(duck)
     table = DuckLake.connect(lake_address.url).table("t")
@@ -54,10 +49,8 @@ def test_spark_gives_the_same_feed(
 
 
 @pytest.mark.slow
-def test_conditions_hold_for_the_finished_feed(
-    sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession
-) -> None:
-    with oracle(sqlite_address) as duck:
+def test_conditions_hold_for_the_finished_feed(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*_STEPS)
     table = DuckLake.connect(sqlite_address.url).table("t")
     for where in ("s = 'u'", "change_type = 'update_preimage' AND rowid < 9", "snapshot_id = 6 OR s LIKE 'v9%'"):
@@ -73,10 +66,8 @@ def test_conditions_hold_for_the_finished_feed(
 
 
 @pytest.mark.slow
-def test_connect_gives_the_same_feed(
-    sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], connect: str
-) -> None:
-    with oracle(sqlite_address) as duck:
+def test_connect_gives_the_same_feed(sqlite_address: LakeAddress, connect: str) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*_STEPS)
     module, rows = run_client(SCRIPT, sqlite_address.url, connect)
     assert "connect" in module

@@ -92,26 +92,24 @@ def test_other_values_are_rejected_with_column_row_and_value(lake: DuckLake, mod
 
 @pytest.mark.parametrize("mode", ["strict", "additive"])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_times_without_a_zone_are_utc_in_timestamptz_columns(sqlite_address: LakeAddress, mode: Mode, unit: str) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("z", {"at": "timestamptz"})
-    lake.table("z").append(pd.DataFrame({"at": pd.to_datetime(["1965-01-02", None]).astype(f"datetime64[{unit}]")}), schema_evolution=mode)
-    assert _types(lake, "z") == ["timestamptz"]
+def test_times_without_a_zone_are_utc_in_timestamptz_columns(small: DuckLake, sqlite_address: LakeAddress, mode: Mode, unit: str) -> None:
+    small.create_table("z", {"at": "timestamptz"})
+    small.table("z").append(pd.DataFrame({"at": pd.to_datetime(["1965-01-02", None]).astype(f"datetime64[{unit}]")}), schema_evolution=mode)
+    assert _types(small, "z") == ["timestamptz"]
     first = int(pd.Timestamp("1965-01-02").timestamp()) * 10**6
     with attached(sqlite_address) as duck:
         assert duck.rows('SELECT epoch_us("at") FROM lake.z ORDER BY "at"') == [(first,), (None,)]
     with pytest.raises(SchemaError, match="row 0: column 'at'"):
-        lake.table("z").append(pd.DataFrame({"at": pd.Series([1], dtype="datetime64[ns]")}), schema_evolution=mode)
+        small.table("z").append(pd.DataFrame({"at": pd.Series([1], dtype="datetime64[ns]")}), schema_evolution=mode)
 
 
 @pytest.mark.parametrize("operation", ["append", "overwrite", "upsert"])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
-def test_names_given_twice_are_rejected(sqlite_address: LakeAddress, operation: str, kind: pa.DataType) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"id": "int64"})
+def test_names_given_twice_are_rejected(small: DuckLake, operation: str, kind: pa.DataType) -> None:
+    small.create_table("t", {"id": "int64"})
     twice = pa.Table.from_arrays([pa.array([None], kind)] * 2, names=["id", "id"])
     with pytest.raises(SchemaError, match="'id' twice"):
-        getattr(lake.table("t"), operation)(twice, **({"on": "id"} if operation == "upsert" else {}))
+        getattr(small.table("t"), operation)(twice, **({"on": "id"} if operation == "upsert" else {}))
 
 
 def test_a_column_widens_only_to_a_type_with_all_of_its_values(lake: DuckLake) -> None:
@@ -143,34 +141,33 @@ VALUES: dict[str, tuple[object, object]] = {
 
 
 @pytest.mark.parametrize("inlined", [True, False])
-def test_a_column_of_nulls_takes_the_type_of_its_first_values(sqlite_address: LakeAddress, inlined: bool) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pd.DataFrame({"id": [1, 2], **{name: [nothing] * 2 for name, (nothing, _) in VALUES.items()}}), inline=inlined)
-    lake.set_comment("t", "a text", column="s")
+def test_a_column_of_nulls_takes_the_type_of_its_first_values(small: DuckLake, sqlite_address: LakeAddress, inlined: bool) -> None:
+    small.write("t", pd.DataFrame({"id": [1, 2], **{name: [nothing] * 2 for name, (nothing, _) in VALUES.items()}}), inline=inlined)
+    small.set_comment("t", "a text", column="s")
     frame = pd.DataFrame({"id": [3], **{name: [value] for name, (_, value) in VALUES.items()}})
     with pytest.raises(SchemaError, match=r"column 's' \(int32\) holds only NULL and becomes varchar.*schema_evolution='additive'"):
-        lake.table("t").append(frame)
-    lake.table("t").append(frame, schema_evolution="additive", inline=inlined)
-    table = lake.table("t")
+        small.table("t").append(frame)
+    small.table("t").append(frame, schema_evolution="additive", inline=inlined)
+    table = small.table("t")
     assert {column.name: str(column.type) for column in table.schema} == {
         "id": "int64", "s": "varchar", "n": "varchar", "d": "date", "l": "list<int64>", "st": "struct<a: int64>",
     }  # fmt: skip
     assert table.column_comments == {"s": "a text"}
     assert table.scan(where="id = 3").to_arrow().to_pylist() == [{"id": 3, **{name: value for name, (_, value) in VALUES.items()}}]
-    assert lake.table("t", at=1).scan(["id", "s"]).to_arrow().to_pylist() == [{"id": 1, "s": None}, {"id": 2, "s": None}]
+    assert small.table("t", at=1).scan(["id", "s"]).to_arrow().to_pylist() == [{"id": 1, "s": None}, {"id": 2, "s": None}]
     with pytest.raises(SchemaError, match="column 's' is varchar in the table and int64 in the frame"):
-        lake.table("t").append(pd.DataFrame({"id": [3], "s": [5]}), schema_evolution="additive")
-    lake.close()
+        small.table("t").append(pd.DataFrame({"id": [3], "s": [5]}), schema_evolution="additive")
+    small.close()
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT id, s, d, l FROM lake.t ORDER BY id") == [
             (1, None, None, None), (2, None, None, None), (3, "x", date(2020, 1, 1), [1, 2]),
         ]  # fmt: skip
         duck.run("INSERT INTO lake.t (id, s) VALUES (4, 'four')", "UPDATE lake.t SET s = 'one' WHERE id = 1")
         duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
-    lake = DuckLake.connect(sqlite_address.url)
-    found = lake.table("t").scan(["id", "s"]).to_arrow().to_pylist()
+    small = DuckLake.connect(sqlite_address.url)
+    found = small.table("t").scan(["id", "s"]).to_arrow().to_pylist()
     assert sorted((row["id"], row["s"]) for row in found) == [(1, "one"), (2, None), (3, "x"), (4, "four")]
-    assert lake.check(level="rows").findings == ()
+    assert small.check(level="rows").findings == ()
 
 
 NUMBERS: dict[str, pa.Array[Any]] = {
@@ -185,35 +182,33 @@ FLOATS = ("float64", "decimal(4,3)")
 @pytest.mark.parametrize("expected", list(NUMBERS))
 @pytest.mark.parametrize("nothing", [None, np.nan])
 def test_a_column_of_nulls_takes_numbers_that_its_first_type_does_not_have(
-    sqlite_address: LakeAddress, nothing: Any, expected: str, stream: bool
+    small: DuckLake, sqlite_address: LakeAddress, nothing: Any, expected: str, stream: bool
 ) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pd.DataFrame({"id": [1], "v": [nothing]}))
-    first = lake.snapshot().id
+    small.write("t", pd.DataFrame({"id": [1], "v": [nothing]}))
+    first = small.snapshot().id
     rows = pa.table({"id": [2], "v": NUMBERS[expected]})
     value = rows.column("v")[0].as_py()
     fits = nothing is not None and expected in FLOATS
     if not stream and not fits:
         with pytest.raises(SchemaError, match="schema_evolution='additive' would change the table"):
-            lake.table("t").append(rows)
-    lake.table("t").append(rows.to_reader() if stream else rows, schema_evolution="additive")
-    assert lake.table("t").scan().to_arrow().to_pylist() == [{"id": 1, "v": None}, {"id": 2, "v": value}]
-    assert _types(lake) == ["int64", "float64" if fits and not stream else expected]
-    assert lake.table("t", at=first).scan().to_arrow().to_pylist() == [{"id": 1, "v": None}]
-    lake.close()
+            small.table("t").append(rows)
+    small.table("t").append(rows.to_reader() if stream else rows, schema_evolution="additive")
+    assert small.table("t").scan().to_arrow().to_pylist() == [{"id": 1, "v": None}, {"id": 2, "v": value}]
+    assert _types(small) == ["int64", "float64" if fits and not stream else expected]
+    assert small.table("t", at=first).scan().to_arrow().to_pylist() == [{"id": 1, "v": None}]
+    small.close()
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT * FROM lake.t ORDER BY id") == [(1, None), (2, value)]
         assert duck.rows(f"SELECT * FROM lake.t AT (VERSION => {first})") == [(1, None)]
 
 
-def test_a_table_without_rows_keeps_the_types_that_it_was_created_with(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"id": "int64", "price": "decimal(9,2)", "n": "int32"})
+def test_a_table_without_rows_keeps_the_types_that_it_was_created_with(small: DuckLake) -> None:
+    small.create_table("t", {"id": "int64", "price": "decimal(9,2)", "n": "int32"})
     for columns in ({"price": [0.125], "n": [1]}, {"price": [0.5], "n": ["a"]}):
         with pytest.raises(SchemaError):
-            lake.table("t").append(pa.table({"id": [1], **columns}), schema_evolution="additive")
-    lake.table("t").append(pa.table({"id": [1], "price": [0.5], "n": [1.0]}).to_reader(), schema_evolution="additive")
-    assert _types(lake) == ["int64", "decimal(9,2)", "int32"]
+            small.table("t").append(pa.table({"id": [1], **columns}), schema_evolution="additive")
+    small.table("t").append(pa.table({"id": [1], "price": [0.5], "n": [1.0]}).to_reader(), schema_evolution="additive")
+    assert _types(small) == ["int64", "decimal(9,2)", "int32"]
 
 
 def test_a_column_of_nulls_stays_when_another_writer_adds_values(sqlite_address: LakeAddress) -> None:
@@ -245,12 +240,11 @@ def test_spark_frames_fit_by_value(lake: DuckLake, spark: SparkSession, mode: Mo
         lake.table("t").append(rows([(1.5, 0.1, 2.0, None, None, None, 0.5, [1.0])], columns), schema_evolution=mode)
 
 
-def test_a_column_of_nulls_takes_the_numbers_of_a_spark_frame(sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"id": "int64", "v": "int32", "w": "int32"})
-    lake.table("t").append(pa.table({"id": [1], "v": [None], "w": [None]}))
+def test_a_column_of_nulls_takes_the_numbers_of_a_spark_frame(small: DuckLake, spark: SparkSession) -> None:
+    small.create_table("t", {"id": "int64", "v": "int32", "w": "int32"})
+    small.table("t").append(pa.table({"id": [1], "v": [None], "w": [None]}))
     frame = spark.createDataFrame([(2, 1.5, 4)], "id long, v double, w short")
-    lake.table("t").append(frame, schema_evolution="additive")
-    assert {column.name: str(column.type) for column in lake.table("t").schema} == {"id": "int64", "v": "float64", "w": "int32"}
-    found = lake.table("t").scan(["id", "v", "w"]).to_arrow().sort_by("id").to_pylist()
+    small.table("t").append(frame, schema_evolution="additive")
+    assert {column.name: str(column.type) for column in small.table("t").schema} == {"id": "int64", "v": "float64", "w": "int32"}
+    found = small.table("t").scan(["id", "v", "w"]).to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 1, "v": None, "w": None}, {"id": 2, "v": 1.5, "w": 4}]

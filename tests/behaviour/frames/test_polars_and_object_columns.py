@@ -22,24 +22,19 @@ CATEGORIES = pl.DataFrame(
 )
 
 
-@pytest.fixture
-def lake(sqlite_address: LakeAddress) -> DuckLake:
-    return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-
-
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
-def test_categories_of_polars_are_strings(lake: DuckLake, sqlite_address: LakeAddress, limit: int) -> None:
-    lake.set_option("data_inlining_row_limit", limit)
+def test_categories_of_polars_are_strings(small: DuckLake, sqlite_address: LakeAddress, limit: int) -> None:
+    small.set_option("data_inlining_row_limit", limit)
     wanted = CATEGORIES.to_dicts()
-    lake.write("t", CATEGORIES)
-    assert lake.table("t").schema.column("k").type == VARCHAR
-    assert lake.table("t").to_polars().sort("n").to_dicts() == wanted
-    table = lake.table("t")
+    small.write("t", CATEGORIES)
+    assert small.table("t").schema.column("k").type == VARCHAR
+    assert small.table("t").to_polars().sort("n").to_dicts() == wanted
+    table = small.table("t")
     table.set_partitioned_by(["k"])
-    lake.write("t", CATEGORIES[:2].with_columns(n=pl.col("n") + 10), mode="overwrite", partitions="in_data")
+    small.write("t", CATEGORIES[:2].with_columns(n=pl.col("n") + 10), mode="overwrite", partitions="in_data")
     table.upsert(CATEGORIES[1:2].with_columns(n=pl.lit(99, pl.Int64)), on=["k"])
-    assert lake.table("t").scan(where="k = 'b' AND e = 'hi'").to_arrow()["n"].to_pylist() == [99]
-    lake.close()
+    assert small.table("t").scan(where="k = 'b' AND e = 'hi'").to_arrow()["n"].to_pylist() == [99]
+    small.close()
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT k, e, l, s.q, n FROM t ORDER BY n") == [
             (None, None, [], None, 3),
@@ -48,20 +43,20 @@ def test_categories_of_polars_are_strings(lake: DuckLake, sqlite_address: LakeAd
         ]
 
 
-def test_integers_of_128_bits_keep_their_digits(lake: DuckLake) -> None:
-    lake.write("p", pl.DataFrame({"i": [2**100, None], "u": [2**127, 1]}, schema={"i": pl.Int128, "u": pl.UInt128}))
-    assert [column.type for column in lake.table("p").schema] == [INT128, UINT128]
-    assert lake.table("p").to_arrow().to_pylist() == [{"i": Decimal(2**100), "u": Decimal(2**127)}, {"i": None, "u": Decimal(1)}]
-    lake.write("d", pd.DataFrame({"f": [1.5, None], "i": [-(2**70), None], "s": ["x", None]}))
-    assert lake.table("d").schema.column("i").type == INT128
-    lake.write("d", pd.DataFrame({"f": [1], "i": [2**63], "s": [None]}))
+def test_integers_of_128_bits_keep_their_digits(small: DuckLake) -> None:
+    small.write("p", pl.DataFrame({"i": [2**100, None], "u": [2**127, 1]}, schema={"i": pl.Int128, "u": pl.UInt128}))
+    assert [column.type for column in small.table("p").schema] == [INT128, UINT128]
+    assert small.table("p").to_arrow().to_pylist() == [{"i": Decimal(2**100), "u": Decimal(2**127)}, {"i": None, "u": Decimal(1)}]
+    small.write("d", pd.DataFrame({"f": [1.5, None], "i": [-(2**70), None], "s": ["x", None]}))
+    assert small.table("d").schema.column("i").type == INT128
+    small.write("d", pd.DataFrame({"f": [1], "i": [2**63], "s": [None]}))
     with pytest.raises(SchemaError, match="column 'i'"):
-        lake.write("d", pd.DataFrame({"f": [1], "i": [2**127], "s": [None]}))
-    assert sorted(lake.table("d").to_arrow()["i"].drop_null().to_pylist()) == [Decimal(-(2**70)), Decimal(2**63)]
+        small.write("d", pd.DataFrame({"f": [1], "i": [2**127], "s": [None]}))
+    assert sorted(small.table("d").to_arrow()["i"].drop_null().to_pylist()) == [Decimal(-(2**70)), Decimal(2**63)]
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, lambda columns: pd.DataFrame(columns).to_dict("records")], ids=["pandas", "dicts"])
-def test_nanoseconds_in_object_columns_are_kept(lake: DuckLake, make: type[pd.DataFrame]) -> None:
+def test_nanoseconds_in_object_columns_are_kept(small: DuckLake, make: type[pd.DataFrame]) -> None:
     fine = pd.Timestamp("2020-01-01 00:00:00.000000001")
     objects = {
         "t": pd.Series([fine, None], dtype=object),
@@ -70,19 +65,19 @@ def test_nanoseconds_in_object_columns_are_kept(lake: DuckLake, make: type[pd.Da
         "m": pd.Series([pd.Timestamp("2020-01-01"), pd.NaT], dtype=object),
         "d": [date(2020, 1, 1), None],
     }
-    lake.write("t", make(objects))
-    types = {column.name: column.type for column in lake.table("t").schema}
+    small.write("t", make(objects))
+    types = {column.name: column.type for column in small.table("t").schema}
     assert (types["t"], types["m"]) == (TIMESTAMP_NS, TIMESTAMP)
-    first = lake.sql("SELECT t::VARCHAR AS t, l[1]::VARCHAR AS l, s.t::VARCHAR AS s FROM t WHERE t IS NOT NULL").to_arrow().to_pylist()
+    first = small.sql("SELECT t::VARCHAR AS t, l[1]::VARCHAR AS l, s.t::VARCHAR AS s FROM t WHERE t IS NOT NULL").to_arrow().to_pylist()
     assert first == [dict.fromkeys("tls", str(fine))]
-    lake.sql("CREATE TABLE u (t TIMESTAMP)")
+    small.sql("CREATE TABLE u (t TIMESTAMP)")
     with pytest.raises(SchemaError, match="row 0: column 't'"):
-        lake.write("u", make({"t": pd.Series([fine], dtype=object)}))
-    lake.write("u", make({"t": pd.Series([pd.Timestamp("2020-01-01 05:00")], dtype=object)}))
-    assert lake.table("u").to_arrow()["t"].to_pylist() == [datetime(2020, 1, 1, 5)]  # noqa: DTZ001 - the type has no zone
+        small.write("u", make({"t": pd.Series([fine], dtype=object)}))
+    small.write("u", make({"t": pd.Series([pd.Timestamp("2020-01-01 05:00")], dtype=object)}))
+    assert small.table("u").to_arrow()["t"].to_pylist() == [datetime(2020, 1, 1, 5)]  # noqa: DTZ001 - the type has no zone
 
 
-def test_dictionaries_of_string_views_are_read(lake: DuckLake) -> None:
+def test_dictionaries_of_string_views_are_read(small: DuckLake) -> None:
     views = pa.array(["b", "a"], pa.string_view())
-    lake.write("t", pa.table({"c": pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), views)}))
-    assert lake.table("t").to_arrow()["c"].to_pylist() == ["b", None, "a"]
+    small.write("t", pa.table({"c": pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), views)}))
+    assert small.table("t").to_arrow()["c"].to_pylist() == ["b", None, "a"]

@@ -28,8 +28,7 @@ def test_a_stream_is_written_with_flat_memory(operation: str, sqlite_address: La
     assert DuckLake.connect(sqlite_address.url).table("t").scan().count() == first + 60 * 262_144
 
 
-def test_batches_read_to_decide_on_inlining_are_written(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_batches_read_to_decide_on_inlining_are_written(small: DuckLake) -> None:
     schema = pa.schema([("k", pa.int64())])
     taken: list[int] = []
 
@@ -38,39 +37,36 @@ def test_batches_read_to_decide_on_inlining_are_written(sqlite_address: LakeAddr
             taken.append(number)
             yield pa.record_batch([pa.array([number])], schema=schema)
 
-    lake.write("t", pa.RecordBatchReader.from_batches(schema, batches()))
+    small.write("t", pa.RecordBatchReader.from_batches(schema, batches()))
     assert taken == list(range(100))
-    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == taken
+    assert sorted(small.table("t").scan().to_arrow().column("k").to_pylist()) == taken
 
 
 @pytest.mark.parametrize("operation", ["append", "overwrite", "upsert", "merge", "create_table_as", "transaction"])
-def test_a_stream_that_can_be_opened_once_is_enough(operation: str, sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"k": "int64"})
+def test_a_stream_that_can_be_opened_once_is_enough(operation: str, small: DuckLake) -> None:
+    small.create_table("t", {"k": "int64"})
     rows = Stream(pa.table({"k": [1, 2, 3]}))
     if operation == "merge":
-        lake.table("t").merge(rows, on="k").when_not_matched_insert("all").execute()
+        small.table("t").merge(rows, on="k").when_not_matched_insert("all").execute()
     elif operation == "create_table_as":
-        lake.create_table_as("t", rows, or_replace=True)
+        small.create_table_as("t", rows, or_replace=True)
     elif operation == "transaction":
-        with lake.transaction() as tx:
+        with small.transaction() as tx:
             tx.write("t", rows)
     else:
-        lake.write("t", rows, mode=operation, on="k" if operation == "upsert" else ())  # type: ignore[arg-type]
-    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == [1, 2, 3]
+        small.write("t", rows, mode=operation, on="k" if operation == "upsert" else ())  # type: ignore[arg-type]
+    assert sorted(small.table("t").scan().to_arrow().column("k").to_pylist()) == [1, 2, 3]
 
 
-def test_columns_are_taken_from_a_stream_without_reading_it(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_columns_are_taken_from_a_stream_without_reading_it(small: DuckLake) -> None:
     rows = pa.table({"k": [1, 2]}).to_reader()
-    lake.create_table("t", rows)
-    lake.table("t").append(rows)
-    assert lake.table("t").scan().to_arrow().column("k").to_pylist() == [1, 2]
+    small.create_table("t", rows)
+    small.table("t").append(rows)
+    assert small.table("t").scan().to_arrow().column("k").to_pylist() == [1, 2]
 
 
-def test_a_stream_that_breaks_leaves_nothing_behind(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"k": "int64"})
+def test_a_stream_that_breaks_leaves_nothing_behind(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.create_table("t", {"k": "int64"})
     schema = pa.schema([("k", pa.int64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -79,6 +75,6 @@ def test_a_stream_that_breaks_leaves_nothing_behind(sqlite_address: LakeAddress)
         raise RuntimeError("no more rows")
 
     with pytest.raises(RuntimeError, match="no more rows"):
-        lake.table("t").append(pa.RecordBatchReader.from_batches(schema, batches()))
-    assert lake.table("t").scan().count() == 0
+        small.table("t").append(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert small.table("t").scan().count() == 0
     assert list(Path(sqlite_address.data_path).rglob("*.parquet")) == []

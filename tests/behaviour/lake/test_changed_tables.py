@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event, text
 
 from ducklake_core import ChangedTable, DuckLake
 from ducklake_core.errors import NotFoundError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 
 MAKE = ("CREATE TABLE t (day DATE, n INTEGER)", "ALTER TABLE t SET PARTITIONED BY (day)")
@@ -49,8 +49,8 @@ class Watch:
 
 
 @pytest.fixture
-def watched(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> Any:
-    with oracle(lake_address) as duck:
+def watched(lake: DuckLake, lake_address: LakeAddress) -> Any:
+    with attached(lake_address) as duck:
         duck.run(*MAKE)
         yield Watch(lake, duck)
 
@@ -253,12 +253,12 @@ def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None
     assert few <= 24
 
 
-def test_deeply_nested_json_of_duckdb_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_deeply_nested_json_of_duckdb_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress) -> None:
     import pyarrow as pa
 
     deep = "[" * 100_000
     small.write("t", pa.table({"n": [1]}))
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         for message in (deep, '{"commit_id": ' + deep):
             duck.run("BEGIN", "INSERT INTO t VALUES (2)", f"CALL lake.set_commit_message('x', 'y', extra_info => '{message}')", "COMMIT")
     result = small.write("t", pa.table({"n": [3]}), commit_id="mine", extra_info=deep)

@@ -25,8 +25,7 @@ CHANGED = (
 
 
 @pytest.mark.parametrize("limit", spread([0, 100], 1))
-def test_duckdb_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_duckdb_finds_old_and_new_rows(lake: DuckLake, lake_address: LakeAddress, limit: int) -> None:
     lake.set_option("data_inlining_row_limit", limit)
     with attached(lake_address) as duck:
         duck.run("BEGIN", *(f"CREATE TABLE t{n} (c {old})" for n, (old, _, _, _) in enumerate(CHANGED)), "COMMIT")
@@ -44,7 +43,6 @@ def test_duckdb_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) ->
         assert rows.num_rows == len(values) + 1
         lake.table(f"t{n}").append(rows)
     _all_found(lake_address, times=2)
-    lake.close()
 
 
 def _all_found(address: LakeAddress, times: int = 1) -> None:
@@ -57,24 +55,21 @@ def _all_found(address: LakeAddress, times: int = 1) -> None:
             assert duck.rows(f"SELECT count(*) FROM t{n} WHERE c >= ?::{new}", [least]) == [(times * len(values),)], CHANGED[n]
 
 
-def test_bounds_that_hold_are_kept(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"a": "int32", "f": "float32"})
-    table = lake.table("t")
+def test_bounds_that_hold_are_kept(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.create_table("t", {"a": "int32", "f": "float32"})
+    table = small.table("t")
     table.append(pa.table({"a": pa.array(range(20), pa.int32()), "f": pa.array(range(20), pa.float32())}))
     table.set_column_type("a", "int64")
     table.set_column_type("f", "float64")
     dump = dump_catalog(sqlite_address)
     assert [(row["column_id"], row["min_value"]) for row in dump["table_column_stats"]] == [(1, "0")]
     assert [(row["column_id"], row["min_value"], row["value_count"]) for row in dump["file_column_stats"]] == [(1, "0", 20), (2, None, 20)]
-    lake.close()
 
 
-def test_keys_that_come_back_are_those_of_before(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"a": "int32", "b": "int32"}, partition_by=["a"])
-    lake.set_option("data_inlining_row_limit", 0)
-    with lake.transaction() as tx:
+def test_keys_that_come_back_are_those_of_before(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.create_table("t", {"a": "int32", "b": "int32"}, partition_by=["a"])
+    small.set_option("data_inlining_row_limit", 0)
+    with small.transaction() as tx:
         tx.set_partitioned_by("t", ["b"])
         tx.set_partitioned_by("t", ["a"])
         tx.append("t", pa.table({"a": pa.array([1, 2], pa.int32()), "b": pa.array([3, 4], pa.int32())}))
@@ -83,4 +78,3 @@ def test_keys_that_come_back_are_those_of_before(sqlite_address: LakeAddress) ->
     assert {file["partition_id"] for file in dump["data_file"]} == {spec["partition_id"]}
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT b FROM t WHERE a = 2") == [(4,)]
-    lake.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,9 +14,7 @@ from ducklake_core import DuckLake, col
 from ducklake_core.conditions import InIntervals, OneOf
 from ducklake_core.errors import UsageError
 from tests.support.lakes import lake_of_files
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 NAN = float("nan")
 ROWS = pa.table(
@@ -82,15 +78,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeAddress, Duck
 
 
 @pytest.mark.parametrize("table", ["t", "few"])
-def test_scans_find_what_duckdb_finds(written: tuple[LakeAddress, DuckLake], table: str, oracle: OracleOf) -> None:
+def test_scans_find_what_duckdb_finds(written: tuple[LakeAddress, DuckLake], table: str) -> None:
     address, lake = written
-    with oracle(address) as duck:
+    with attached(address) as duck:
         for built, text in CONDITIONS:
             found = sorted(lake.table(table).scan(columns=["id"], where=built).to_arrow()["id"].to_pylist())
             assert found == [row[0] for row in duck.rows(f"SELECT id FROM {table} WHERE {text} ORDER BY id")], text
 
 
-def test_every_operation_accepts_them(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_every_operation_accepts_them(small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.write("t", ROWS)
     start = small.snapshot().id
     table = small.table("t")
@@ -103,7 +99,7 @@ def test_every_operation_accepts_them(small: DuckLake, sqlite_address: LakeAddre
         assert tx.table("t").scan(where=col("flag")).to_arrow()["id"].to_pylist() == [6]
     feed = small.table("t").changes(start + 1, where=col("id") == 3).to_arrow()
     assert feed["change_type"].to_pylist() == ["delete"]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT id, text FROM t ORDER BY id") == [
             (1, "changed"), (2, "changed"), (4, ""), (5, "axe"), (6, "ä"), (7, "zoo"),
         ]  # fmt: skip

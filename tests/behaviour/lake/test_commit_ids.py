@@ -17,7 +17,7 @@ from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import not_among, operation, without_details
 from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, UsageError
 from ducklake_core.transaction import Transaction
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 FIVE = pa.table({"a": pa.array([5], pa.int32())})
@@ -230,7 +230,7 @@ def test_a_writer_key_in_extra_info_is_not_the_writer_of_a_commit(
     assert json.loads(result.snapshot.extra_info or "")["writer"] == "etl"
 
 
-def test_another_run_may_have_been_expired_meanwhile(tables: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_another_run_may_have_been_expired_meanwhile(tables: DuckLake, sqlite_address: LakeAddress) -> None:
     """The expired snapshot may have been that of the same run, so the operation is not repeated."""
     before = tables.snapshot().id
 
@@ -239,7 +239,7 @@ def test_another_run_may_have_been_expired_meanwhile(tables: DuckLake, sqlite_ad
             tx.delete("a", "a = 1")
             tx.append("a", ROW)
             tables.write("a", ROW, commit_id="step")
-            with oracle(sqlite_address) as duck:
+            with attached(sqlite_address) as duck:
                 duck.run("INSERT INTO b VALUES (1)", f"CALL ducklake_expire_snapshots('lake', versions => [{before + 1}])")
 
     with pytest.raises(CommitOutcomeUnknownError, match="expired while this write was running"):
@@ -262,9 +262,7 @@ def test_attempts_of_all_plans_are_added_up(tables: DuckLake, monkeypatch: pytes
     assert tables.table("a").update({"a": "a + 1"}, author="me").attempts == 4
 
 
-def test_an_unanswered_commit_that_was_expired(
-    lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: Any
-) -> None:
+def test_an_unanswered_commit_that_was_expired(lake: DuckLake, lake_address: LakeAddress, monkeypatch: Any) -> None:
     """The rows are there once, and no file with them is deleted."""
     from tests.unit.commit.test_committer import FaultyDatabase
 
@@ -272,7 +270,7 @@ def test_an_unanswered_commit_that_was_expired(
     lake.create_table("t", ROW.schema)
 
     def expire(*_: object) -> float:
-        with oracle(lake_address) as duck:
+        with attached(lake_address) as duck:
             duck.run(*["INSERT INTO t VALUES (5)"] * 2, "CALL ducklake_expire_snapshots('lake', versions => [2])")
         return 0.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.spark_source import register
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,10 +42,10 @@ CONSTANT = {"total": 2, "flag": True, "name": "Ab", "since": date(2020, 1, 2), "
 
 
 @pytest.fixture
-def lake(sqlite_address: LakeAddress, oracle: Callable) -> DuckLake:  # type: ignore[type-arg]
+def lake(sqlite_address: LakeAddress) -> DuckLake:
     """A lake whose table DuckDB made, with a default of every kind."""
     columns = ", ".join(f"{name} {kind} DEFAULT {sql}" for name, (kind, sql) in DEFAULTS.items())
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run(f"CREATE TABLE lake.t (k BIGINT, {columns})")
     return DuckLake.connect(sqlite_address.url)
 
@@ -69,11 +68,11 @@ def check_rows(rows: list[dict[str, object]], began: datetime) -> None:
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_rows_in_process(lake: DuckLake, inline: bool, sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
+def test_rows_in_process(lake: DuckLake, inline: bool, sqlite_address: LakeAddress) -> None:
     began = datetime.now(UTC)
     lake.write("t", pa.table({"k": [1, 2, 3]}), inline=inline)
     check_rows(lake.table("t").to_arrow().to_pylist(), began)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         reported = duck.rows("SELECT * EXCLUDE (made, due) FROM lake.t ORDER BY k")
     own = lake.table("t").to_arrow().drop_columns(["made", "due"]).sort_by("k").to_pylist()
     assert [tuple(map(str, row)) for row in reported] == [tuple(str(value) for value in row.values()) for row in own]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any
 
@@ -23,9 +22,8 @@ from ducklake_core.errors import (
 )
 from ducklake_core.transaction import Transaction
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 HOSTILE = 'we"ird, na.me ü'
 QUOTED = '"we""ird, na.me ü"'
 
@@ -34,9 +32,9 @@ def new_lake(address: LakeAddress) -> DuckLake:
     return DuckLake.create(address.url, data_path=address.data_path)
 
 
-def meanwhile(lake: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
+def meanwhile(small: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
     """Make a change in a transaction, before whose commit another change is committed."""
-    with lake.transaction() as tx:
+    with small.transaction() as tx:
         change(tx)
         other_change()
 
@@ -45,19 +43,14 @@ def ints(*values: int | None, name: str = "a") -> pa.Table:
     return pa.table({name: pa.array(values, pa.int32())})
 
 
-@pytest.fixture
-def lake(sqlite_address: LakeAddress) -> DuckLake:
-    return new_lake(sqlite_address)
-
-
-def test_old_rows_through_alterations(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(sqlite_address)
-    table = lake.create_table("t", {"a": "int32", "s": "struct(x int32)", "former": "varchar", "when": "date"})
+def test_old_rows_through_alterations(sqlite_address: LakeAddress) -> None:
+    small = new_lake(sqlite_address)
+    table = small.create_table("t", {"a": "int32", "s": "struct(x int32)", "former": "varchar", "when": "date"})
     struct = pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())]))
     days = pa.array([date(1969, 12, 31), None])
     table.append(pa.table({"a": pa.array([1, 2], pa.int32()), "s": struct, "former": ["old", "older"], "when": days}))
-    before = lake.snapshot().id
-    with lake.transaction() as tx:
+    before = small.snapshot().id
+    with small.transaction() as tx:
         tx.drop_column("t", "former")
         tx.add_column("t", "former", "int64", default=5)
         tx.add_column("t", "s.y", "varchar", default="yes")
@@ -70,58 +63,60 @@ def test_old_rows_through_alterations(sqlite_address: LakeAddress, oracle: Oracl
         tx.rename_table("t", HOSTILE)
         rest = pa.table({"b c": pa.array([3], pa.int32()), "s": pa.array([{"z": 9, "y": "no"}])})
         tx.append(QUOTED, rest, missing_columns="null")
-    assert lake.snapshot().id == before + 1
-    with oracle(sqlite_address) as duck:
+    assert small.snapshot().id == before + 1
+    with attached(sqlite_address) as duck:
         wanted = duck.arrow(f"FROM {QUOTED} ORDER BY 1").to_pylist()
         assert duck.rows(f"SELECT former, a FROM t AT (VERSION => {before}) ORDER BY 2") == [("old", 1), ("older", 2)]
-    assert lake.table(QUOTED).scan().to_arrow().sort_by("b c").to_pylist() == wanted
+    assert small.table(QUOTED).scan().to_arrow().sort_by("b c").to_pylist() == wanted
     assert [row["former"] for row in wanted] == [5, 5, 6]
     assert [row["s"] for row in wanted] == [{"z": 1, "y": "yes"}, None, {"z": 9, "y": "no"}]
-    assert lake.table("t", at=before).scan(["former"]).to_arrow().to_pydict() == {"former": ["old", "older"]}
+    assert small.table("t", at=before).scan(["former"]).to_arrow().to_pydict() == {"former": ["old", "older"]}
 
 
-def test_keys_set_in_the_transaction_hold_for_its_rows(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(sqlite_address)
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.create_table("t", {"a": "int32"}).append(ints(1, 2))
-    with lake.transaction() as tx:
+def test_keys_set_in_the_transaction_hold_for_its_rows(sqlite_address: LakeAddress) -> None:
+    small = new_lake(sqlite_address)
+    small.set_option("data_inlining_row_limit", 0)
+    small.create_table("t", {"a": "int32"}).append(ints(1, 2))
+    with small.transaction() as tx:
         tx.set_partitioned_by("t", ["a"])
         tx.append("t", ints(1, 2, 2))
-    files = lake.table("t").list_files()
+    files = small.table("t").list_files()
     assert sorted(file.record_count for file in files) == [1, 2, 2]
     assert sorted(len(file.partition_values) for file in files) == [0, 1, 1]
-    lake.table("t").reset_partitioned_by()
-    lake.table("t").append(ints(7, 8))
-    assert lake.table("t").partition_spec is None
-    with oracle(sqlite_address) as duck:
+    small.table("t").reset_partitioned_by()
+    small.table("t").append(ints(7, 8))
+    assert small.table("t").partition_spec is None
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT a FROM t WHERE a = 2 ORDER BY 1") == [(2,), (2,), (2,)]
         assert duck.value("SELECT sum(a) FROM t") == 23
 
 
-def test_table_made_of_its_own_rows(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(sqlite_address)
-    lake.write("t", ints(3, None, 1))
-    old = lake.table("t")
-    result = lake.create_table_as("t", old.scan(where="a IS NOT NULL").to_reader(), or_replace=True)
+def test_table_made_of_its_own_rows(sqlite_address: LakeAddress) -> None:
+    small = new_lake(sqlite_address)
+    small.write("t", ints(3, None, 1))
+    old = small.table("t")
+    result = small.create_table_as("t", old.scan(where="a IS NOT NULL").to_reader(), or_replace=True)
     assert result.created_table
     assert result.rows_added == 2
     assert old.scan().to_arrow().num_rows == 3
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("FROM t ORDER BY 1") == [(1,), (3,)]
     with pytest.raises(AlreadyExistsError, match="there is a table t already"):
-        lake.create_table_as("t", ints(1))
+        small.create_table_as("t", ints(1))
 
 
-def test_duckdb_reads_views(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(lake_address)
-    lake.create_schema("s")
-    lake.write("t", ints(1, 2, 3))
-    lake.write(f"s.{QUOTED}", ints(2, 3, 4))
-    lake.create_view("plain", "SELECT a FROM t WHERE a > 1 -- the rest", columns=["x"])
-    lake.create_view("s.joined", f"WITH q AS (FROM {'main.t'}) SELECT q.a, count(*) AS n FROM q JOIN {QUOTED} AS o USING (a) GROUP BY ALL;")
-    lake.create_view("s.above", "SELECT (SELECT max(a) FROM joined) AS m, (SELECT count(*) FROM t) AS n")
-    lake.set_comment("plain", "two rows")
-    with oracle(lake_address) as duck:
+def test_duckdb_reads_views(lake_address: LakeAddress) -> None:
+    small = new_lake(lake_address)
+    small.create_schema("s")
+    small.write("t", ints(1, 2, 3))
+    small.write(f"s.{QUOTED}", ints(2, 3, 4))
+    small.create_view("plain", "SELECT a FROM t WHERE a > 1 -- the rest", columns=["x"])
+    small.create_view(
+        "s.joined", f"WITH q AS (FROM {'main.t'}) SELECT q.a, count(*) AS n FROM q JOIN {QUOTED} AS o USING (a) GROUP BY ALL;"
+    )
+    small.create_view("s.above", "SELECT (SELECT max(a) FROM joined) AS m, (SELECT count(*) FROM t) AS n")
+    small.set_comment("plain", "two rows")
+    with attached(lake_address) as duck:
         for schema in ("main", "s"):
             duck.run(f"USE lake.{schema}")
             assert duck.rows("FROM lake.main.plain ORDER BY 1") == [(2,), (3,)]
@@ -129,8 +124,8 @@ def test_duckdb_reads_views(lake_address: LakeAddress, oracle: OracleOf) -> None
             assert duck.rows("FROM lake.s.above") == [(3, 3)]
         assert duck.value("SELECT comment FROM duckdb_views() WHERE view_name = 'plain'") == "two rows"
         duck.run("USE lake.main", "CREATE OR REPLACE VIEW plain AS SELECT 1 AS one")
-    assert lake.view("plain").sql == "SELECT 1 AS one"
-    assert lake.view("plain").comment is None
+    assert small.view("plain").sql == "SELECT 1 AS one"
+    assert small.view("plain").comment is None
 
 
 @pytest.mark.parametrize(
@@ -146,41 +141,41 @@ def test_duckdb_reads_views(lake_address: LakeAddress, oracle: OracleOf) -> None
         ("SELECT FROM WHERE", UnsupportedFeatureError, "cannot parse"),
     ],
 )
-def test_invalid_views_raise(lake: DuckLake, sql: str, error: type[DuckLakeError], text: str) -> None:
-    lake.write("t", ints(1))
+def test_invalid_views_raise(small: DuckLake, sql: str, error: type[DuckLakeError], text: str) -> None:
+    small.write("t", ints(1))
     with pytest.raises(error, match=text):
-        lake.create_view("v", sql)
-    assert lake.views() == []
+        small.create_view("v", sql)
+    assert small.views() == []
 
 
-def test_names_are_shared_by_tables_and_views(lake: DuckLake) -> None:
-    lake.write("t", ints(1))
-    lake.create_view("v", "FROM t")
+def test_names_are_shared_by_tables_and_views(small: DuckLake) -> None:
+    small.write("t", ints(1))
+    small.create_view("v", "FROM t")
     for attempt in (
-        lambda: lake.create_view("T", "SELECT 1"),
-        lambda: lake.create_view("t", "SELECT 1", or_replace=True),
-        lambda: lake.create_table("V", {"a": "int32"}),
-        lambda: lake.create_table("v", {"a": "int32"}, or_replace=True),
-        lambda: lake.rename_table("t", "v"),
-        lambda: lake.rename_view("v", "t"),
+        lambda: small.create_view("T", "SELECT 1"),
+        lambda: small.create_view("t", "SELECT 1", or_replace=True),
+        lambda: small.create_table("V", {"a": "int32"}),
+        lambda: small.create_table("v", {"a": "int32"}, or_replace=True),
+        lambda: small.rename_table("t", "v"),
+        lambda: small.rename_view("v", "t"),
     ):
         with pytest.raises(AlreadyExistsError):
             attempt()
-    with lake.transaction() as tx:
+    with small.transaction() as tx:
         tx.rename_table("t", "old")
         tx.rename_view("v", "t")
         with pytest.raises(NotFoundError):
             tx.drop_table("t")
         tx.create_table("v", {"b": "int32"})
-    assert [table.name for table in (lake.table("old"), lake.table("v"))] == ["main.old", "main.v"]
-    assert lake.view("t").name == "main.t"
+    assert [table.name for table in (small.table("old"), small.table("v"))] == ["main.old", "main.v"]
+    assert small.view("t").name == "main.t"
 
 
-def test_invalid_alterations_raise(lake: DuckLake) -> None:
-    table = lake.create_table("t", {"a": "int32", "b": "varchar", "s": "struct(x int32)", "l": "int32[]"}, partition_by=["a"])
+def test_invalid_alterations_raise(small: DuckLake) -> None:
+    table = small.create_table("t", {"a": "int32", "b": "varchar", "s": "struct(x int32)", "l": "int32[]"}, partition_by=["a"])
     table.set_sorted_by(["lower(b)"])
     table = table.refresh()
-    at = lake.snapshot().id
+    at = small.snapshot().id
     rejected: list[tuple[type[DuckLakeError], str, Callable[[], Any]]] = [
         (UsageError, "partitioned by", lambda: table.drop_column("a")),
         (UsageError, "sorted by", lambda: table.drop_column("B")),
@@ -203,23 +198,23 @@ def test_invalid_alterations_raise(lake: DuckLake) -> None:
         (UsageError, "not one sort key", lambda: table.set_sorted_by(["a, b"])),
         (UsageError, "list of names", lambda: table.set_sorted_by(7)),
         (UsageError, "give the partition keys", lambda: table.set_partitioned_by([])),
-        (UsageError, "cannot be written", lambda: lake.table("t", at=at).drop_column("b")),
+        (UsageError, "cannot be written", lambda: small.table("t", at=at).drop_column("b")),
     ]
     for error, text, attempt in rejected:
         with pytest.raises(error, match=text) as caught:
             attempt()
         assert "main.t" in str(caught.value) or error is UsageError, text
-    assert lake.snapshot().id == at
+    assert small.snapshot().id == at
     assert table.add_column("a", "int32", if_not_exists=True) is None
     assert table.reset_sorted_by() is not None
     assert table.reset_sorted_by() is None
 
 
-def test_not_null_is_proven_and_kept(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(lake_address)
-    lake.write("t", ints(1, 2))
-    lake.write("t", ints(None))
-    table = lake.table("t")
+def test_not_null_is_proven_and_kept(lake_address: LakeAddress) -> None:
+    small = new_lake(lake_address)
+    small.write("t", ints(1, 2))
+    small.write("t", ints(None))
+    table = small.table("t")
     with pytest.raises(SchemaError, match=r"'a' of main\.t has NULL in it"):
         table.set_not_null("a")
     table.delete("a IS NULL")
@@ -228,75 +223,75 @@ def test_not_null_is_proven_and_kept(lake_address: LakeAddress, oracle: OracleOf
         with pytest.raises(SchemaError):
             table.append(rows, schema_evolution="additive")
     table.append(ints(4))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         with pytest.raises(duckdb.Error, match="NOT NULL"):
             duck.run("INSERT INTO t VALUES (NULL)")
         assert duck.value("SELECT sum(a) FROM t") == 7
         duck.run("ALTER TABLE t ALTER a DROP NOT NULL", "INSERT INTO t VALUES (NULL)")
     with pytest.raises(SchemaError, match="has NULL in it"):
-        lake.table("t").set_not_null("a")
-    with lake.transaction() as tx:
+        small.table("t").set_not_null("a")
+    with small.transaction() as tx:
         tx.delete("t", "a IS NULL")
         tx.set_not_null("t", "a")
-    assert not lake.table("t").schema.column("a").nullable
+    assert not small.table("t").schema.column("a").nullable
 
 
-def test_not_null_against_rows_that_come_meanwhile(lake: DuckLake) -> None:
+def test_not_null_against_rows_that_come_meanwhile(small: DuckLake) -> None:
     """DuckDB commits both: its table then holds NULL in a NOT NULL column."""
-    lake.write("t", ints(1))
+    small.write("t", ints(1))
     with pytest.raises(SchemaError, match="has NULL in it at snapshot 2"):
-        meanwhile(lake, lambda tx: tx.set_not_null("t", "a"), lambda: lake.write("t", ints(None)))
-    assert lake.table("t").schema.column("a").nullable
-    lake.table("t").delete("a IS NULL")
-    with lake.transaction() as tx:
+        meanwhile(small, lambda tx: tx.set_not_null("t", "a"), lambda: small.write("t", ints(None)))
+    assert small.table("t").schema.column("a").nullable
+    small.table("t").delete("a IS NULL")
+    with small.transaction() as tx:
         tx.set_not_null("t", "a")
-        lake.write("t", ints(5))
-    assert not lake.table("t").schema.column("a").nullable
+        small.write("t", ints(5))
+    assert not small.table("t").schema.column("a").nullable
 
 
-def test_alterations_by_two_are_both_made(lake: DuckLake) -> None:
-    lake.write("t", ints(1))
-    with lake.transaction() as tx:
+def test_alterations_by_two_are_both_made(small: DuckLake) -> None:
+    small.write("t", ints(1))
+    with small.transaction() as tx:
         tx.add_column("t", "b", "int32", default=2)
         tx.set_comment("t", "own")
-        lake.table("t").add_column("c", "int32", default=3)
-        lake.table("t").append(ints(7))
-    assert lake.table("t").scan().to_arrow().sort_by("a").to_pylist() == [{"a": 1, "c": 3, "b": 2}, {"a": 7, "c": 3, "b": 2}]
-    assert [column.id for column in lake.table("t").schema] == [1, 2, 3]
+        small.table("t").add_column("c", "int32", default=3)
+        small.table("t").append(ints(7))
+    assert small.table("t").scan().to_arrow().sort_by("a").to_pylist() == [{"a": 1, "c": 3, "b": 2}, {"a": 7, "c": 3, "b": 2}]
+    assert [column.id for column in small.table("t").schema] == [1, 2, 3]
 
 
-def test_conflicting_alterations_raise(lake: DuckLake) -> None:
-    lake.write("t", ints(1))
+def test_conflicting_alterations_raise(small: DuckLake) -> None:
+    small.write("t", ints(1))
     with pytest.raises(CommitConflictError, match=r"alter table main\.t .* altered it in snapshot 2"):
-        meanwhile(lake, lambda tx: tx.add_column("t", "b", "int32"), lambda: lake.table("t").add_column("B", "int64"))
+        meanwhile(small, lambda tx: tx.add_column("t", "b", "int32"), lambda: small.table("t").add_column("B", "int64"))
     with pytest.raises(CommitConflictError, match=r"altered it in snapshot 3"):
         meanwhile(
-            lake,
+            small,
             lambda tx: (tx.add_column("t", "c", "int32"), tx.append("t", ints(2), missing_columns="null")),
-            lambda: lake.table("t").add_column("d", "int64"),
+            lambda: small.table("t").add_column("d", "int64"),
         )
     with pytest.raises(CommitConflictError, match="dropped it"):
-        meanwhile(lake, lambda tx: tx.add_column("t", "c", "int32"), lambda: lake.drop_table("t"))
+        meanwhile(small, lambda tx: tx.add_column("t", "c", "int32"), lambda: small.drop_table("t"))
 
 
-def test_rename_and_drop_do_not_leave_a_table_without_columns(lake: DuckLake) -> None:
-    lake.write("t", ints(1))
+def test_rename_and_drop_do_not_leave_a_table_without_columns(small: DuckLake) -> None:
+    small.write("t", ints(1))
     with pytest.raises(CommitConflictError, match=r"drop table main\.t .* renamed it"):
-        meanwhile(lake, lambda tx: tx.drop_table("t"), lambda: lake.rename_table("t", "u"))
+        meanwhile(small, lambda tx: tx.drop_table("t"), lambda: small.rename_table("t", "u"))
     with pytest.raises(CommitConflictError, match=r"rename table main\.u to v .* dropped it"):
-        meanwhile(lake, lambda tx: tx.rename_table("u", "v"), lambda: lake.drop_table("u"))
+        meanwhile(small, lambda tx: tx.rename_table("u", "v"), lambda: small.drop_table("u"))
     with pytest.raises(NotFoundError):
-        lake.table("v")
-    lake.create_view("w", "SELECT 1 AS a")
+        small.table("v")
+    small.create_view("w", "SELECT 1 AS a")
     with pytest.raises(CommitConflictError, match=r"rename view main\.w to x .* dropped it"):
-        meanwhile(lake, lambda tx: tx.rename_view("w", "x"), lambda: lake.drop_view("w"))
-    assert lake.views() == []
+        meanwhile(small, lambda tx: tx.rename_view("w", "x"), lambda: small.drop_view("w"))
+    assert small.views() == []
 
 
-def test_duckdb_leaves_a_table_without_columns(postgres: Any, tmp_path: Any, oracle: OracleOf) -> None:
+def test_duckdb_leaves_a_table_without_columns(postgres: Any, tmp_path: Any) -> None:
     """DuckDB can leave a live table without columns, which can be neither read nor dropped; the stricter rule prevents it."""
     address = postgres.lake(tmp_path)
-    with oracle(address) as one, oracle(address) as two:
+    with attached(address) as one, attached(address) as two:
         one.run("CREATE TABLE t (a INTEGER)", "BEGIN", "ALTER TABLE t RENAME TO u")
         two.run("DROP TABLE t")
         one.run("COMMIT")
@@ -307,31 +302,31 @@ def test_duckdb_leaves_a_table_without_columns(postgres: Any, tmp_path: Any, ora
         DuckLake.connect(address.url).table("u")
 
 
-def test_creators_of_one_name(lake: DuckLake) -> None:
+def test_creators_of_one_name(small: DuckLake) -> None:
     with pytest.raises((AlreadyExistsError, CommitConflictError)):
-        meanwhile(lake, lambda tx: tx.create_table("t", {"a": "int32"}), lambda: lake.create_table("T", {"b": "int32"}))
+        meanwhile(small, lambda tx: tx.create_table("t", {"a": "int32"}), lambda: small.create_table("T", {"b": "int32"}))
     with pytest.raises((AlreadyExistsError, CommitConflictError)):
-        meanwhile(lake, lambda tx: tx.create_view("v", "SELECT 1"), lambda: lake.create_view("V", "SELECT 2"))
+        meanwhile(small, lambda tx: tx.create_view("v", "SELECT 1"), lambda: small.create_view("V", "SELECT 2"))
     with pytest.raises((AlreadyExistsError, CommitConflictError)):
-        meanwhile(lake, lambda tx: tx.create_view("w", "SELECT 1"), lambda: lake.create_table("w", {"a": "int32"}))
-    lake.create_schema("s")
+        meanwhile(small, lambda tx: tx.create_view("w", "SELECT 1"), lambda: small.create_table("w", {"a": "int32"}))
+    small.create_schema("s")
     with pytest.raises(CommitConflictError, match="created a view in this schema"):
-        meanwhile(lake, lambda tx: tx.drop_schema("s"), lambda: lake.create_view("s.v", "SELECT 2"))
-    assert lake.table("t").schema.names == ("b",)
+        meanwhile(small, lambda tx: tx.drop_schema("s"), lambda: small.create_view("s.v", "SELECT 2"))
+    assert small.table("t").schema.names == ("b",)
 
 
-def test_dropped_schemas_take_macros_along(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = new_lake(sqlite_address)
-    with oracle(sqlite_address) as duck:
+def test_dropped_schemas_take_macros_along(sqlite_address: LakeAddress) -> None:
+    small = new_lake(sqlite_address)
+    with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE MACRO s.m(x) AS x", "CREATE MACRO s.tm(x) AS TABLE SELECT x", "CREATE MACRO keep() AS 1")
     with pytest.raises(UsageError, match="has m, tm in it"):
-        lake.drop_schema("s")
-    dropped = lake.drop_schema("s", cascade=True)
+        small.drop_schema("s")
+    dropped = small.drop_schema("s", cascade=True)
     assert dropped is not None
     assert dropped.changes.split(",")[0].startswith("dropped_schema:")
     assert "dropped_scalar_macro:" in dropped.changes
     assert "dropped_table_macro:" in dropped.changes
-    assert [macro.name for macro in lake.macros()] == ["keep"]
-    with oracle(sqlite_address) as duck:
+    assert [macro.name for macro in small.macros()] == ["keep"]
+    with attached(sqlite_address) as duck:
         assert duck.value("SELECT keep()") == 1
         duck.run("CREATE SCHEMA s", "CREATE MACRO s.m(x) AS x + 1")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.scans import assert_same_rows
 
 
@@ -22,13 +19,13 @@ from tests.support.scans import assert_same_rows
         ("rowid > 99", 0),
     ],
 )
-def test_deletes(oracle: Callable[..., AbstractContextManager[Oracle]], lake_address: LakeAddress, where: str, deleted: int) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_deletes(lake_address: LakeAddress, where: str, deleted: int) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         duck.run(*(f"INSERT INTO t SELECT * FROM range({first}, {last})" for first, last in ((0, 10), (10, 20), (20, 23))))
         duck.run("UPDATE t SET a = 1000 WHERE a = 4")
         wanted = duck.arrow(f"SELECT rowid, a FROM t WHERE NOT ({where})")
         result = DuckLake.connect(lake_address.url).table("t").delete(where=where)
         assert result.rows_deleted == deleted == 23 - wanted.num_rows
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert_same_rows(duck, wanted, "SELECT rowid, a FROM t")

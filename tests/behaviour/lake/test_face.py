@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,16 +19,14 @@ from ducklake_core.errors import (
 )
 from ducklake_core.staging.context import RECENT_SECONDS
 from tests.behaviour.lake.days import files_of, keys, rows
-from tests.support.oracle import LakeAddress
-
-Attach = Callable[..., Any]
+from tests.support.oracle import LakeAddress, attached
 
 
-def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, lake_address: LakeAddress) -> None:
     done = lake.write('raw."we""ird, näme"', rows(0, 5), partition_by=["bucket(2, k)"], author="me", message="hi", extra_info={"run": 1})
     assert done.snapshot_id == 1
     assert done.snapshot.author == "me"
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value('SELECT count(*) FROM raw."we""ird, näme"') == 5
         (row,) = duck.rows("SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake') WHERE snapshot_id = 1")
         assert row[:2] == ("me", "hi")
@@ -39,14 +35,14 @@ def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, l
     assert lake.table('raw."we""ird, näme"').info().partition_by == ("bucket(2, k)",)
 
 
-def test_columns_are_added_and_widened_in_the_same_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_columns_are_added_and_widened_in_the_same_commit(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", pa.table({"a": pa.array([1, 2], pa.int32())}))
     wider = pa.table({"b": ["x"], "A": pa.array([2**40], pa.int64())})
     with pytest.raises(SchemaError, match="additive"):
         lake.write("t", wider)
     done = lake.write("t", wider, schema_evolution="additive")
     assert len(done.schema_changes) == 2
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a, b FROM t ORDER BY a") == [(1, None), (2, None), (2**40, "x")]
         assert duck.rows("SELECT a FROM t WHERE a > 5") == [(2**40,)]
         duck.run("INSERT INTO t VALUES (7, 'y')")
@@ -66,7 +62,7 @@ def test_the_same_commit_id_writes_once(lake: DuckLake) -> None:
     assert lake.table_info("t").row_count == 6
 
 
-def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("old", rows(0, 3))
     with lake.transaction(message="all") as tx:
         tx.create_schema("s")
@@ -76,7 +72,7 @@ def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddres
         tx.overwrite("old", rows(7, 9))
         assert not lake.has_table("s.t")
     assert [write.rows_added for write in tx.result.writes] == [7, 2]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert keys(duck, "s.t") == [*range(7)]
         assert keys(duck, "old") == [7, 8]
     assert lake.snapshot().id == 2
@@ -100,10 +96,10 @@ def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: L
     assert small.snapshot().id == 1
 
 
-def test_cached_tables_follow_changes_of_duckdb(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_cached_tables_follow_changes_of_duckdb(lake: DuckLake, lake_address: LakeAddress) -> None:
     table = lake.create_table("t", rows(0, 0).schema)
     table.append(rows(0, 3))
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("CALL lake.set_option('parquet_compression', 'zstd', table_name => 't')")
         time.sleep(RECENT_SECONDS)
         before = files_of(lake_address)
@@ -180,8 +176,8 @@ def test_missing_and_existing_names_raise(small: DuckLake) -> None:
     assert not small.has_table("x.y")
 
 
-def test_a_table_cannot_have_the_name_of_a_view(small: DuckLake, sqlite_address: LakeAddress, oracle: Attach) -> None:
-    with oracle(sqlite_address) as duck:
+def test_a_table_cannot_have_the_name_of_a_view(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 1 AS one")
     with pytest.raises(AlreadyExistsError, match=r"view s\.V"):
         small.write("s.V", rows(0, 1))

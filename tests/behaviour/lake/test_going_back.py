@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,13 +12,12 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, UsageError
 from ducklake_core.transaction import Transaction
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 _ZERO = timedelta(0)
 
 BEGIN = (
@@ -81,8 +78,8 @@ def rows(lake: DuckLake, name: str) -> list[object]:
     return sorted(map(repr, table.scan(columns=["rowid", *table.schema.names]).to_arrow().to_pylist()))
 
 
-def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(lake_address) as duck:
+def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(*BEGIN)
         then = duck.rows(EVERYTHING[0].format(""))
         before = columns(duck)
@@ -95,7 +92,7 @@ def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, o
     assert lake.snapshot().message == "back"
     assert (shape(lake, "s.t"), rows(lake, "s.t")) == (wanted, mine)
     assert table.state.id != earlier.id
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows(EVERYTHING[0].format("")) == then
         assert [row for row in columns(duck) if row[1] == "t"] == [row for row in before if row[1] == "t"]
         # Row ids go on where they were.
@@ -113,12 +110,12 @@ def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, o
     assert [one.id for one in deleted.tables] == [earlier.id]
     lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
     lake.delete_orphaned_files(older_than=_ZERO, min_age=_ZERO)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM s.t WHERE a BETWEEN 5 AND 999 AND b IS DISTINCT FROM 'new'") == 80
     assert lake.table("s.t").scan().count() == 83
 
 
-def test_undrop_restores_the_table_dropped_last(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_undrop_restores_the_table_dropped_last(small: DuckLake, sqlite_address: LakeAddress) -> None:
     def filled(*values: int) -> pa.Table:
         return pa.table({"a": pa.array(values, pa.int64())})
 
@@ -145,7 +142,7 @@ def test_undrop_restores_the_table_dropped_last(small: DuckLake, sqlite_address:
         tx.append("first", filled(10))
         tx.delete("first", "a = 1")
         assert tx.table("first").scan().to_arrow()["a"].to_pylist() == [10]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("FROM first") == [(10,)]
     small.create_schema("s")
     small.write("s.t", filled(4))
@@ -161,11 +158,11 @@ def test_undrop_restores_the_table_dropped_last(small: DuckLake, sqlite_address:
         small.undrop_table("s.t")
 
 
-def test_an_empty_table_comes_back_and_counts(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_an_empty_table_comes_back_and_counts(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t SELECT range FROM range(50)", "DELETE FROM t", "DROP TABLE t")
     small.undrop_table("t")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("INSERT INTO t SELECT range FROM range(50)")
         assert duck.rows("SELECT count(*), min(a), max(a) FROM t WHERE a < 10") == [(10, 0, 9)]
     assert small.table("t").column_summaries()["a"].min_value == 0
@@ -201,18 +198,18 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("what", spread(CHANGES, 2))
-def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, oracle, CHANGES[what])
+def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress) -> None:
+    check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, CHANGES[what])
 
 
 @pytest.mark.slow
-def test_after_everything(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_after_everything(lake: DuckLake, lake_address: LakeAddress) -> None:
     changes = [statement for what in ("rows", "columns", "names", "new things") for statement in CHANGES[what]]
-    check_restored(lake, lake_address, oracle, [*changes, "DROP TABLE s.t"])
+    check_restored(lake, lake_address, [*changes, "DROP TABLE s.t"])
 
 
-def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, changes: list[str] | tuple[str, ...]) -> None:
-    with oracle(address) as duck:
+def check_restored(lake: DuckLake, address: LakeAddress, changes: list[str] | tuple[str, ...]) -> None:
+    with attached(address) as duck:
         duck.run(*BEGIN)
         then = lake.snapshot().id
         wanted, seen = definitions(duck), [duck.rows(query.format("")) for query in EVERYTHING]
@@ -226,7 +223,7 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
     made = lake.restore(then, message="back")
     assert made is not None
     assert made.id == lake.snapshot().id == newest + 1
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert definitions(duck) == wanted
         assert [duck.rows(query.format("")) for query in EVERYTHING] == seen
         assert duck.value("SELECT twice(4)") == 8
@@ -237,7 +234,7 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
         assert shape(lake, name) == before
         assert mine.scan().count() == len(seen[list(shapes).index(name)])
     assert lake.restore(lake.snapshot().id) is None
-    with oracle(address) as duck:
+    with attached(address) as duck:
         duck.run(
             "INSERT INTO s.t (a) VALUES (-1)",
             "INSERT INTO u VALUES (-1)",
@@ -248,19 +245,19 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
         assert len(duck.rows("SELECT DISTINCT rowid FROM s.t")) == duck.value("SELECT count(*) FROM s.t")
     # There and back again.
     lake.restore(newest)
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert definitions(duck) == now
         assert {name: duck.rows(f"SELECT * FROM {name} ORDER BY ALL") for name in tables} == late
     assert unchanged is None or lake.has_table("same")
     lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
     lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert {name: duck.rows(f"SELECT * FROM {name} ORDER BY ALL") for name in tables} == late
     lake.close()
 
 
-def test_restore_leaves_unchanged_tables_alone(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_restore_leaves_unchanged_tables_alone(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*BEGIN)
         then = small.snapshot().id
         duck.run("INSERT INTO u VALUES (77)")
@@ -335,17 +332,17 @@ def test_other_writers_are_undone_or_in_the_way(small: DuckLake) -> None:
 
 
 @pytest.mark.slow
-def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
-    with oracle(sqlite_address) as duck:
+def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*BEGIN)
         then = small.snapshot().id
         seen = [duck.rows(query.format("")) for query in EVERYTHING]
         duck.run("DELETE FROM u WHERE k < 5", "DROP TABLE s.t")
     small.undrop_table("s.t", spark=spark)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows(EVERYTHING[0].format("")) == seen[0]
         duck.run("DROP TABLE s.t")
     small.restore(then, spark=spark)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert [duck.rows(query.format("")) for query in EVERYTHING] == seen
     small.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ from tests.behaviour.types.samples import TYPES, constant, rows_of, strings_of, 
 from tests.support.catalog_dump import dump_catalog, plain_inlined_name
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import new_address, on_all_catalogs
-
-Attach = Callable[..., Any]
 
 
 @pytest.fixture
@@ -109,7 +106,7 @@ def test_metadata_and_cells_equal_those_of_duckdb(lake: DuckLake, lake_address: 
 
 
 @on_all_catalogs
-def test_duckdb_reads_every_type(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_reads_every_type(lake: DuckLake, lake_address: LakeAddress) -> None:
     """Every type as a column, in a list, as values of a map, and in structs; judged by what a bare DuckDB makes of the same constants."""
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend != "postgresql")
     columns: list[tuple[Field, str, list[str], list[object]]] = []
@@ -157,7 +154,7 @@ def test_duckdb_reads_every_type(lake: DuckLake, lake_address: LakeAddress, orac
     insert = InsertInlined(table_id=state.id, schema=schema, rows=inlined_rows_of(rows, schema), inlined_table=state.inlined_tables[-1])
     Committer(lake.database).commit(CommitRequest(base=base, actions=(insert,), commit_id="c"))
     assert table_strings(lake.table("t").scan().to_arrow(), schema) == table_strings(rows, schema)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         found = duck.rows(f"SELECT {as_string} FROM t ORDER BY rowid")
     for position, (field, sql, _, _) in enumerate(columns):
         # Of times with an offset the instant is kept, in UTC.
@@ -165,7 +162,7 @@ def test_duckdb_reads_every_type(lake: DuckLake, lake_address: LakeAddress, orac
             assert [row[position] for row in found] == [row[position] for row in wanted], (field.name, sql)
 
 
-def test_duckdb_flushes_inlined_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_flushes_inlined_rows(lake: DuckLake, lake_address: LakeAddress) -> None:
     rows = pa.table(
         {"a": pa.array([1, None, 3], pa.int32()), "s": [{"x": "it's", "y": [1, None]}, None, {"x": None, "y": []}], "v": ["x", "\0", ""]}
     )
@@ -173,20 +170,20 @@ def test_duckdb_flushes_inlined_rows(lake: DuckLake, lake_address: LakeAddress, 
     lake.table("t").append(rows.slice(0, 1))
     lake.table("t").delete("a = 3")
     before = lake.table("t").scan().to_arrow()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')")
         assert len(duck.rows("FROM ducklake_list_files('lake', 't')")) == 1
         assert duck.rows("SELECT rowid, a, s.x FROM t ORDER BY rowid") == [(0, 1, "it's"), (1, None, None), (3, 1, "it's")]
         assert duck.rows("SELECT count(*) FROM t AT (VERSION => 2)") == [(4,)]
     assert lake.table("t").scan().to_arrow().equals(before)
     assert lake.table("t").append(rows.slice(1, 1)).rows_inlined == 1
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT max(rowid), count(*) FROM t") == [(4, 4)]
 
 
-def test_duckdb_and_ducklake_core_inline_alternately(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_duckdb_and_ducklake_core_inline_alternately(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", numbers(1, 2))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (3)")
         lake.table("t").append(numbers(4))
         # The session was open all the time: what it caches by the counters must not be what it had before.
@@ -200,7 +197,7 @@ def test_duckdb_and_ducklake_core_inline_alternately(lake: DuckLake, lake_addres
     assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
 
 
-def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress) -> None:
     """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
     lake.set_option("data_inlining_row_limit", 0)
     lake.create_table("t", numbers(1).schema)
@@ -214,34 +211,34 @@ def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, la
     lake.set_option("data_inlining_row_limit", 10)
     assert lake.table("t").append(wider.slice(0, 1)).snapshot.schema_version == 4
     assert list(stored_rows(lake)) == ["ducklake_inlined_data_1_2", "ducklake_inlined_data_1_4"]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (7, 'duckdb')")
         assert duck.rows("SELECT rowid, a, b FROM t WHERE rowid NOT BETWEEN 2 AND 21 ORDER BY rowid") == [
             (0, 1, None), (1, 2, None), (22, 0, "x"), (23, 7, "duckdb"),
         ]  # fmt: skip
 
 
-def test_changes_of_duckdb_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_changes_of_duckdb_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress) -> None:
     """A new table of inlined rows, made by a rename, receives the rows; the one known from the base may have been flushed."""
     lake.write("t", numbers(1))
-    with oracle(lake_address) as duck, lake.transaction() as tx:
+    with attached(lake_address) as duck, lake.transaction() as tx:
         tx.append("t", numbers(2))
         duck.run("ALTER TABLE t RENAME TO u", "CALL ducklake_flush_inlined_data('lake')")
     assert tx.result.snapshot is not None
     assert tx.result.snapshot.changes == "inlined_insert:1"
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT rowid, a FROM u ORDER BY rowid") == [(0, 1), (1, 2)]
     lake.set_option("data_inlining_row_limit", 0)
     lake.create_table("late", numbers(1).schema)
     lake.set_option("data_inlining_row_limit", 10)
-    with oracle(lake_address) as duck, lake.transaction() as tx:
+    with attached(lake_address) as duck, lake.transaction() as tx:
         tx.append("late", numbers(1))
         duck.run("INSERT INTO late VALUES (2)")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT a FROM late ORDER BY rowid") == [(2,), (1,)]
 
 
-def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_table("t", numbers(1).schema)
     with lake.transaction() as tx:
         tx.append("t", numbers(1, 2))
@@ -254,7 +251,7 @@ def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_ad
         'created_table:"main"."empty",created_table:"main"."new",inserted_into_table:1,inlined_insert:1,inlined_insert:2'
     )
     assert [(write.rows_added, write.rows_inlined, write.files_added) for write in tx.result.writes] == [(23, 3, 1), (1, 1, 0)]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT rowid, a FROM t WHERE a < 100 ORDER BY rowid") == [(20, 1), (21, 2), (22, 3)]
         assert duck.rows("FROM new") == [("x",)]
     with pytest.raises(NotFoundError), lake.transaction() as tx:  # noqa: PT012
@@ -292,7 +289,7 @@ def test_writes_within_the_limits_are_inlined(small: DuckLake) -> None:
 
 
 @on_all_catalogs
-def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress) -> None:
     """Values that DuckDB's parser would truncate or reject."""
     values: dict[str, pa.Array[Any]] = {
         "brackets": pa.array([[["]"]]]),
@@ -304,18 +301,18 @@ def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress
     for name, array in values.items():
         assert lake.write(name, pa.table({"c": array})).files_added == 1, name
     assert lake.write("fine", pa.table({"c": pa.array([["]}"], ["it's", "\\", None]])})).rows_inlined == 2
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("FROM brackets") == [([["]"]],)]
         assert duck.rows("FROM fine") == [(["]}"],), (["it's", "\\", None],)]
 
 
 @on_all_catalogs
-def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddress) -> None:
     names = ["nothing", "returning", "select", "Over", "window", "end"]
     lake.write("words", pa.table({name: [number] for number, name in enumerate(names)}))
     lake.table("words").update({"nothing": "7"})
     assert lake.table("words").scan().to_arrow().to_pylist() == [dict(zip(names, [7, 1, 2, 3, 4, 5], strict=True))]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("FROM words") == [(7, 1, 2, 3, 4, 5)]
 
 
@@ -332,13 +329,12 @@ def test_inlined_writes_are_validated_like_files(small: DuckLake) -> None:
     assert small.table("t").scan().to_arrow()["a"].to_pylist() == [1]
 
 
-def test_rows_after_a_new_default_keep_their_values(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"k": [1]}))
-    lake.table("t").add_column("z", "int32", default=3)
-    lake.table("t").set_default("z", 4)
-    lake.table("t").append(pa.table({"k": [2]}))
-    lake.table("t").drop_default("z")
+def test_rows_after_a_new_default_keep_their_values(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", pa.table({"k": [1]}))
+    small.table("t").add_column("z", "int32", default=3)
+    small.table("t").set_default("z", 4)
+    small.table("t").append(pa.table({"k": [2]}))
+    small.table("t").drop_default("z")
     with attached(sqlite_address) as duck:
         assert duck.rows("FROM t ORDER BY k") == [(1, 3), (2, 4)]
-    assert lake.table("t").to_arrow().column("z").to_pylist() == [3, 4]
+    assert small.table("t").to_arrow().column("z").to_pylist() == [3, 4]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 ROWS = pa.table({"id": pa.array(range(6), pa.int32()), "k": ["a", "a", "b", None, "b", "c"]})
 
 
@@ -27,11 +23,11 @@ def _filled(lake: DuckLake) -> None:
     lake.set_option("target_file_size", "2MB", table="t")
 
 
-def test_listings_are_those_of_duckdb(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_listings_are_those_of_duckdb(small: DuckLake, sqlite_address: LakeAddress) -> None:
     _filled(small)
     snapshots, tables, files = small.inspect.snapshots(), small.inspect.tables(), small.inspect.files("t")
     assert snapshots.schema.field("time").type == pa.timestamp("us", "UTC")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         expected = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, author, commit_message FROM ducklake_snapshots('lake')")
         keys = ("snapshot_id", "time", "schema_version", "author", "message")
         assert [tuple(row[key] for key in keys) for row in snapshots.to_pylist()] == sorted(expected)

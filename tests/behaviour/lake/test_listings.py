@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pyarrow as pa
 import pytest
@@ -13,10 +12,8 @@ from ducklake_core import DuckLake, split_path
 from ducklake_core.catalog.reading.definitions import MacroParameter
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.layout.sorting import SortKey
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 HISTORY = (
     "CREATE SCHEMA s",
@@ -55,18 +52,18 @@ HISTORY = (
 INLINING_LIMIT = "DATA_INLINING_ROW_LIMIT 5"
 
 
-def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
-    with oracle(address, INLINING_LIMIT) as duck:
+def _play(address: LakeAddress) -> DuckLake:
+    with attached(address, INLINING_LIMIT) as duck:
         duck.run(*HISTORY)
     return DuckLake.connect(address.url)
 
 
 @pytest.mark.slow
-def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = _play(lake_address, oracle)
+def test_listings_through_history(lake_address: LakeAddress) -> None:
+    lake = _play(lake_address)
     seen = set()
     for snapshot in lake.snapshots()[::2]:
-        with oracle(lake_address, f"SNAPSHOT_VERSION {snapshot.id}") as duck:
+        with attached(lake_address, f"SNAPSHOT_VERSION {snapshot.id}") as duck:
             _compare_tables(lake, duck, snapshot.id)
             _compare_views(lake, duck, snapshot.id)
             _compare_macros(lake, duck, snapshot.id)
@@ -135,8 +132,8 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
 
 
 @on_all_catalogs
-def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = _play(lake_address, oracle)
+def test_definitions(lake_address: LakeAddress) -> None:
+    lake = _play(lake_address)
     made = {text: s.id for s in lake.snapshots() for strings in s.change_set.listing().values() for text in strings}
     created = made["main.below"]
     assert lake.view("v", at=created).sql == "SELECT a, b AS bb FROM t WHERE (a > 1)"
@@ -165,9 +162,9 @@ def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
         lake.table("v")
 
 
-def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = _play(lake_address, oracle)
-    with oracle(lake_address) as duck:
+def test_changes_of_snapshots(lake_address: LakeAddress) -> None:
+    lake = _play(lake_address)
+    with attached(lake_address) as duck:
         listed = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, changes, author FROM ducklake_snapshots('lake')")
     own = [(s.id, s.time, s.schema_version, s.change_set.listing(), s.author) for s in lake.snapshots()]
     assert [(row[0], row[3]) for row in own] == [(row[0], row[3]) for row in listed]
@@ -183,8 +180,8 @@ def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> No
     } <= kinds
 
 
-def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(lake_address) as duck:
+def test_options_and_settings(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "CREATE TABLE dropped (a INT)", 'CREATE TABLE "o.d" (a INT)',
             "CALL lake.set_option('target_file_size', '10MB')",
@@ -194,7 +191,7 @@ def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> No
             "CALL lake.set_option('auto_compact', 'false', table_name => 'dropped')",
             "DROP TABLE dropped",
         )  # fmt: skip
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         options = duck.rows("SELECT option_name, value, lower(scope), scope_entry FROM lake.options()")
         (settings,) = duck.rows("SELECT catalog_type, data_path FROM ducklake_settings('lake')")
     lake = DuckLake.connect(lake_address.url)
@@ -208,8 +205,8 @@ def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> No
     assert (table.options.parquet_compression, table.options.target_file_size, table.options.auto_compact) == ("gzip", 10_000_000, True)
 
 
-def test_unreadable_catalog_strings_raise(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_unreadable_catalog_strings_raise(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE VIEW v(a) AS SELECT 1", "CREATE MACRO m(x) AS x")
     lake = DuckLake.connect(sqlite_address.url)
     with lake.database.write() as connection:
@@ -222,11 +219,9 @@ def test_unreadable_catalog_strings_raise(sqlite_address: LakeAddress, oracle: O
         lake.macros()
 
 
-def test_differences_from_the_listings_of_duckdb(
-    oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress
-) -> None:
+def test_differences_from_the_listings_of_duckdb(sqlite_address: LakeAddress) -> None:
     """Its descriptions of options, and its quotes around plain names that are words of its SQL."""
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run('CREATE TABLE "select" (i INTEGER)')
         assert duck.value("SELECT changes FROM lake.snapshots() WHERE snapshot_id = 1") == {"tables_created": ['main."select"']}
         assert "description" in [column[0] for column in duck.connection.execute("FROM lake.options()").description]
@@ -236,9 +231,8 @@ def test_differences_from_the_listings_of_duckdb(
     assert {option.name for option in lake.scoped_options()} <= names
 
 
-def test_listings_of_ten_tables_take_as_many_statements_as_of_two(sqlite_address: LakeAddress) -> None:
+def test_listings_of_ten_tables_take_as_many_statements_as_of_two(small: DuckLake) -> None:
     """One statement counts the inlined rows of two hundred tables; for one table nothing of other tables is read."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     found: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -250,56 +244,56 @@ def test_listings_of_ten_tables_take_as_many_statements_as_of_two(sqlite_address
         return len(found)
 
     def counts() -> list[int]:
-        table = lake.table("t0")
+        table = small.table("t0")
         return [
-            statements_of(call) for call in (lake.tables, lambda: lake.table_info("t0"), table.snapshots, lake.inspect.tables, table.info)
+            statements_of(call)
+            for call in (small.tables, lambda: small.table_info("t0"), table.snapshots, small.inspect.tables, table.info)
         ]
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
         for number in range(2):
-            lake.write(f"t{number}", pa.table({"a": [1]}))
+            small.write(f"t{number}", pa.table({"a": [1]}))
         before = counts()
         for number in range(2, 10):
-            lake.write(f"t{number}", pa.table({"a": [1, number]}))
-            lake.write(f'"t:x""{number}"', pa.table({"a": [number]}))
-        lake.table("t9").delete("a = 9")
+            small.write(f"t{number}", pa.table({"a": [1, number]}))
+            small.write(f'"t:x""{number}"', pa.table({"a": [number]}))
+        small.table("t9").delete("a = 9")
         assert counts() == before
-        for call in (lambda: list(lake), lake.scoped_options):
+        for call in (lambda: list(small), small.scoped_options):
             assert statements_of(call) <= before[0]
             assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    assert {info.table: info.row_count for info in lake.tables()}["main.t9"] == 1
-    assert sum(info.row_count for info in lake.tables()) == 2 + 16 - 1 + 8
+    assert {info.table: info.row_count for info in small.tables()}["main.t9"] == 1
+    assert sum(info.row_count for info in small.tables()) == 2 + 16 - 1 + 8
 
 
-def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_snapshots_of_a_table_are_those_whose_changes_name_it(small: DuckLake) -> None:
     names = ["t", 'T"x', "created_table:1", "a,b:2,", "other"]
     for name in names:
-        lake.write(f'"{name.replace(chr(34), chr(34) * 2)}"', pa.table({"a": [1]}))
+        small.write(f'"{name.replace(chr(34), chr(34) * 2)}"', pa.table({"a": [1]}))
     for _ in range(12):
-        lake.write("other", pa.table({"a": [1]}))
-    lake.rename_table("t", "u")
-    lake.write("u", pa.table({"a": [2]}))
+        small.write("other", pa.table({"a": [1]}))
+    small.rename_table("t", "u")
+    small.write("u", pa.table({"a": [2]}))
     for name, expected in {'T"x': [2], "created_table:1": [3], "a,b:2,": [4], "other": [5, *range(6, 18)], "u": [1, 18, 19]}.items():
-        table = lake.table(f'"{name.replace(chr(34), chr(34) * 2)}"')
+        table = small.table(f'"{name.replace(chr(34), chr(34) * 2)}"')
         assert [snapshot.id for snapshot in table.snapshots()] == expected
-        assert table.last_row_change() == lake.snapshot(expected[-1])
-    other = lake.table("other")
+        assert table.last_row_change() == small.snapshot(expected[-1])
+    other = small.table("other")
     assert len(other.snapshots()) == 13
     assert [snapshot.id for snapshot in other.row_changes()] == [snapshot.id for snapshot in reversed(other.snapshots())]
     assert [snapshot.id for snapshot in other.row_changes(14, limit=2)] == [17, 16]
     assert [[snapshot.id for snapshot in other.row_changes(limit=limit)] for limit in (0, 1, 99)] == [[], [17], [*range(17, 4, -1)]]
     assert other.row_changes(author="unknown") == []
-    lake.set_comment("other", "no row")
-    assert lake.table("other").row_changes(17) == []
-    assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
+    small.set_comment("other", "no row")
+    assert small.table("other").row_changes(17) == []
+    assert [snapshot.id for snapshot in small.table("other", at=16).row_changes(14)] == [16, 15]
 
 
-def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(lake_address) as duck:
+def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE other (a INT)")
         duck.run('CREATE TABLE "T" (a INT)', "INSERT INTO t VALUES (1)", 'ALTER TABLE t RENAME TO "a "",:2,"', "CREATE TABLE t (b INT)")
         duck.run('INSERT INTO "a "",:2," VALUES (2)', "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "INSERT INTO s.t VALUES (3)")
@@ -309,31 +303,29 @@ def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress, ora
     assert [snapshot.id for snapshot in lake.table("t", at=2).snapshots()] == [1, 2, 3]
 
 
-def test_tables_of_one_schema_are_those_of_all(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_tables_of_one_schema_are_those_of_all(small: DuckLake) -> None:
     for number in range(5):
-        lake.write(f"t{number}", pa.table({"a": [number]}), inline=False)
-    lake.create_schema("s")
-    lake.write("s.t0", pa.table({"a": [1, 2]}), inline=False)
-    every = lake.tables()
-    assert lake.tables("main") == [info for info in every if info.table.startswith("main.")]
-    assert lake.tables("S") == [info for info in every if info.table.startswith("s.")] != []
-    lake.create_schema("empty")
-    assert lake.tables("empty") == []
-    for call in (lambda: lake.tables("emty"), lambda: lake.at(None).tables("emty")):
+        small.write(f"t{number}", pa.table({"a": [number]}), inline=False)
+    small.create_schema("s")
+    small.write("s.t0", pa.table({"a": [1, 2]}), inline=False)
+    every = small.tables()
+    assert small.tables("main") == [info for info in every if info.table.startswith("main.")]
+    assert small.tables("S") == [info for info in every if info.table.startswith("s.")] != []
+    small.create_schema("empty")
+    assert small.tables("empty") == []
+    for call in (lambda: small.tables("emty"), lambda: small.at(None).tables("emty")):
         with pytest.raises(NotFoundError, match=r"there is no schema 'emty' at snapshot 8 \(did you mean 'empty'\?\)"):
             call()
     with pytest.raises(NotFoundError, match="there is no schema 'empty' at snapshot 5"):
-        lake.tables("empty", at=5)
+        small.tables("empty", at=5)
 
 
-def test_a_last_change_is_found_behind_many_commits_with_similar_names(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"a": [1]}))
-    table = lake.table("t")
-    expected, table_id = lake.snapshot(), table.info().table_id
+def test_a_last_change_is_found_behind_many_commits_with_similar_names(small: DuckLake) -> None:
+    small.write("t", pa.table({"a": [1]}))
+    table = small.table("t")
+    expected, table_id = small.snapshot(), table.info().table_id
     for number in range(13):
-        lake.create_table(f'"x:{table_id},{number}"', pa.schema({"a": pa.int64()}))
+        small.create_table(f'"x:{table_id},{number}"', pa.schema({"a": pa.int64()}))
     statements: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:

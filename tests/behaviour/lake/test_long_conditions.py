@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pyarrow as pa
 import pytest
@@ -11,10 +10,9 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.conditions import AnyOf, InIntervals, OneOf
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
-ATTACH = Callable[..., AbstractContextManager[Oracle]]
 ROWS = 400
 LONG = {
     "values": " OR ".join(f"k = {3 * n}" for n in range(1200)),
@@ -48,8 +46,8 @@ def keys_of(data: pa.Table) -> list[int]:
 
 
 @pytest.mark.parametrize("name", spread(LONG, 2))
-def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress, oracle: ATTACH) -> None:
-    with oracle(lake_address) as duck:
+def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         expected = [k for (k,) in duck.rows(f"SELECT k FROM t WHERE {LONG[name]} ORDER BY 1")]
     assert expected
     assert keys_of(lake.table("t").scan(where=LONG[name]).to_arrow()) == expected

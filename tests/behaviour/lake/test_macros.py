@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import duckdb
 import pytest
@@ -11,18 +10,10 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.transaction import Transaction
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 
-@pytest.fixture
-def lake(sqlite_address: LakeAddress) -> DuckLake:
-    return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-
-
-def test_duckdb_calls_macros(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_duckdb_calls_macros(lake: DuckLake, lake_address: LakeAddress) -> None:
     with lake.transaction() as tx:
         tx.create_schema("s")
         tx.create_table("t", {"a": "int32"})
@@ -39,7 +30,7 @@ def test_duckdb_calls_macros(lake_address: LakeAddress, oracle: OracleOf) -> Non
                 "e::VARCHAR, f::VARCHAR, g::VARCHAR, typeof(h), i::VARCHAR, j::VARCHAR, k]"
             },
         )
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (1), (2), (3)")
         assert duck.rows("SELECT s.plus(1, 2, 3), s.plus(1, b := 3)") == [(7, 4)]
         assert duck.rows("FROM above(1)") == [(2,), (3,)]
@@ -52,9 +43,8 @@ def test_duckdb_calls_macros(lake_address: LakeAddress, oracle: OracleOf) -> Non
     assert {macro.name: len(macro.implementations) for macro in lake.macros()} == {"plus": 3, "top": 1, "added": 1, "constants": 1}
     lake.create_macro("top", {"": "9"}, or_replace=True)
     lake.drop_macro("s.plus")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT top()") == 9
-    lake.close()
 
 
 REJECTED: tuple[tuple[dict[str, str], type[DuckLakeError], str], ...] = (
@@ -82,49 +72,49 @@ REJECTED: tuple[tuple[dict[str, str], type[DuckLakeError], str], ...] = (
 )
 
 
-def test_invalid_definitions_raise(lake: DuckLake) -> None:
+def test_invalid_definitions_raise(small: DuckLake) -> None:
     for definitions, error, text in REJECTED:
         with pytest.raises(error, match=text):
-            lake.create_macro("m", definitions)
-    assert lake.snapshot().id == 0
+            small.create_macro("m", definitions)
+    assert small.snapshot().id == 0
 
 
-def test_names(lake: DuckLake) -> None:
-    lake.create_macro("m", {"x": "x"})
-    lake.create_macro("m", {"x": "SELECT x"}, kind="table")
+def test_names(small: DuckLake) -> None:
+    small.create_macro("m", {"x": "x"})
+    small.create_macro("m", {"x": "SELECT x"}, kind="table")
     with pytest.raises(AlreadyExistsError, match="there is a scalar macro M already"):
-        lake.create_macro("M", {"x": "x"})
+        small.create_macro("M", {"x": "x"})
     with pytest.raises(NotFoundError, match="no schema"):
-        lake.create_macro("nowhere.m", {"x": "x"})
+        small.create_macro("nowhere.m", {"x": "x"})
     with pytest.raises(UsageError, match="is one SELECT"):
-        lake.create_macro("n", {"x": "DROP TABLE t"}, kind="table")
-    lake.drop_macro("m", kind="table")
+        small.create_macro("n", {"x": "DROP TABLE t"}, kind="table")
+    small.drop_macro("m", kind="table")
     with pytest.raises(NotFoundError, match="no table macro"):
-        lake.drop_macro("m", kind="table")
-    assert lake.drop_macro("m", kind="table", if_exists=True) is None
-    assert lake.create_macro("m", {"y": "y"}, if_not_exists=True) is None
+        small.drop_macro("m", kind="table")
+    assert small.drop_macro("m", kind="table", if_exists=True) is None
+    assert small.create_macro("m", {"y": "y"}, if_not_exists=True) is None
 
 
-def _meanwhile(lake: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
-    with lake.transaction() as tx:
+def _meanwhile(small: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
+    with small.transaction() as tx:
         change(tx)
         other_change()
 
 
-def test_two_writers(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake.create_schema("s")
+def test_two_writers(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.create_schema("s")
     other = DuckLake.connect(sqlite_address.url)
     with pytest.raises(AlreadyExistsError, match="another writer has made it meanwhile"):
-        _meanwhile(lake, lambda tx: tx.create_macro("m", {"x": "x"}), lambda: other.create_macro("M", {"x": "x"}))
-    _meanwhile(lake, lambda tx: tx.create_macro("n", {"x": "x"}), lambda: other.create_macro("n", {"x": "SELECT x"}, kind="table"))
+        _meanwhile(small, lambda tx: tx.create_macro("m", {"x": "x"}), lambda: other.create_macro("M", {"x": "x"}))
+    _meanwhile(small, lambda tx: tx.create_macro("n", {"x": "x"}), lambda: other.create_macro("n", {"x": "SELECT x"}, kind="table"))
     with pytest.raises(CommitConflictError, match="dropped this schema"):
-        _meanwhile(lake, lambda tx: tx.create_macro("s.m", {"x": "x"}), lambda: other.drop_schema("s"))
+        _meanwhile(small, lambda tx: tx.create_macro("s.m", {"x": "x"}), lambda: other.drop_schema("s"))
     with pytest.raises(CommitConflictError):
-        _meanwhile(lake, lambda tx: tx.create_macro("m", {"y": "y"}, or_replace=True), lambda: other.drop_macro("m"))
-    lake.create_schema("u")
+        _meanwhile(small, lambda tx: tx.create_macro("m", {"y": "y"}, or_replace=True), lambda: other.drop_macro("m"))
+    small.create_schema("u")
     with pytest.raises(CommitConflictError, match="created a macro in this schema"):
-        _meanwhile(lake, lambda tx: tx.drop_schema("u", cascade=True), lambda: other.create_macro("u.m", {"x": "x"}))
-    with lake.transaction() as tx:
+        _meanwhile(small, lambda tx: tx.drop_schema("u", cascade=True), lambda: other.create_macro("u.m", {"x": "x"}))
+    with small.transaction() as tx:
         tx.create_macro("u.n", {"x": "x"})
         with pytest.raises(UsageError, match="has m, n in it"):
             tx.drop_schema("u")
@@ -132,23 +122,23 @@ def test_two_writers(lake: DuckLake, sqlite_address: LakeAddress, oracle: Oracle
         tx.create_macro("w.n", {"x": "x"})
         tx.drop_schema("w", cascade=True)
         tx.drop_macro("u.n")
-    assert [(macro.schema_name, macro.name, macro.kind) for macro in lake.macros()] == [
+    assert [(macro.schema_name, macro.name, macro.kind) for macro in small.macros()] == [
         ("main", "n", "table"), ("main", "n", "scalar"), ("u", "m", "scalar"),
     ]  # fmt: skip
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT n(3), u.m(4)") == [(3, 4)]
-    lake.close()
+    small.close()
     other.close()
 
 
-def test_duckdb_cannot_load_defaults_of_null(lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_cannot_load_defaults_of_null(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Defaults of NULL are rejected for this reason; when this test fails, they can be allowed."""
-    lake.close()
+    small.close()
 
     def both() -> None:
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             duck.run("CREATE MACRO m(a := NULL::INTEGER) AS a")
-        with oracle(sqlite_address):
+        with attached(sqlite_address):
             pass
 
     with pytest.raises(duckdb.Error, match="Failed to cast value"):

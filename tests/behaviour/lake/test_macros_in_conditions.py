@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 MACROS = (
     "CREATE MACRO late(x) AS x > 5, (x, y INTEGER) AS x > y",
@@ -23,14 +21,14 @@ CONDITIONS = (*SIMPLE, "LATE(plus(k, 2))", "plus(k, 1) * 2 = 6", "loud(s) = 'A!'
 
 
 @pytest.fixture
-def lake(sqlite_address: LakeAddress, oracle: Callable) -> DuckLake:  # type: ignore[type-arg]
-    with oracle(sqlite_address) as duck:
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t AS SELECT range AS k, chr(97 + (range % 2)::INTEGER) AS s FROM range(10)", *MACROS)
     return DuckLake.connect(sqlite_address.url)
 
 
-def test_conditions(lake: DuckLake, sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
-    with oracle(sqlite_address) as duck:
+def test_conditions(lake: DuckLake, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         expected = {text: {k for (k,) in duck.rows(f"SELECT k FROM t WHERE {text}")} for text in CONDITIONS}
     for text in SIMPLE:
         assert set(lake.table("t").scan(where=text).to_arrow()["k"].to_pylist()) == expected[text], text
@@ -64,11 +62,10 @@ def test_many_calls_in_one_condition(lake: DuckLake) -> None:
     assert lake.table("t").scan(where=f"{where} OR late(k, 7)").to_arrow()["k"].to_pylist() == [8, 9]
 
 
-def test_a_macro_that_calls_itself(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"k": [1]}))
-    lake.create_macro("again", {"x": "again(x + 1)"})
-    lake.create_macro("doubled", {"x": "doubled(x) + doubled(x) + doubled(x)"})
+def test_a_macro_that_calls_itself(small: DuckLake) -> None:
+    small.write("t", pa.table({"k": [1]}))
+    small.create_macro("again", {"x": "again(x + 1)"})
+    small.create_macro("doubled", {"x": "doubled(x) + doubled(x) + doubled(x)"})
     for call in ("again(k)", "doubled(k)"):
         with pytest.raises(UnsupportedFeatureError, match="call themselves"):
-            lake.table("t").scan(where=call).to_arrow()
+            small.table("t").scan(where=call).to_arrow()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -13,11 +11,10 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, NotALakeError
-from tests.support.oracle import LakeAddress, file_lake
+from tests.support.oracle import LakeAddress, attached, file_lake
 from tests.support.parameters import slow
 from tests.support.postgres import PostgresServer
 
-OracleFactory = Callable[..., Any]
 HOSTILE = 'La"k.e\'s %s; DROP SCHEMA "public" --ü'
 with_schemas = pytest.mark.parametrize("lake_address", ["postgresql", slow("duckdb")], indirect=True)
 
@@ -29,11 +26,11 @@ def option(schema: str) -> str:
 
 @with_schemas
 @pytest.mark.parametrize("schema", ["lakes", "UPPER case", "main.x"])
-def test_duckdb_and_ducklake_core_write_in_any_metadata_schema(lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
+def test_duckdb_and_ducklake_core_write_in_any_metadata_schema(lake_address: LakeAddress, schema: str) -> None:
     address = lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path, metadata_schema=schema)
     lake.write("t", pa.table({"a": [1, 2, 3]}))
-    with oracle(address, option(schema)) as duck:
+    with attached(address, option(schema)) as duck:
         duck.run(
             "INSERT INTO t VALUES (4)",
             "DELETE FROM t WHERE a = 2",
@@ -49,14 +46,14 @@ def test_duckdb_and_ducklake_core_write_in_any_metadata_schema(lake_address: Lak
         DuckLake.connect(address.url)
     for used in (lake, again):
         used.close()
-    with oracle(address, option(schema)) as duck:
+    with attached(address, option(schema)) as duck:
         assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (3,)]
 
 
 @with_schemas
-def test_a_lake_of_duckdb_in_a_metadata_schema(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_a_lake_of_duckdb_in_a_metadata_schema(lake_address: LakeAddress) -> None:
     address = lake_address
-    with oracle(address, option("Lakes")) as duck:
+    with attached(address, option("Lakes")) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "CREATE TABLE u AS SELECT range AS a FROM range(20)")
         duck.run("DELETE FROM u WHERE a < 3")
     lake = DuckLake.connect(address.url, metadata_schema="Lakes")
@@ -83,7 +80,7 @@ def test_a_hostile_schema_name(lake_address: LakeAddress, tmp_path: Path) -> Non
         used.close()
 
 
-def test_the_search_path_does_not_matter(postgres: PostgresServer, tmp_path: Path, oracle: OracleFactory) -> None:
+def test_the_search_path_does_not_matter(postgres: PostgresServer, tmp_path: Path) -> None:
     address = postgres.lake(tmp_path)
     decoy = DuckLake.create(address.url, data_path=f"{tmp_path}/decoy/", metadata_schema="decoy")
     decoy.write("decoy", pa.table({"a": [0]}))
@@ -98,7 +95,7 @@ def test_the_search_path_does_not_matter(postgres: PostgresServer, tmp_path: Pat
         lake.write("t", pa.table({"a": [1, 2, 3]}))
         lake.table("t").delete(where="a = 2")
         lake.close()
-        with oracle(LakeAddress(address.url, address.attach, f"{tmp_path}/{schema}/", "postgresql"), option(schema or "public")) as duck:
+        with attached(LakeAddress(address.url, address.attach, f"{tmp_path}/{schema}/", "postgresql"), option(schema or "public")) as duck:
             duck.run("DELETE FROM t WHERE a = 3", "INSERT INTO t VALUES (5)")
         lake = DuckLake.connect(address.url, metadata_schema=schema)
         assert [item.table for item in lake.tables()] == ["main.t"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 NAN = float("nan")
 ROWS = pa.table(
     {
@@ -26,14 +22,14 @@ CONDITIONS = ("x > 5", "x = 'nan'", "x <= 1", "x = 0", "x IS NULL", "y >= 3", "y
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_duckdb_keeps_rows_with_nan(oracle: OracleFactory, sqlite_address: LakeAddress, encrypted: bool) -> None:
+def test_duckdb_keeps_rows_with_nan(sqlite_address: LakeAddress, encrypted: bool) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=encrypted)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("parquet_row_group_size", 2)
     lake.create_table("t", ROWS.schema).append(ROWS)
     summaries = lake.table("t").column_summaries()
     found = {name: (one.min_value, one.max_value, one.null_count) for name, one in summaries.items() if name != "n"}
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE by_duckdb AS SELECT * FROM t", "CREATE TEMP TABLE held AS SELECT * FROM t")
         for condition in CONDITIONS:
             wanted = duck.rows(f"SELECT n FROM held WHERE {condition} ORDER BY n")
@@ -46,9 +42,9 @@ def test_duckdb_keeps_rows_with_nan(oracle: OracleFactory, sqlite_address: LakeA
     assert (found["y"][:2], found["s.z"][:2]) == ((2.5, 2.5), (0.5, 0.5))
 
 
-def test_nan_statistics_of_duckdb_are_those_of_the_last_row_group(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_nan_statistics_of_duckdb_are_those_of_the_last_row_group(sqlite_address: LakeAddress) -> None:
     """DuckDB's own statistics differ from the file, so the expected count is that of rows that it has read."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS n, if(i = 5, 'nan'::DOUBLE, i / 1e6) AS x FROM range(130000) r(i)")
         query = "SELECT contains_nan FROM __ducklake_metadata_lake.ducklake_file_column_stats WHERE column_id = 2"
         assert duck.value(query) in (0, False)
@@ -61,5 +57,5 @@ def test_nan_statistics_of_duckdb_are_those_of_the_last_row_group(oracle: Oracle
         assert table.scan(where=condition).count() == 1
     table.delete("x < 5")
     assert table.refresh().scan().to_arrow().column("n").to_pylist() == [5]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT n FROM t") == [(5,)]

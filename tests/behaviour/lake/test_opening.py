@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,8 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CatalogError, NotALakeError, NotFoundError, UsageError
 from tests.property.arguments.surface import build, call, methods
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "delay": [1.5, None, 3.0]})
 
 
@@ -118,7 +117,7 @@ def test_a_file_that_this_user_may_not_open(open_path: Path, kind: str) -> None:
     assert "t" in DuckLake.connect(address)
 
 
-def test_concurrent_opens_create_one_lake(lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_concurrent_opens_create_one_lake(lake_address: LakeAddress) -> None:
     start, failed = threading.Barrier(6), list[BaseException]()
 
     def work(number: int) -> None:
@@ -135,7 +134,7 @@ def test_concurrent_opens_create_one_lake(lake_address: LakeAddress, oracle: Ora
     for thread in threads:
         thread.join()
     assert not failed
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake'") == 6
 
 
@@ -216,7 +215,7 @@ def test_tables_are_found_by_subscript(small: DuckLake) -> None:
         _ = small[5]  # type: ignore[index]
 
 
-def test_a_whole_lake_at_one_snapshot(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_a_whole_lake_at_one_snapshot(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("a", ROWS)
     lake.create_view("v", "SELECT id FROM a WHERE id > 1")
     then = lake.snapshot()
@@ -232,7 +231,7 @@ def test_a_whole_lake_at_one_snapshot(lake: DuckLake, lake_address: LakeAddress,
     assert past.view("v").to_arrow().num_rows == 2
     assert "a" in past
     assert "later.b" not in past
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         expected = duck.rows(f"SELECT id FROM a AT (VERSION => {then.id}) WHERE delay > 2 ORDER BY id")
     assert [(row,) for row in past.scan("a", columns=["id"], where="delay > 2").to_arrow()["id"].to_pylist()] == expected
     assert past["a"].snapshot_id == past.table_info("a").snapshot_id == then.id

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 
-def test_the_wider_scope_is_effective_again(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_the_wider_scope_is_effective_again(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_schema("s")
     lake.create_table("s.t", {"a": "int"})
     lake.create_table("u", {"a": "int"})
     name = "target_file_size"
     lake.set_option(name, "1MB")
     lake.set_option(name, "2MB", schema="s")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL lake.set_option('target_file_size', '3MB', table_name => 't', schema => 's')")
     snapshot = lake.snapshot().id
 
@@ -34,7 +29,7 @@ def test_the_wider_scope_is_effective_again(lake: DuckLake, lake_address: LakeAd
     assert not lake.unset_option(name, table="s.t")
     assert lake.unset_option(name)
     assert seen() == ["2000000", None, None]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         rows = duck.rows(
             "SELECT option_name, value, scope, scope_entry FROM ducklake_options('lake') WHERE option_name = 'target_file_size'"
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -14,12 +12,11 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 SCHEMA = pa.schema([("c", pa.string()), ("day", pa.date32()), ("n", pa.int64())])
 
 
@@ -40,7 +37,7 @@ def started(lake: DuckLake) -> None:
     lake.table("t").append(START.slice(3))
 
 
-def test_only_partitions_of_the_rows_are_replaced(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_only_partitions_of_the_rows_are_replaced(lake: DuckLake, lake_address: LakeAddress) -> None:
     started(lake)
     new = frame(("a'", JAN, 10), (None, None, 40), ("b", dt.date(1999, 1, 1), 50), ("z", None, 60))
     before = lake.snapshot().id
@@ -48,7 +45,7 @@ def test_only_partitions_of_the_rows_are_replaced(lake: DuckLake, lake_address: 
     assert lake.snapshot().id == before + 1
     assert (done.rows_added, done.rows_deleted) == (4, 4)
     wanted = [("a'", FEB, 2), ("a'", JAN, 10), ("b", dt.date(1999, 1, 1), 50), ("z", None, 60), (None, None, 40)]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert sorted(map(repr, duck.rows("SELECT c, day, n FROM t"))) == sorted(map(repr, wanted))
     mine = [tuple(row.values()) for row in lake.table("t").scan().to_arrow().to_pylist()]
     assert sorted(map(repr, mine)) == sorted(map(repr, wanted))
@@ -77,7 +74,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_values_of_every_kind(kind: str, small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+def test_values_of_every_kind(kind: str, small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.create_table("t", {"k": kind, "n": "int64"}, partition_by=["k"])
     arrow = small.table("t").schema.to_arrow()
     values = VALUES[kind]
@@ -93,11 +90,11 @@ def test_values_of_every_kind(kind: str, small: DuckLake, sqlite_address: LakeAd
         changed = one.set_column(1, "n", pa.array([place + 100], pa.int64()))
         done = small.table("t").overwrite(changed, partitions="in_data")
         assert (done.rows_added, done.rows_deleted) == (1, 1)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT n FROM t ORDER BY n") == [(place + 100,) for place in range(len(values))]
 
 
-def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeAddress) -> None:
     started(lake)
     first = lake.transaction().__enter__()
     first.overwrite("t", frame(("b", JAN, 30)), partitions="in_data", concurrent_appends="replace")
@@ -105,7 +102,7 @@ def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeA
     # Rows that were added to the partition concurrently are replaced too.
     lake.table("t").append(frame(("b", JAN, 31)))
     first.__exit__(None, None, None)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT c, n FROM t ORDER BY ALL") == [("a'", 2), ("a'", 10), ("b", 30), (None, 4)]
     barrier = threading.Barrier(3)
     failures: list[BaseException] = []
@@ -127,7 +124,7 @@ def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeA
     for thread in threads:
         thread.join(60)
     assert not failures
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         found = duck.rows("SELECT c, list(n ORDER BY n) FROM t WHERE month(day) = 2 GROUP BY c ORDER BY c")
         assert found == [("a'", [2, 12]), ("x", [2, 12]), ("y", [2, 12])]
 
@@ -149,10 +146,10 @@ def test_unpartitioned_data_raises(small: DuckLake) -> None:
 
 
 @pytest.mark.slow
-def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
+def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     started(small)
     rows = spark.createDataFrame([("a'", JAN, 10), (None, None, 40), ("b", LATER, 50)], "c string, day date, n bigint")
     done = small.table("t").overwrite(rows, partitions="in_data")
     assert (done.rows_added, done.rows_deleted) == (3, 4)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT c, n FROM t ORDER BY ALL") == [("a'", 2), ("a'", 10), ("b", 50), (None, 40)]

@@ -62,8 +62,7 @@ def test_every_change_is_seen(lake_address: LakeAddress) -> None:
                 assert lake.table("t").scan().count() == duck.value("SELECT count(*) FROM t"), change
 
 
-def test_unchanged_tables_take_one_statement(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_unchanged_tables_take_one_statement(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.write("t", pa.table({"a": [1]}))
     lake.table("t")
     statements: list[str] = []

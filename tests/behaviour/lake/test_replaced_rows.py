@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -16,15 +15,13 @@ from ducklake_core.errors import (
     UsageError,
 )
 from tests.behaviour.lake.days import files_of, keys, rows
-from tests.support.oracle import LakeAddress
-
-Attach = Callable[..., Any]
+from tests.support.oracle import LakeAddress, attached
 
 
-def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress) -> None:
     first = lake.write("t", rows(0, 30), partition_by=["day"])
     assert (first.created_table, first.rows_added, first.files_added) == (True, 30, 3)
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("INSERT INTO t VALUES (100, DATE '2013-01-01', 'inlined'), (101, DATE '2013-01-02', 'inlined')")
         done = lake.table("t").overwrite(rows(200, 201, date(2012, 12, 30)), where="day = DATE '2013-01-01'")
         assert (done.rows_deleted, done.rows_added, done.files_removed, done.delete_files_added) == (11, 1, 1, 0)
@@ -32,14 +29,14 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
 
 
-def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     table = lake.create_table("t", rows(0, 0))
     table.append(rows(0, 30))
     first = table.delete("k < 5")
     second = table.delete("k IN (6, 8, 10)")
     assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 25
         duck.run("DELETE FROM t WHERE k = 29")
@@ -48,7 +45,7 @@ def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddr
     assert lake.table_info("t").row_count == 0
 
 
-def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", rows(0, 30))
     lake.write("other", rows(0, 3))
@@ -58,7 +55,7 @@ def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, l
         between = lake.table("other").append(rows(3, 4))
     assert tx.result.snapshot is not None
     assert tx.result.snapshot.id == between.snapshot_id + 1
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert 7 in keys(duck, f"t AT (VERSION => {between.snapshot_id})")
         assert keys(duck) == [k for k in range(5, 30) if k != 7]
     named = {row["path"] for row in _live_delete_files(lake)}
@@ -75,9 +72,9 @@ def _live_delete_files(lake: DuckLake) -> list[Any]:
         return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
 
 
-def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", rows(0, 20))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (50, DATE '2013-01-01', 'inlined')")
         new = pa.table({"K": pa.array([3, 50, 70], pa.int64()), "day": [date(2020, 1, 1)] * 3, "s": ["new"] * 3})
         done = lake.write("t", new, mode="upsert", on=["k"])
@@ -116,9 +113,9 @@ def test_rows_outside_the_slice_raise_and_leave_nothing(small: DuckLake, sqlite_
     assert small.snapshot() == snapshot
 
 
-def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", rows(0, 9))
     done = lake.table("t").overwrite(rows(0, 0), where="day = DATE '2013-01-01'")
     assert (done.rows_deleted, done.committed) == (3, True)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert keys(duck) == [1, 2, 4, 5, 7, 8]

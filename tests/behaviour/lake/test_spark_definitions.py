@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,23 +24,22 @@ EVERYTHING = (
 
 
 @pytest.mark.slow
-def test_few_rows_are_inlined_on_request(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", 4)
+def test_few_rows_are_inlined_on_request(spark: SparkSession, small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.set_option("data_inlining_row_limit", 4)
     few = spark.range(0, 4, 1, 2).selectExpr(*EVERYTHING)
-    written = lake.write("files", few)
+    written = small.write("files", few)
     assert (written.files_added > 0, written.rows_inlined) == (True, 0)
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        done = lake.write("rows", few, inline=True)
+        done = small.write("rows", few, inline=True)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
     assert (done.files_added, done.rows_inlined, done.rows_added) == (0, 4, 4)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("FROM rows ORDER BY k")[1:] != []
         assert sorted(map(repr, duck.rows("FROM rows"))) == sorted(map(repr, duck.rows("FROM files")))
-    table = lake.table("rows")
+    table = small.table("rows")
     assert table.append(spark.range(0, 5).selectExpr(*EVERYTHING), inline=True).rows_inlined == 0
     with pytest.raises(UsageError, match="outside of what was promised"):
         table.overwrite(few, where="k = 2", inline=True)
@@ -49,17 +47,15 @@ def test_few_rows_are_inlined_on_request(spark: SparkSession, sqlite_address: La
     assert (done.rows_inlined, done.rows_deleted) == (1, 2)
     with pytest.raises(UnsupportedFeatureError, match="upserts from a Spark DataFrame"):
         table.upsert(few, on=["k"], inline=True)
-    assert lake.write("arrow", pa.table({"a": [1]}), inline=False).files_added == 1
+    assert small.write("arrow", pa.table({"a": [1]}), inline=False).files_added == 1
     assert table.append(few.where("false"), inline=True).committed is False
-    lake.close()
 
 
-def test_not_null_and_defaults(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    made = lake.create_table_as("t", spark.range(0, 1000, 1, 2).selectExpr("id AS k", "nullif(concat('v', id), 'v500') AS s"))
+def test_not_null_and_defaults(spark: SparkSession, small: DuckLake, sqlite_address: LakeAddress) -> None:
+    made = small.create_table_as("t", spark.range(0, 1000, 1, 2).selectExpr("id AS k", "nullif(concat('v', id), 'v500') AS s"))
     assert made.snapshot_id == 1
-    assert (made.created_table, made.rows_added, lake.snapshot().id) == (True, 1000, 1)
-    table = lake.table("t")
+    assert (made.created_table, made.rows_added, small.snapshot().id) == (True, 1000, 1)
+    table = small.table("t")
     table.add_column("d", "int32", default=7)
     table.set_default("d", 9)
     with pytest.raises(SchemaError, match=r"'s' of main\.t has NULL in it"):
@@ -70,6 +66,5 @@ def test_not_null_and_defaults(spark: SparkSession, sqlite_address: LakeAddress,
         table.append(spark.range(0, 500, 1, 2).selectExpr("nullif(id, 499) AS k", "'x' AS s"))
     assert set(Path(sqlite_address.data_path).rglob("*.parquet")) == files
     table.append(spark.range(5000, 5002).selectExpr("id AS k"), missing_columns="null")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT d, count(*), count(s), min(k) FROM t GROUP BY d ORDER BY d") == [(7, 1000, 999, 0), (9, 2, 0, 5000)]
-    lake.close()

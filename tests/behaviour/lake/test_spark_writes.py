@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,36 +19,34 @@ def frame(spark: SparkSession, start: int, stop: int) -> DataFrame:
     return spark.range(start, stop).selectExpr("id AS k", "date_add(DATE '2013-01-01', int(id % 40)) AS day", "concat('v', id) AS s")
 
 
-def test_every_mode(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    first = lake.write("t", frame(spark, 0, 400), partition_by=["month(day)"])
+def test_every_mode(spark: SparkSession, small: DuckLake, sqlite_address: LakeAddress) -> None:
+    first = small.write("t", frame(spark, 0, 400), partition_by=["month(day)"])
     assert (first.rows_added, first.created_table) == (400, True)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         slice_of_day = "day = DATE '2013-01-03'"
-        done = lake.table("t").overwrite(frame(spark, 1000, 1040).where(slice_of_day), where=slice_of_day)
+        done = small.table("t").overwrite(frame(spark, 1000, 1040).where(slice_of_day), where=slice_of_day)
         assert (done.rows_added, done.rows_deleted) == (1, 10)
         keys = frame(spark, 0, 5).selectExpr("k", "day", "'new' AS s").union(frame(spark, 5000, 5001))
-        done = lake.table("t").upsert(keys, on=["k"])
+        done = small.table("t").upsert(keys, on=["k"])
         # Key 2 went with the slice, so four of the five are replaced.
         assert (done.rows_added, done.rows_deleted) == (6, 4)
         assert duck.rows("SELECT count(*), count(DISTINCT k), sum((s = 'new')::INT) FROM t") == [(393, 393, 5)]
         wider = frame(spark, 9000, 9002).selectExpr("*", "array(k, k + 1) AS more")
-        assert lake.write("t", wider, schema_evolution="additive").schema_changes
+        assert small.write("t", wider, schema_evolution="additive").schema_changes
         assert duck.rows("SELECT more FROM t WHERE k = 9001") == [([9001, 9002],)]
-        done = lake.table("t").overwrite(wider.where("false"))
+        done = small.table("t").overwrite(wider.where("false"))
         assert done.rows_deleted == 395
         assert duck.value("SELECT count(*) FROM t") == 0
 
 
-def test_rejected_writes_leave_no_files(spark: SparkSession, sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", frame(spark, 0, 10))
+def test_rejected_writes_leave_no_files(spark: SparkSession, small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", frame(spark, 0, 10))
     before = set(Path(sqlite_address.data_path).rglob("*.parquet"))
     with pytest.raises(UsageError, match="outside"):
-        lake.table("t").overwrite(frame(spark, 0, 10), where="k = 3")
+        small.table("t").overwrite(frame(spark, 0, 10), where="k = 3")
     with pytest.raises(SchemaError, match="more than once"):
-        lake.table("t").upsert(frame(spark, 0, 3).union(frame(spark, 0, 3)), on=["k"])
+        small.table("t").upsert(frame(spark, 0, 3).union(frame(spark, 0, 3)), on=["k"])
     with pytest.raises(SchemaError, match="additive"):
-        lake.table("t").append(frame(spark, 0, 3).selectExpr("*", "1 AS extra"))
+        small.table("t").append(frame(spark, 0, 3).selectExpr("*", "1 AS extra"))
     assert set(Path(sqlite_address.data_path).rglob("*.parquet")) == before
-    assert lake.snapshot().id == 1
+    assert small.snapshot().id == 1

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.results import TableStatistics
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
 
@@ -30,27 +28,25 @@ def compare(lake: DuckLake, found: TableStatistics) -> int:
 
 
 @pytest.mark.parametrize("seed", spread([1, 2], 1))
-def test_rows_of_every_snapshot_after_a_random_history(
-    seed: int, small: DuckLake, oracle: Callable[..., Any], sqlite_address: LakeAddress
-) -> None:
+def test_rows_of_every_snapshot_after_a_random_history(seed: int, small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Counts from the catalog equal the rows that each snapshot shows."""
-    random_history(seed, small, oracle, sqlite_address)
+    random_history(seed, small, sqlite_address)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 14))
-def test_the_same_on_every_catalog(seed: int, lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
+def test_the_same_on_every_catalog(seed: int, lake: DuckLake, lake_address: LakeAddress) -> None:
     """More of them."""
-    random_history(seed, lake, oracle, lake_address)
+    random_history(seed, lake, lake_address)
 
 
-def random_history(seed: int, lake: DuckLake, oracle: Callable[..., Any], address: LakeAddress) -> None:
+def random_history(seed: int, lake: DuckLake, address: LakeAddress) -> None:
     """Inserts, deletes, updates, flushes, merges and rewrites of both writers, rows in files and in the catalog."""
     rng = random.Random(seed)
     lake.write("t", pa.table({"i": range(20), "k": [number % 3 for number in range(20)]}), partition_by=["k"])
 
     def duckdb(statement: str) -> None:
-        with oracle(address) as duck:
+        with attached(address) as duck:
             duck.run(statement)
 
     for step in range(30):
@@ -83,12 +79,12 @@ def random_history(seed: int, lake: DuckLake, oracle: Callable[..., Any], addres
     assert min(one.ranges[1].low for one in now) <= min(rows) <= max(rows) <= max(one.ranges[1].high for one in now)
 
 
-def test_column_summaries(lake: DuckLake, oracle: Callable[..., Any], lake_address: LakeAddress) -> None:
+def test_column_summaries(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"F": [1.5, None, -2.0], "s": ["a", "b", None]}))
     lake.write("t", pa.table({"F": [float("nan"), 1.0], "s": [None, None]}, schema=pa.schema({"F": pa.float64(), "s": pa.string()})))
     lake.unset_option("data_inlining_row_limit")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO lake.t VALUES (9.5, 'z'), (NULL, NULL)")
     (table,) = lake.statistics({"t": ["f", "S", "missing"], "nowhere": ["f"]}).tables
     assert table.column_names == ("F", "s", None)

@@ -13,7 +13,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError
 from ducklake_core.staging import context
 from ducklake_core.transaction import Transaction
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql, spread
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
@@ -34,11 +34,9 @@ def hot(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> DuckLake:
 
 @pytest.mark.parametrize("rows", [OTHER, MANY], ids=["inlined", "file"])
 @pytest.mark.parametrize("by_object", [False, True], ids=["by name", "by object"])
-def test_an_append_after_a_swap(
-    hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], rows: pa.Table, *, by_object: bool
-) -> None:
+def test_an_append_after_a_swap(hot: DuckLake, lake_address: LakeAddress, rows: pa.Table, *, by_object: bool) -> None:
     table = hot.table("t")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         hot.write("t", ROW)
         duck.run(*SWAP)
         result = table.append(rows) if by_object else hot.write("t", rows)
@@ -51,8 +49,8 @@ def test_an_append_after_a_swap(
     assert hot.table("t_old").scan().count() == 3
 
 
-def test_a_table_whose_name_was_dropped(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address) as duck:
+def test_a_table_whose_name_was_dropped(hot: DuckLake, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         hot.write("t", ROW)
         duck.run("ALTER TABLE t RENAME TO t_old")
         assert hot.write("t", OTHER).created_table
@@ -73,10 +71,10 @@ CALLS: dict[str, Callable[[Transaction], None]] = {
 
 
 @pytest.mark.parametrize("call", spread(CALLS, 4))
-def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
+def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, call: str) -> None:
     hot.write("t", MANY)
     files = _files(lake_address)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         before = sorted(duck.rows("FROM t"))
 
         def swapped_meanwhile() -> None:
@@ -93,11 +91,11 @@ def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAdd
 
 @on_postgresql
 @pytest.mark.parametrize("call", spread(CALLS, 2))
-def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
+def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, call: str) -> None:
     """The rows go to the table under its new name, which the result reports."""
     hot.write("t", MANY)
     expected = _after(hot, call)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         with hot.transaction() as tx:
             CALLS[call](tx)
             duck.run(SWAP[0])
@@ -108,9 +106,9 @@ def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeA
     assert sorted(at.scan().to_arrow()["a"].to_pylist()) == [a for (a,) in expected]
 
 
-def test_a_rename_and_later_another_table_of_that_name(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_rename_and_later_another_table_of_that_name(hot: DuckLake, lake_address: LakeAddress) -> None:
     """The requested name counts, not the name that the table had when the transaction was planned again."""
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
 
         def renamed_meanwhile() -> None:
             with hot.transaction() as tx:
@@ -124,8 +122,8 @@ def test_a_rename_and_later_another_table_of_that_name(hot: DuckLake, lake_addre
         assert duck.rows("FROM t") == []
 
 
-def test_options_set_by_another_client_are_effective_at_once(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address) as duck:
+def test_options_set_by_another_client_are_effective_at_once(hot: DuckLake, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         for limit, inlined in ((0, 0), (10, 1), (0, 0)):
             hot.write("t", ROW)
             duck.run(f"CALL lake.set_option('data_inlining_row_limit', {limit})")

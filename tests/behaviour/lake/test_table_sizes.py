@@ -27,8 +27,7 @@ def _check(address: LakeAddress) -> int:
     return wrong
 
 
-def test_merged_by_ducklake_core(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_merged_by_ducklake_core(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", pa.table({"n": range(20)}))
     for start, count in ((20, 21), (41, 22)):
         lake.table("t").append(pa.table({"n": range(start, start + count)}))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,18 +10,16 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle, sqlite_lake
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 
-def test_the_catalog_is_that_of_comment_on(tmp_path: Path, oracle: OracleOf) -> None:
+def test_the_catalog_is_that_of_comment_on(tmp_path: Path) -> None:
     dumps = []
     steps = [(None, "first"), ("a", "of a"), (None, "second"), ("a", None), (None, None)]
     for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
         address = sqlite_lake(tmp_path / name)
-        with oracle(address) as duck:
+        with attached(address) as duck:
             duck.run("CREATE TABLE t (a INTEGER)", "CREATE VIEW w AS SELECT a FROM t")
             if name == "duckdb":
                 for column, text in steps:
@@ -42,7 +38,7 @@ def test_the_catalog_is_that_of_comment_on(tmp_path: Path, oracle: OracleOf) -> 
         assert dumps[0].get(kind) == dumps[1].get(kind), kind
 
 
-def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_schema("s")
     lake.create_table("s.t", {"a": "int", "b": "struct(x int)"})
     lake.create_view("s.w", "SELECT a FROM t")
@@ -81,7 +77,7 @@ def test_tags_of_everything(lake: DuckLake, lake_address: LakeAddress, oracle: O
     check()
     assert lake.table("s.t").tags() == {"comment": "a table"}
     assert {schema.name: schema.comment for schema in lake.schemas()} == {"main": None, "s": None, "fresh": None}
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         # DuckDB shows comments, keeps every other tag as it is, and writes on.
         assert duck.rows("SELECT comment FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 't'") == [("a table",)]
         duck.run("COMMENT ON TABLE s.t IS 'duckdb'", "INSERT INTO s.t VALUES (1, {'x': 2})", "ALTER TABLE s.t ADD COLUMN c INTEGER")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 READ = {
     "row_ids": "SELECT rowid AS id, a, snapshot_id FROM t WHERE rowid < 4",
@@ -51,8 +46,8 @@ REJECTED = {
 }
 
 
-def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
-    with oracle(address) as duck:
+def _filled(address: LakeAddress) -> DuckLake:
+    with attached(address) as duck:
         duck.run(
             "CREATE SCHEMA s",
             'CREATE TABLE t (a INT, b VARCHAR, c DECIMAL(4,1), d DATE, "we`ird" DOUBLE, n STRUCT(x INT))',
@@ -64,17 +59,17 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = _filled(lake_address, oracle)
+def test_rows_are_those_of_duckdb(lake_address: LakeAddress) -> None:
+    lake = _filled(lake_address)
     then = lake.snapshot().id
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for name in (name.partition("(")[0] for name in READ):
             assert _same(lake.view(name).to_arrow(), duck, f"lake.{name}" if "." in name else f"lake.main.{name}"), name
         duck.run("DELETE FROM t WHERE a < 4", "ALTER TABLE t ADD COLUMN e INT DEFAULT 4", "CREATE OR REPLACE VIEW named AS SELECT c FROM t")
         assert _same(lake.view("every").to_arrow(), duck, "lake.main.every")
         assert lake.view("every").to_arrow().num_columns == 7
         assert lake.view("named").to_arrow().column_names == ["c"]
-    with oracle(lake_address, f"SNAPSHOT_VERSION {then}") as duck:
+    with attached(lake_address, f"SNAPSHOT_VERSION {then}") as duck:
         for name in (name.partition("(")[0] for name in READ):
             assert _same(lake.view(name, at=then).to_arrow(), duck, f"lake.{name}" if "." in name else f"lake.main.{name}"), name
 
@@ -101,9 +96,8 @@ def test_unsupported_views_explain_the_reason(rejected_by_sqlite: DuckLake, name
 
 @pytest.fixture(scope="module")
 def rejected_by_sqlite(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
-    from tests.support.oracle import attached, sqlite_lake
 
-    return _filled(sqlite_lake(tmp_path_factory.mktemp("views")), attached)
+    return _filled(sqlite_lake(tmp_path_factory.mktemp("views")))
 
 
 def test_spark(rejected_by_sqlite: DuckLake, spark: SparkSession) -> None:
@@ -117,8 +111,8 @@ def test_spark(rejected_by_sqlite: DuckLake, spark: SparkSession) -> None:
 
 
 @pytest.mark.usefixtures("without_duckdb")
-def test_names_in_several_schemas(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_names_in_several_schemas(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE TABLE t (a INT)", "CREATE TABLE s.t (a INT)", "CREATE VIEW s.v AS SELECT a FROM t")
         duck.run("CREATE VIEW broken AS SELECT a FROM t WHERE a > 1", "DROP TABLE main.t")
     lake = DuckLake.connect(sqlite_address.url)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import duckdb
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 _REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
@@ -23,15 +20,13 @@ def _lake(address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_rows_inlined_before_a_column_was_added_are_flushed_before_files_are_rewritten(
-    sqlite_address: LakeAddress, oracle: Callable[..., Any]
-) -> None:
+def test_rows_inlined_before_a_column_was_added_are_flushed_before_files_are_rewritten(sqlite_address: LakeAddress) -> None:
     lake = _lake(sqlite_address)
     lake.write("t", pa.table({"k": [30], "v": ["b"]}))
     lake.table("t").add_column("n", "int32", default=7)
     lake.table("t").delete("k = 3")
     right = [(k, "a", 7) for k in range(30) if k != 3] + [(30, "b", 7)]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         with pytest.raises(duckdb.TransactionException, match="Failed to read inlined-data aggregates"):
             duck.run(_REWRITE)
         assert duck.rows("SELECT * FROM t ORDER BY k") == right
@@ -45,13 +40,13 @@ def test_rows_inlined_before_a_column_was_added_are_flushed_before_files_are_rew
     assert [tuple(row.values()) for row in rows.to_pylist()] == right
 
 
-def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address: LakeAddress) -> None:
     lake = _lake(sqlite_address)
     lake.table("t").delete("k = 2")
     lake.table("t").update({"v": "'b'"}, where="k > 2")
     at = lake.snapshot().id
     right = [(k, "b" if k > 2 else "a") for k in range(30) if k != 2]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         past = f"SELECT * FROM t AT (VERSION => {at}) ORDER BY ALL"
         duck.run(_REWRITE)
         assert duck.rows(past) == right
@@ -65,12 +60,10 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
 
 
 @pytest.mark.parametrize("flushed_by", ["us", "DuckDB"])
-def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(
-    sqlite_address: LakeAddress, oracle: Callable[..., Any], flushed_by: str
-) -> None:
+def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(sqlite_address: LakeAddress, flushed_by: str) -> None:
     """When this fails before the flush, DuckDB has fixed the fault; the rows after it are the same for both libraries."""
     reported = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (k BIGINT)", "INSERT INTO t FROM range(40)")
         ends: list[int] = []
         for statement in ("DELETE FROM t WHERE k = 1", "DELETE FROM t WHERE k = 2", _REWRITE):
@@ -82,7 +75,7 @@ def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(
     lake = DuckLake.connect(sqlite_address.url)
     if flushed_by == "us":
         assert lake.flush_inlined_data().failures == ()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         if flushed_by == "DuckDB":
             duck.run(_FLUSH)
         assert [duck.rows(reported.format(at)) for at in ends] == [[(first, 1)], [(second, 2)], []]
@@ -100,10 +93,9 @@ def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(
     ],
 )
 def test_deleted_rows_of_text_partitions_stay_deleted(
-    lake_address: LakeAddress, oracle: Callable[..., Any], key: str, strings: list[str | None], few: bool
+    lake: DuckLake, lake_address: LakeAddress, key: str, strings: list[str | None], few: bool
 ) -> None:
     """On PostgreSQL a flush compares a key that bytes do not have, so that the rows would come back."""
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     rows = pa.table({"k": range(len(strings)), "v": pa.array(strings, pa.string())})
     lake.create_table("t", rows.schema, partition_by=[key])
     added = lake.write("t", rows)
@@ -111,7 +103,7 @@ def test_deleted_rows_of_text_partitions_stay_deleted(
     deleted = len(strings) - 1
     lake.table("t").delete(f"k = {deleted}")
     right = [(k, text) for k, text in enumerate(strings) if k != deleted]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(_FLUSH)
         assert duck.rows("SELECT * FROM t ORDER BY k") == right
 
@@ -127,10 +119,10 @@ _STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 
 
 
 @pytest.mark.parametrize("lake_address", _KEPT_AS_STRINGS, indirect=True)
-def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAddress) -> None:
     """When this fails, DuckDB has fixed the fault."""
     every = sorted({one for types in _KEPT_AS_STRINGS.values() for one in types})
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for place, data_type in enumerate(every):
             low, high = _PAIRS.get(data_type, ("9", "10"))
             duck.run(f"CREATE TABLE t{place} (k BIGINT, d {data_type})", f"ALTER TABLE t{place} SET SORTED BY (d)")
@@ -144,7 +136,7 @@ def test_duckdb_deletes_other_rows_of_its_own_sorted_tables(lake_address: LakeAd
 _ODD_STRINGS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
 
 
-def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: LakeAddress) -> None:
     """When this fails, DuckDB has fixed the fault."""
     cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_STRINGS.items()}
     cases |= {
@@ -152,7 +144,7 @@ def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: Lak
         "bucket": ("VARCHAR", "bucket(4, v)", "back\\slash"),
         "plain": ("VARCHAR", "v", "a, b; (c)"),
     }
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for place, (data_type, key, text) in enumerate(cases.values()):
             duck.run(f"CREATE TABLE t{place} (k BIGINT, v {data_type})", f"ALTER TABLE t{place} SET PARTITIONED BY ({key})")
             duck.run(f"INSERT INTO t{place} VALUES (1, '{text}'), (2, '{text}')", f"DELETE FROM t{place} WHERE k = 1")
@@ -177,29 +169,27 @@ def test_duckdb_brings_deleted_rows_of_its_own_partitions_back(lake_address: Lak
     ids=str,
 )
 def test_deleted_rows_of_sorted_tables_stay_deleted(
-    sqlite_address: LakeAddress, oracle: Callable[..., Any], data_type: pa.DataType, values: list[object], few: bool
+    small: DuckLake, sqlite_address: LakeAddress, data_type: pa.DataType, values: list[object], few: bool
 ) -> None:
     """A flush sorts numbers as the strings of the catalog, so that another row would be deleted."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     rows = pa.table({"k": range(len(values)), "v": pa.array(values, data_type)})
-    lake.create_table("t", rows.schema)
-    lake.table("t").set_sorted_by(["v"])
-    assert (lake.write("t", rows).rows_inlined > 0) == few
-    lake.table("t").delete("k = 0")
-    with oracle(sqlite_address) as duck:
+    small.create_table("t", rows.schema)
+    small.table("t").set_sorted_by(["v"])
+    assert (small.write("t", rows).rows_inlined > 0) == few
+    small.table("t").delete("k = 0")
+    with attached(sqlite_address) as duck:
         duck.run(_FLUSH)
         assert duck.rows("SELECT k FROM t") == [(1,)]
 
 
-def test_rows_of_a_table_that_the_transaction_sorts_later_go_to_files(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_rows_of_a_table_that_the_transaction_sorts_later_go_to_files(small: DuckLake, sqlite_address: LakeAddress) -> None:
     rows = pa.table({"k": range(2), "v": pa.array([9, 10], pa.decimal128(9, 2))})
-    with lake.transaction() as tx:
+    with small.transaction() as tx:
         tx.create_table("t", rows.schema)
         tx.append("t", rows)
         tx.set_sorted_by("t", ["v"])
-    assert lake.table("t").info().inlined_row_count == 0
-    lake.table("t").delete("k = 0")
-    with oracle(sqlite_address) as duck:
+    assert small.table("t").info().inlined_row_count == 0
+    small.table("t").delete("k = 0")
+    with attached(sqlite_address) as duck:
         duck.run(_FLUSH)
         assert duck.rows("SELECT k FROM t") == [(1,)]

@@ -77,7 +77,7 @@ def clean(address: LakeAddress, storage: Storage | None = None, **arguments: Any
 
 
 @on_postgresql
-def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_default_age_is_two_days(lake_address: LakeAddress) -> None:
     paths = scheduled_lake(lake_address)
     assert len(paths) == 3
     untouched = clean(lake_address)
@@ -85,13 +85,13 @@ def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[...
     change_schedule(lake_address, paths[0], schedule_start=datetime.now(UTC) - timedelta(days=3))
     change_schedule(lake_address, paths[1], schedule_start=datetime.now(UTC) - timedelta(hours=30))
     assert [file.path for file in clean(lake_address, dry_run=True).files] == [lake_address.data_path + paths[0]]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL lake.set_option('delete_older_than', '1 day')")
     assert len(clean(lake_address, dry_run=True).files) == 2
     assert schedule(lake_address) == paths
     assert len(clean(lake_address).files) == 2
     assert schedule(lake_address) == paths[2:]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("is_relative", [True, False])
-def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: Callable[..., Any], is_relative: bool) -> None:
+def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, is_relative: bool) -> None:
     paths = scheduled_lake(lake_address)
     (alive, *_) = sorted(name for name in files_on_disk(lake_address) if "/alive/" in f"/{name}")
     add_to_schedule(lake_address, alive if is_relative else lake_address.data_path + alive, is_relative=is_relative)
@@ -131,7 +131,7 @@ def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: C
     assert len(result.files) == len(paths)
     assert [file.path for file in result.kept] == [lake_address.data_path + alive]
     assert "still names it" in result.kept[0].reason
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,25 +172,23 @@ def test_an_interrupted_clustering_is_carried_on(sqlite_address: LakeAddress, mo
     lake.close()
 
 
-def test_unsupported_clusterings_raise(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_unsupported_clusterings_raise(small: DuckLake) -> None:
     rows = {"a": [1], "l": [[1]], "d": pa.array([b"x"], pa.binary())}
-    lake.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
-    lake.create_table("h", {"h": "hugeint", "u": "uhugeint"})
+    small.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
+    small.create_table("h", {"h": "hugeint", "u": "uhugeint"})
     for column in ("h", "u"):
         with pytest.raises(UnsupportedFeatureError, match=f"cannot cluster by column '{column}'"):
-            lake.rewrite_data_files("h", cluster_by=[column])
+            small.rewrite_data_files("h", cluster_by=[column])
     with pytest.raises(UsageError, match="table"):
-        lake.rewrite_data_files(cluster_by=["a"])
+        small.rewrite_data_files(cluster_by=["a"])
     with pytest.raises(UsageError, match="twice"):
-        lake.rewrite_data_files("t", cluster_by=["a", "A"])
+        small.rewrite_data_files("t", cluster_by=["a", "A"])
     with pytest.raises(UsageError, match="at most 8"):
-        lake.rewrite_data_files("t", cluster_by=["a", *(f"c{n}" for n in range(8))])
+        small.rewrite_data_files("t", cluster_by=["a", *(f"c{n}" for n in range(8))])
     with pytest.raises(NotFoundError, match="nothing"):
-        lake.rewrite_data_files("t", cluster_by=["nothing"])
+        small.rewrite_data_files("t", cluster_by=["nothing"])
     with pytest.raises(UnsupportedFeatureError, match="cannot cluster by column 'l'"):
-        lake.rewrite_data_files("t", cluster_by=["l"])
-    lake.close()
+        small.rewrite_data_files("t", cluster_by=["l"])
 
 
 def test_the_local_disk_is_freed_and_named_when_it_is_full(
@@ -207,9 +204,9 @@ def test_the_local_disk_is_freed_and_named_when_it_is_full(
     lake.close()
 
 
-def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_column_of_few_values(sqlite_address: LakeAddress) -> None:
     """Files have ranges as narrow as possible, and are not rewritten by every run."""
-    with oracle(sqlite_address, FILES_ONLY) as duck:
+    with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE t (flag BOOLEAN, name VARCHAR, x DOUBLE)",
             *(
@@ -232,25 +229,23 @@ def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..
 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "b"]])
-def test_files_without_a_live_row_are_clustered_into_none(sqlite_address: LakeAddress, columns: list[str]) -> None:
+def test_files_without_a_live_row_are_clustered_into_none(small: DuckLake, columns: list[str]) -> None:
     """Deletes that DuckDB keeps in the catalog may hide all rows of a file that is still there."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     rows = pa.table({"a": list(range(20)), "b": list(range(20))})
     for _ in range(4):
-        lake.write("t", rows, mode="append", inline=False)
-    before = lake.snapshot().id
-    lake.table("t").delete("a = 0")
-    table = lake.table("t").state
-    with lake.database.write() as connection:
-        deletes = lake.database.tables.inlined_delete(table.id)
+        small.write("t", rows, mode="append", inline=False)
+    before = small.snapshot().id
+    small.table("t").delete("a = 0")
+    table = small.table("t").state
+    with small.database.write() as connection:
+        deletes = small.database.tables.inlined_delete(table.id)
         files = connection.execute(deletes.select()).all()
         hidden = [{"file_id": row.file_id, "row_id": n, "begin_snapshot": row.begin_snapshot} for row in files for n in range(1, 20)]
         connection.execute(deletes.insert(), hidden)
-    (done,) = lake.rewrite_data_files("t", cluster_by=columns).tables
+    (done,) = small.rewrite_data_files("t", cluster_by=columns).tables
     assert (done.failure, done.files_rewritten, done.files_created) == (None, 4, 0)
-    assert lake.table("t").scan().to_arrow().num_rows == 0
-    assert lake.table("t", at=before).scan().to_arrow().num_rows == 80
-    lake.close()
+    assert small.table("t").scan().to_arrow().num_rows == 0
+    assert small.table("t", at=before).scan().to_arrow().num_rows == 80
 
 
 def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_runs: None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -114,13 +114,13 @@ def test_a_schema_that_was_created_during_the_check_keeps_its_name(sqlite_addres
         assert lake.table("s_2.t").scan().count() == 3
 
 
-def test_expiry_keeps_the_row_that_a_repair_needs(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_expiry_keeps_the_row_that_a_repair_needs(sqlite_address: LakeAddress) -> None:
     drop_schema(sqlite_address, ["table"])
     with DuckLake.connect(sqlite_address.url) as lake:
         lake.expire_snapshots(keep_last=1, min_age=NOW)
         lake.check(repair=True)
         assert lake.check(level="rows").findings == ()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.value("SELECT sum(a) FROM s.t") == 3
 
 

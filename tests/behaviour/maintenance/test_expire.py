@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,20 +89,20 @@ def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     assert all(file.path in text for file in plan.files)
 
 
-def test_newest_snapshot_is_never_expired(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, FILES_ONLY) as duck:
+def test_newest_snapshot_is_never_expired(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
     newest = snapshot_ids(lake_address)[-1]
     with pytest.raises(UsageError, match="newest"):
         expire(lake_address, versions=[newest], min_age="0 days")
     expire(lake_address, older_than=NOW, min_age=NOW)
     assert snapshot_ids(lake_address) == [newest]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("FROM t") == [(1,)]
 
 
-def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, FILES_ONLY) as duck:
+def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
     lake = DuckLake.connect(lake_address.url)
     metadata = lake.database.tables["snapshot"]
@@ -124,9 +123,9 @@ def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress, oracle: Ca
     assert lake.expire_snapshots(versions=[2], min_age="0 seconds").snapshot_ids == (2,)
 
 
-def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_times_are_compared_as_times(lake_address: LakeAddress) -> None:
     """On SQLite DuckDB compares letters, and takes every snapshot of the threshold's day."""
-    with oracle(lake_address, FILES_ONLY) as duck:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(4)))
     day = datetime(2024, 5, 5, tzinfo=UTC)
     first, *_ = snapshot_ids(lake_address)
@@ -135,8 +134,8 @@ def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable
     assert expire(lake_address, older_than=day + timedelta(hours=20)).snapshot_ids == ()
 
 
-def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, FILES_ONLY) as duck:
+def test_keep_last_and_ages(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
     ids = snapshot_ids(lake_address)
     backdate(lake_address, {number: datetime(2024, 1, 1, number, tzinfo=UTC) for number in ids[:4]})
@@ -148,7 +147,7 @@ def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any
     for as_many in range(len(ids), 2 * len(ids) + 2):
         assert expire(lake_address, keep_last=as_many, min_age=NOW, dry_run=True).snapshot_ids == ()
         assert expire(lake_address, keep_last=as_many, older_than=timedelta(days=1), dry_run=True).snapshot_ids == ()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL lake.set_option('expire_older_than', '7 days')")
     assert expire(lake_address, dry_run=True).snapshot_ids == tuple(ids[:4])
 
@@ -204,22 +203,22 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
 
 
 @on_postgresql
-def test_expiry_by_ducklake_core_cleanup_by_duckdb(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_expiry_by_ducklake_core_cleanup_by_duckdb(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days")
     doomed = {file.path for file in result.files}
     before = readings(lake_address)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         deleted = {str(row[0]) for row in duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")}
     assert doomed <= deleted
     assert not any(Path(path).exists() for path in doomed)
     assert readings(lake_address) == before
 
 
-def test_expiry_by_duckdb_cleanup_by_ducklake_core(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_expiry_by_duckdb_cleanup_by_ducklake_core(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {ids})")
     doomed, on_disk = scheduled(lake_address), files_on_disk(lake_address)
     before = readings(lake_address)
@@ -313,8 +312,8 @@ def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_p
     assert all(many < 12 * few for few, many in zip(small, large, strict=True)), costs
 
 
-def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t FROM range(40)", "DELETE FROM t WHERE a = 3", "INSERT INTO t FROM range(50)")
         # DuckDB leaves them in the catalog, for the snapshots before; ducklake_core writes a delete file.
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
@@ -332,7 +331,7 @@ def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, o
     assert len(files_with_deletes()) == 2
     assert lake.check(level="rows").findings == ()
     lake.close()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 87
 
 

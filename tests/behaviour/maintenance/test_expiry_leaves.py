@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import FILES_ONLY
 from tests.behaviour.maintenance.test_expire import NOW, backdate, expire
 from tests.property.hostile_catalogs.lake import DamagedLake
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 
-def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeAddress) -> None:
     """Ids ascend with every commit, so that no snapshot is older than the one before it; times in the future prove nothing."""
-    with oracle(sqlite_address, FILES_ONLY) as duck:
+    with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
     now = datetime.now(UTC)
     hours = [900, -1000, 800, 0.5, 700, 0.2, 0.1]
@@ -33,14 +32,12 @@ def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeA
     assert expire(sqlite_address, versions=[4], min_age=NOW, dry_run=True).snapshots[0].time == now - timedelta(hours=700)
 
 
-def test_a_file_that_was_added_twice_goes_with_its_last_entry(
-    lake_address: LakeAddress, oracle: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_file_that_was_added_twice_goes_with_its_last_entry(lake_address: LakeAddress, tmp_path: Path) -> None:
     """DuckDB's cleanup deletes whatever is scheduled; one table has the file by its name in its folder, the other by its whole path."""
     file = Path(lake_address.data_path) / "main" / "t" / "x.parquet"
     file.parent.mkdir(parents=True)
     pq.write_table(pa.table({"a": pa.array([7], pa.int32())}), file)
-    with oracle(lake_address, FILES_ONLY) as duck:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run(*(f"CREATE TABLE {table} (a INT)" for table in "tu"))
         duck.run(*(f"CALL ducklake_add_data_files('lake', '{table}', '{file}')" for table in "tutu"))
         duck.run("DROP TABLE t", "CREATE TABLE v (a INT)")
@@ -49,7 +46,7 @@ def test_a_file_that_was_added_twice_goes_with_its_last_entry(
     done = lake.expire_snapshots(older_than=NOW, min_age=NOW)
     assert ([table.name for table in done.tables], done.files, planned.files) == (["main.t"], (), ())
     assert lake.check(level="rows").errors == ()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)") == []
         assert duck.rows("SELECT a FROM u") == [(7,), (7,)]
         duck.run("DROP TABLE u")
@@ -59,9 +56,9 @@ def test_a_file_that_was_added_twice_goes_with_its_last_entry(
     lake.close()
 
 
-def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: LakeAddress) -> None:
     """One of them names the file of a live one, which stays; where nothing expires, the plan has none of them either."""
-    with oracle(sqlite_address, FILES_ONLY) as duck:
+    with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE t (a INT)", "INSERT INTO t SELECT range FROM range(9)", "DELETE FROM t WHERE a < 4", "INSERT INTO t VALUES (9)"
         )
@@ -79,13 +76,11 @@ def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: La
         assert planned.files == done.files
         assert [Path(one.path).name for one in done.files] == ["alone-delete.parquet"]
         assert lake.check(level="rows").by_code == {}
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 6
 
 
-def test_a_file_added_to_another_table_during_a_merge_stays(
-    sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_added_to_another_table_during_a_merge_stays(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_core.maintenance import merge
 
     real = merge.merge_files
@@ -102,21 +97,21 @@ def test_a_file_added_to_another_table_during_a_merge_stays(
         monkeypatch.setattr(merge, "merge_files", meanwhile)
         assert lake.merge_adjacent_files("t").failed_steps == ()
         assert lake.check(level="rows").errors == ()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert len(duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")) == 2
         assert duck.rows("SELECT a FROM copy") == [(0,)]
 
 
-def test_files_that_are_in_two_tables_stay_when_one_is_merged(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_files_that_are_in_two_tables_stay_when_one_is_merged(sqlite_address: LakeAddress) -> None:
     """Adding the files of a table to another one copies it without a byte."""
-    with oracle(sqlite_address, FILES_ONLY) as duck:
+    with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({number})" for number in range(3)), "CREATE TABLE copy (a INT)")
         files = [str(path) for (path,) in duck.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")]
         duck.run(*(f"CALL ducklake_add_data_files('lake', 'copy', '{file}')" for file in files[1:]))
     with DuckLake.connect(sqlite_address.url) as lake:
         assert lake.merge_adjacent_files("t").failed_steps == ()
         assert lake.check(level="rows").errors == ()
-        with oracle(sqlite_address) as duck:
+        with attached(sqlite_address) as duck:
             assert duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)") == [(files[0],)]
             assert duck.rows("SELECT a FROM t ORDER BY a") == [(0,), (1,), (2,)]
             assert duck.rows("SELECT a FROM copy ORDER BY a") == [(1,), (2,)]

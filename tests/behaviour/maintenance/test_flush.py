@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,24 +26,24 @@ from tests.support.parameters import on_all_catalogs
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
 
 
-def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    _all_is_as_before(lake_address, oracle, "")
+def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress) -> None:
+    _all_is_as_before(lake_address, "")
 
 
 @pytest.mark.slow
-def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress) -> None:
+    _all_is_as_before(sqlite_address, "ENCRYPTED")
 
 
-def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
     for module, name in ((flush, "HELD_ROWS"), (compaction, "FLUSHED_ROWS"), (sorting, "SORTED_ROWS")):
         monkeypatch.setattr(module, name, SpillLimits(memory_bytes=1))
-    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+    _all_is_as_before(sqlite_address, "ENCRYPTED")
 
 
-def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
+def _all_is_as_before(lake_address: LakeAddress, options: str) -> None:
     write_inlined(lake_address, options)
     before, reported = readings(lake_address), change_feeds(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -66,7 +65,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     assert {step.reason for step in again.skipped_steps} == {"nothing of it is inlined"}
     assert len(again.skipped_steps) == len(again.steps)
     lake.close()
-    with oracle(lake_address, options) as duck:
+    with attached(lake_address, options) as duck:
         # DuckDB continues to write, compacts the flushed files, and still reads the same rows.
         duck.run("INSERT INTO t VALUES (9, 'i', 5, NULL, NULL, 1)", "DELETE FROM p WHERE id = 6", "UPDATE f SET id = 0 WHERE id = 30")
         duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", _FLUSH)
@@ -264,11 +263,10 @@ def test_a_table_that_cannot_be_flushed_stops_no_other(sqlite_address: LakeAddre
     lake.close()
 
 
-def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_for_executors_has_its_own_rows_alone(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of an Arrow table that are cut, and not copied, travel with all of its rows."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", 40)
-    lake.write("t", pa.table({"n": list(range(40)), "s": ["x" * 5_000] * 40}))
+    small.set_option("data_inlining_row_limit", 40)
+    small.write("t", pa.table({"n": list(range(40)), "s": ["x" * 5_000] * 40}))
     sizes: list[int] = []
 
     def outcomes(_self: Execution, work: Any, tasks: Any, _meter: Any) -> Any:
@@ -280,11 +278,10 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
     monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
     monkeypatch.setattr(flush, "TASK_ROWS", 10)
     session: Any = object()
-    done = flush.flush_inlined_data(lake.database, lake.info, lake.storage, TableRequest(), execution=Execution(spark=session))
+    done = flush.flush_inlined_data(small.database, small.info, small.storage, TableRequest(), execution=Execution(spark=session))
     assert (done.failures, done.rows_flushed, len(sizes)) == ((), 40, 4)
     assert max(sizes) < 2 * 10 * 5_000
-    assert sorted(lake.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist()) == list(range(40))
-    lake.close()
+    assert sorted(small.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist()) == list(range(40))
 
 
 def test_a_flush_leaves_no_findings(lake_address: LakeAddress) -> None:

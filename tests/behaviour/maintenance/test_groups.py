@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -182,7 +181,7 @@ def test_a_rewrite_plans_again_after_concurrent_changes(sqlite_address: LakeAddr
     other.close()
 
 
-def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress) -> None:
     """Files of the same partition next to one with deletes, up to the target size; rows, row ids and the feed stay."""
     lake = partitioned(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
@@ -205,7 +204,7 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Ca
     lake.cleanup_old_files(older_than=NOW, min_age=NOW)
     assert lake.check(level="rows").findings == ()
     lake.close()
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("DELETE FROM t WHERE n = 201", "CALL ducklake_merge_adjacent_files('lake')")
         assert duck.value("SELECT count(*) FROM t") == 114
 

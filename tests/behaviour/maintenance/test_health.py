@@ -62,8 +62,7 @@ def test_numbers_are_those_of_the_lake(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_statements_do_not_grow_with_the_lake(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_statements_do_not_grow_with_the_lake(lake: DuckLake) -> None:
     empty = statements(lake)
     with lake.transaction() as tx:
         for number in range(24):
@@ -72,7 +71,6 @@ def test_statements_do_not_grow_with_the_lake(lake_address: LakeAddress) -> None
                 tx.append(f"t{number}", pa.table({"a": [number]}))
     assert statements(lake) <= empty + 1
     assert sum(one.inlined_row_count for one in lake.health().tables) == 12
-    lake.close()
 
 
 def test_any_number_of_queries_is_one_statement() -> None:

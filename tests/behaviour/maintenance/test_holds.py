@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -15,12 +14,11 @@ from ducklake_core import DuckLake, Hold
 from ducklake_core.catalog.reading.options import store_hold
 from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogUnavailableError, NotFoundError, UsageError
 from ducklake_core.maintenance.expire import Holds
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
 
 pytestmark = on_postgresql
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 _ZERO = timedelta(0)
 _NO_TIMES = ("2026-01-01", "soon", "0001-01-01T00:00:00+14:00")
 
@@ -41,7 +39,7 @@ def values(lake: DuckLake, at: int) -> list[object]:
     return lake.table("t", at=at).scan().to_arrow().column("a").to_pylist()
 
 
-def test_expiry_keeps_what_is_held(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_expiry_keeps_what_is_held(lake: DuckLake, lake_address: LakeAddress) -> None:
     newest = lake.snapshot().id
     lake.holds.add("Quarter 'end'", newest - 2)
     lake.holds.add("audit", newest - 2)
@@ -55,7 +53,7 @@ def test_expiry_keeps_what_is_held(lake: DuckLake, lake_address: LakeAddress, or
     assert done.files
     lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
     assert values(lake, newest - 2) == [1]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows(f"SELECT a FROM t AT (VERSION => {newest - 2})") == [(1,)]
     lake.holds.remove("AUDIT")
     assert [one.holds for one in lake.expire_snapshots(versions=[newest - 2], min_age="0 days").held] == [("Quarter 'end'",)]
@@ -105,13 +103,13 @@ def test_a_failing_reader_raises_its_own_error(lake: DuckLake, monkeypatch: pyte
     assert len(lake.holds.list()) == 2
 
 
-def test_duckdb_is_not_disturbed(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_is_not_disturbed(lake: DuckLake, lake_address: LakeAddress) -> None:
     newest = lake.snapshot().id
     before = {name: dict(lake.options(name)) for name in (None, "t")}
     lake.holds.add('a "b" \\ %_ ü\n', newest - 1, until=datetime(2999, 1, 1, tzinfo=UTC))
     assert {name: dict(lake.options(name)) for name in (None, "t")} == before
     assert not [option for option in lake.scoped_options() if "hold" in option.name]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         listed = [row for row in duck.rows("FROM ducklake_options('lake')") if "hold" in str(row[0])]
         assert [(row[2], row[3]) for row in listed] == [
             ('{"name": "a \\"b\\" \\\\ %_ ü\\n", "snapshot": ' + str(newest - 1) + ', "until": "2999-01-01T00:00:00+00:00"}', "GLOBAL")

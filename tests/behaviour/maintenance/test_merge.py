@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,7 @@ def live_files(address: LakeAddress, table: str) -> int:
 
 
 @on_postgresql
-def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_every_snapshot_reads_as_before(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     before = readings(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -77,7 +76,7 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Calla
     assert done.files_created == 5
     after = readings(lake_address)
     assert {key: rows for key, rows in after.items() if key in before} == before
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert len(duck.rows("FROM ducklake_list_files('lake', 't')")) == live_files(lake_address, "t")
     again = lake.merge_adjacent_files()
     assert again.files_merged == 0
@@ -127,11 +126,11 @@ def test_the_catalog_equals_that_of_duckdb(
     assert catalog_rows(lake_address, without=without) == catalog_rows(by_duckdb, without=without)
 
 
-def test_merged_by_ducklake_core_then_changed_by_duckdb(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_merged_by_ducklake_core_then_changed_by_duckdb(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
     lake.merge_adjacent_files()
-    with oracle(lake_address, FILES_ONLY) as duck:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("DELETE FROM t WHERE id % 2 = 0", "UPDATE t SET label = 'u' WHERE id < 20", insert_now("t", 900), insert_now("t", 950))
         # Without row ids: DuckDB's own merge loses those of updated rows.
         expected = sorted(duck.rows("SELECT id, label FROM t"))
@@ -148,21 +147,21 @@ def insert_now(table: str, start: int) -> str:
     return f"INSERT INTO {table} SELECT range + {start}, 'g', NULL, NULL, NULL, 1 FROM range(5)"
 
 
-def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress) -> None:
     """DuckDB takes the row ids of updated rows from the catalog, which differ from those in files of updates."""
-    with oracle(lake_address, FILES_ONLY) as duck:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER)", "INSERT INTO t SELECT range, 0 FROM range(10)")
         duck.run("UPDATE t SET b = 1 WHERE a = 3", "UPDATE t SET b = 2 WHERE a = 7")
         expected = sorted(duck.rows("SELECT rowid, a, b FROM t"))
     lake = DuckLake.connect(lake_address.url)
     assert lake.merge_adjacent_files("t").files_merged == 2
     lake.close()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
 
 
-def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address) as duck:
+def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")
         for start in (0, 10, 20):
             duck.run(*(f"INSERT INTO t VALUES ({start + i})" for i in range(3)), "CALL ducklake_flush_inlined_data('lake')")
@@ -174,14 +173,14 @@ def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, or
     assert {key: rows for key, rows in after.items() if key in before} == before
 
 
-def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_limits_and_options(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
     assert lake.merge_adjacent_files("t", max_compacted_files=1, dry_run=True).files_created == 1
     assert lake.merge_adjacent_files("t", max_file_size=10, dry_run=True).files_created == 0
     assert lake.merge_adjacent_files("t", min_file_size=10**9, dry_run=True).files_created == 0
     assert [t.table for t in lake.merge_adjacent_files(schema="main", dry_run=True).tables] == ["main.t"]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL lake.set_option('auto_compact', false, table_name => 't')")
     (only,) = lake.merge_adjacent_files("t").tables
     assert only.skipped == "its option auto_compact is false"
@@ -195,8 +194,8 @@ def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any
     lake.close()
 
 
-def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, FILES_ONLY) as duck:
+def test_target_size_cuts_groups(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 50})" for n in range(6)))
         size = int(duck.value("SELECT min(data_file_size_bytes) FROM ducklake_list_files('lake', 't')"))
     lake = DuckLake.connect(lake_address.url)
@@ -255,9 +254,7 @@ def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commi
     lake.close()
 
 
-def test_a_conflict_leaves_everything_as_it_was(
-    lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conflict_leaves_everything_as_it_was(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer deletes from a source between the plan and the commit."""
     from ducklake_core.maintenance import merge
 
@@ -268,7 +265,7 @@ def test_a_conflict_leaves_everything_as_it_was(
 
     def delete_meanwhile(task: Any) -> Any:
         written = real(task)
-        with oracle(lake_address, FILES_ONLY) as duck:
+        with attached(lake_address, FILES_ONLY) as duck:
             duck.run("DELETE FROM t WHERE id IN (3, 203, 403)")
         return written
 
@@ -280,12 +277,12 @@ def test_a_conflict_leaves_everything_as_it_was(
     assert "commit-conflict" in result.failures[0]
     new = files_on_disk(lake_address) - on_disk
     assert all(name.endswith("-delete.parquet") for name in new)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE id IN (3, 203, 403)") == 0
 
 
-def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(lake_address, FILES_ONLY) as duck:
+def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))
     lake = DuckLake.connect(lake_address.url)
     lake.merge_adjacent_files("t")

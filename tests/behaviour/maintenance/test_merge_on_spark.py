@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import FILES_ONLY, readings
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_groups_run_on_executors(sqlite_address: LakeAddress, oracle: Callable[..., Any], spark: SparkSession) -> None:
-    with oracle(sqlite_address, FILES_ONLY) as duck:
+def test_groups_run_on_executors(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, b VARCHAR)",
             "ALTER TABLE t SET PARTITIONED BY (b)",

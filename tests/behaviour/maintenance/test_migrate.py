@@ -19,7 +19,7 @@ from ducklake_core.catalog.migrations import run
 from ducklake_core.errors import CatalogCorruptError, CatalogError, CatalogVersionError, UnsupportedFeatureError
 from ducklake_core.format.versions import V1_0
 from tests.support.old_lakes import VERSIONS, ExpectedRows, JsonRows, OldLake, changes, forget_embedded_snapshots, old_lake, rows_at
-from tests.support.oracle import Oracle
+from tests.support.oracle import Oracle, attached
 from tests.support.parameters import slow, spread
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
@@ -63,7 +63,7 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
     ),
 )
 def test_every_snapshot_shows_the_same_rows_afterwards(
-    version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows, oracle: Callable[..., Any]
+    version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows
 ) -> None:
     old = old_lake(version, backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
     lake = DuckLake.connect(old.address.url)
@@ -87,7 +87,7 @@ def test_every_snapshot_shows_the_same_rows_afterwards(
     for name, expected in old.expected.items():
         for snapshot in changes(expected):
             assert json_rows.of(rows_at(lake, name, snapshot)) == expected[snapshot], (name, snapshot)
-    with oracle(old.address) as duck:
+    with attached(old.address) as duck:
         duck.run("SET TimeZone = 'UTC'")
         for name, expected in old.expected.items():
             for snapshot in changes(expected):
@@ -95,7 +95,7 @@ def test_every_snapshot_shows_the_same_rows_afterwards(
         _work_on(duck, old)
         duck.run("RESET TimeZone")
     lake.table("numbers").append(pa.table({"i": pa.array([1], pa.int32()), "s": ["own"]}), schema_evolution="additive")
-    with oracle(old.address) as duck:
+    with attached(old.address) as duck:
         assert duck.value("SELECT count(*) FROM numbers") == lake.table("numbers").scan().count() == 100
         if "small" in old.expected:
             assert sorted(duck.rows("SELECT id, t FROM small")) == [(2, "zwei"), (4, "four"), (6, "six"), (7, "seven"), (9, "nine")]
@@ -121,9 +121,7 @@ def _work_on(duck: Oracle, old: OldLake) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_tables_whose_first_snapshots_expired_can_be_compacted(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: Callable[..., Any]
-) -> None:
+def test_tables_whose_first_snapshots_expired_can_be_compacted(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     old = old_lake("0.2", backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
     old.execute("DELETE FROM ducklake_snapshot WHERE snapshot_id < 30", "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id < 30")
     lake = DuckLake.connect(old.address.url)
@@ -133,12 +131,12 @@ def test_tables_whose_first_snapshots_expired_can_be_compacted(
         "WHERE v.table_id = t.table_id AND v.begin_snapshot <= t.begin_snapshot)"
     )
     assert first == []
-    with oracle(old.address) as duck:
+    with attached(old.address) as duck:
         duck.run("CALL ducklake_merge_adjacent_files('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
         assert duck.value("SELECT count(*) FROM numbers") == 59
 
 
-def test_files_without_snapshot_ids_need_permission(tmp_path: Path, oracle: Callable[..., Any]) -> None:
+def test_files_without_snapshot_ids_need_permission(tmp_path: Path) -> None:
     old = old_lake("0.3", "sqlite", tmp_path)
     path = forget_embedded_snapshots(old)
     lake = DuckLake.connect(old.address.url)
@@ -151,7 +149,7 @@ def test_files_without_snapshot_ids_need_permission(tmp_path: Path, oracle: Call
     done = lake.migrate(allow_history_loss=True)
     assert done.forgotten == (str(path),)
     assert f"forget which rows of {path}" in str(done)
-    with oracle(old.address) as duck:
+    with attached(old.address) as duck:
         assert duck.rows("SELECT count(*), sum(i) FROM numbers AT (VERSION => 2)") == [(63, sum(range(63)))]
     assert lake.table("numbers", at=2).scan().count() == 63
     assert lake.table("numbers").scan().count() == 59

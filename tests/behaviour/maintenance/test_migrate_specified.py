@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ducklake_core import DuckLake
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
+from tests.support.oracle import attached
 from tests.support.parameters import slow
 
 _STATISTICS = (
@@ -33,9 +32,7 @@ _INLINED = (
     ("backend", "number"),
     [("sqlite", "snapshot"), ("sqlite", "version"), ("postgresql", "snapshot"), slow("duckdb", "snapshot")],
 )
-def test_the_layout_of_the_specification(
-    backend: str, number: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: Callable[..., Any]
-) -> None:
+def test_the_layout_of_the_specification(backend: str, number: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     old = old_lake("0.1", backend, tmp_path, request.getfixturevalue("postgres") if backend == "postgresql" else None)
     ((snapshot, version),) = old.execute("SELECT snapshot_id, schema_version FROM ducklake_snapshot ORDER BY snapshot_id DESC LIMIT 1")
     ((table,),) = old.execute("SELECT table_id FROM ducklake_table WHERE table_name = 'numbers' AND end_snapshot IS NULL")
@@ -62,7 +59,7 @@ def test_the_layout_of_the_specification(
     assert old.execute("SELECT count(*) > 0 FROM ducklake_file_column_stats WHERE contains_nan")[0][0]
     after = DuckLake.connect(old.address.url)
     assert after.table("numbers").scan().to_arrow().sort_by([("i", "ascending"), ("s", "ascending")]).to_pylist() == before
-    with oracle(old.address) as duck:
+    with attached(old.address) as duck:
         assert sorted(duck.rows("SELECT i, s FROM numbers")) == [(row["i"], row["s"]) for row in before]
         duck.run("INSERT INTO numbers (i, s) VALUES (7778, 'duck')", "CALL ducklake_flush_inlined_data('lake')")
     assert after.table("numbers").refresh().scan(where="i >= 7777").count() == 2

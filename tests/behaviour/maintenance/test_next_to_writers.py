@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import readings
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 NOW = timedelta(0)
 ROUNDS = 12
 
 
-def test_maintenance_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_maintenance_next_to_a_writer(lake: DuckLake, lake_address: LakeAddress) -> None:
     """One thread appends, deletes and overwrites, while the main thread runs all maintenance operations."""
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("kept", pa.table({"n": pa.array([-1], pa.int64())}))
     lake.write("replaced", pa.table({"n": pa.array([-1], pa.int64())}))
     lake.write("thinned", pa.table({"n": pa.array([0], pa.int64())}))
@@ -61,7 +58,7 @@ def test_maintenance_next_to_a_writer(lake_address: LakeAddress, oracle: Callabl
     assert expired >= 2 * ROUNDS
     assert len(lake.snapshots()) == 1
     lake.close()
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.rows("SELECT n FROM kept ORDER BY n") == [(number,) for number in range(-1, ROUNDS)]
         assert duck.rows("SELECT n FROM replaced") == [(ROUNDS - 1,)]
         assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM thinned") == [(30 * ROUNDS + 1, 30 * ROUNDS + 1)]

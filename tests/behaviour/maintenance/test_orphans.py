@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,15 +20,14 @@ from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.uploads import StoredFile
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk
 from tests.support.lakes import lake_of_files
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 NOW = timedelta(0)
 
 
-def lived_in(address: LakeAddress, oracle: OracleFactory) -> None:
+def lived_in(address: LakeAddress) -> None:
     """A lake with live, ended, merged and deleted files, some of them scheduled."""
-    with oracle(address, FILES_ONLY) as duck:
+    with attached(address, FILES_ONLY) as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER)",
             *["INSERT INTO t SELECT range FROM range(50)"] * 3,
@@ -54,8 +52,8 @@ def left_behind(folder: Path, name: str, *, days: float = 3) -> Path:
     return file
 
 
-def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    lived_in(lake_address, oracle)
+def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress) -> None:
+    lived_in(lake_address)
     living = files_on_disk(lake_address)
     data = Path(lake_address.data_path)
     doomed = {
@@ -76,7 +74,7 @@ def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress, oracle: 
     assert {Path(file.path) for file in done.files} == doomed
     assert files_on_disk(lake_address) == living | {str(file.relative_to(data)) for file in (young, foreign)}
     assert {Path(file.path).name for file in lake.delete_orphaned_files(every_parquet=True).files} == {"part-0.parquet"}
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 185
         assert duck.value('SELECT count(*) FROM "it\'s, a"') == 30
         # DuckDB finds no further orphan, apart from the young one.
@@ -85,9 +83,9 @@ def test_only_unreferenced_files_are_deleted(lake_address: LakeAddress, oracle: 
     assert text.exists()
 
 
-def test_another_spelling_of_the_data_path_orphans_nothing(sqlite_address: LakeAddress, oracle: OracleFactory, tmp_path: Path) -> None:
+def test_another_spelling_of_the_data_path_orphans_nothing(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     """DuckDB compares whole paths, and deletes live files here."""
-    lived_in(sqlite_address, oracle)
+    lived_in(sqlite_address)
     alias = tmp_path / "alias"
     alias.symlink_to(sqlite_address.data_path)
     for spelling in (f"{alias}/", f"{sqlite_address.data_path.rstrip('/')}//"):

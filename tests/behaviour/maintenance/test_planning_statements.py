@@ -70,8 +70,7 @@ def add_tables(lake: DuckLake, first: int, last: int) -> None:
             tx.write(name, _ROWS.slice(0, 1), missing_columns="null")
 
 
-def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_thirty_tables_take_as_many_statements_as_three(lake: DuckLake) -> None:
     numbers = []
     for first, last in ((0, 3), (3, 30)):
         add_tables(lake, first, last)
@@ -91,11 +90,9 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
     apart = of_operation["merge"] + of_operation["rewrite"] + of_operation["flush"] + len(of_removals)
     assert of_operation["checkpoint"] < apart, "they share what they read"
     assert all(count < 30 for name, count in numbers if name != "checkpoint")
-    lake.close()
 
 
-def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_a_table_is_planned_among_others_as_alone(lake: DuckLake, lake_address: LakeAddress) -> None:
     add_tables(lake, 0, 4)
     lake.set_option("auto_compact", False, table="t2")
     lake.set_option("target_file_size", "1MB", table="t3")
@@ -120,20 +117,17 @@ def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> 
         together = operation(lake, dry_run=True).steps
         alone = [step for table in lake.tables() for step in operation(lake, tables=table.table, dry_run=True).steps]
         assert list(together) == alone, name
-    lake.close()
 
 
 @pytest.mark.parametrize("damage", ["path = ''", "record_count = 'many'", "begin_snapshot = NULL"])
-def test_a_table_whose_rows_cannot_be_read_stops_no_other(sqlite_address: LakeAddress, damage: str) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    add_tables(lake, 0, 3)
-    one, other = (lake.table(name).state.id for name in ("t1", "t2"))
-    with lake.database.write() as connection:
+def test_a_table_whose_rows_cannot_be_read_stops_no_other(small: DuckLake, damage: str) -> None:
+    add_tables(small, 0, 3)
+    one, other = (small.table(name).state.id for name in ("t1", "t2"))
+    with small.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE ducklake_data_file SET {damage} WHERE table_id = {one}")
         connection.exec_driver_sql(f"DELETE FROM ducklake_column WHERE table_id = {other}")
     for name, operation in OPERATIONS.items():
-        steps = operation(lake).steps
+        steps = operation(small).steps
         failed = {step.target for step in steps if step.outcome == "failed" and step.target.startswith("main.")}
         assert failed == ({"main.t2"} if name == "flush" else {"main.t1", "main.t2"}), name
         assert "main.t0" in {step.target for step in steps if step.outcome == "planned"}, name
-    lake.close()

@@ -18,31 +18,25 @@ from tests.support.oracle import LakeAddress, attached
 _MESSAGES = {"author": "night", "message": "the round", "extra_info": {"run": 7}}
 
 
-def fill(lake: DuckLake, name: str, files: int = 3, rows: int = 20) -> None:
+def fill(small: DuckLake, name: str, files: int = 3, rows: int = 20) -> None:
     """Small files, the last with a deleted row, and a row that is inlined."""
     for number in range(files):
-        lake.write(name, pa.table({"id": pa.array(range(number * rows, (number + 1) * rows), pa.int64())}), inline=False)
-    lake.set_option("data_inlining_row_limit", 0, table=name)
-    lake.table(name).delete(f"id = {files * rows - 1}")
-    lake.unset_option("data_inlining_row_limit", table=name)
-    lake.write(name, pa.table({"id": pa.array([-1], pa.int64())}))
+        small.write(name, pa.table({"id": pa.array(range(number * rows, (number + 1) * rows), pa.int64())}), inline=False)
+    small.set_option("data_inlining_row_limit", 0, table=name)
+    small.table(name).delete(f"id = {files * rows - 1}")
+    small.unset_option("data_inlining_row_limit", table=name)
+    small.write(name, pa.table({"id": pa.array([-1], pa.int64())}))
 
 
-@pytest.fixture
-def lake(sqlite_address: LakeAddress) -> DuckLake:
-    return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-
-
-def messages(lake: DuckLake, since: int) -> list[tuple[str | None, str | None]]:
-    return [(one.author, one.message) for one in lake.snapshots() if one.id > since]
+def messages(small: DuckLake, since: int) -> list[tuple[str | None, str | None]]:
+    return [(one.author, one.message) for one in small.snapshots() if one.id > since]
 
 
 def touched(steps: tuple[MaintenanceStep, ...]) -> set[str]:
     return {step.target for step in steps if step.outcome in ("done", "planned")}
 
 
-def test_every_snapshot_has_the_message_of_the_caller(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_every_snapshot_has_the_message_of_the_caller(lake: DuckLake, lake_address: LakeAddress) -> None:
     fill(lake, "a")
     fill(lake, "b")
     before = lake.snapshot().id
@@ -70,9 +64,9 @@ def test_the_catalog_holds_it_as_duckdbs_commit_does(sqlite_address: LakeAddress
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (id INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n} + 5)" for n in (0, 5, 10)))
     by_duckdb = copy_of(sqlite_address, request, tmp_path)
-    lake = DuckLake.connect(sqlite_address.url)
-    lake.merge_adjacent_files("t", author="night", message="the round", extra_info={"run": 7})
-    lake.close()
+    small = DuckLake.connect(sqlite_address.url)
+    small.merge_adjacent_files("t", author="night", message="the round", extra_info={"run": 7})
+    small.close()
     with attached(by_duckdb, FILES_ONLY) as duck:
         duck.run(
             "BEGIN",
@@ -88,10 +82,10 @@ def test_the_catalog_holds_it_as_duckdbs_commit_does(sqlite_address: LakeAddress
     assert ("night", "the round") in {(row[1], row[2]) for row in own}
 
 
-def test_invalid_messages_raise_before_any_change(lake: DuckLake) -> None:
-    fill(lake, "t")
-    before = lake.snapshot().id
-    for operation in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
+def test_invalid_messages_raise_before_any_change(small: DuckLake) -> None:
+    fill(small, "t")
+    before = small.snapshot().id
+    for operation in (small.flush_inlined_data, small.merge_adjacent_files, small.rewrite_data_files, small.checkpoint):
         for wrong, text in (
             ({"extra_info": {"commit_id": "x"}}, "commit_id"),
             ({"extra_info": {"a": {1, 2}}}, "JSON"),
@@ -101,12 +95,12 @@ def test_invalid_messages_raise_before_any_change(lake: DuckLake) -> None:
         ):
             with pytest.raises(UsageError, match=text):
                 operation(**wrong)
-    assert lake.snapshot().id == before
+    assert small.snapshot().id == before
 
 
-def test_tables_by_names_and_patterns(lake: DuckLake) -> None:
+def test_tables_by_names_and_patterns(small: DuckLake) -> None:
     for name in ("a", "Ab", 'main."a*"', "sales.a", "sales.b", '"we.ird"."t ä"'):
-        fill(lake, name)
+        fill(small, name)
     for tables, expected in (
         ("a", {"main.a"}),
         ("A*", {"main.a", "main.Ab", "main.a*"}),
@@ -116,24 +110,24 @@ def test_tables_by_names_and_patterns(lake: DuckLake) -> None:
         (["*.*", "a"], {"main.a", "main.Ab", "main.a*", "sales.a", "sales.b", '"we.ird".t ä'}),
         ('"we.ird".*', {'"we.ird".t ä'}),
     ):
-        for operation in (lake.merge_adjacent_files, lake.flush_inlined_data):
+        for operation in (small.merge_adjacent_files, small.flush_inlined_data):
             assert touched(operation(tables=tables, dry_run=True).steps) == expected
-        assert touched(lake.rewrite_data_files(tables=tables, delete_threshold=0, dry_run=True).steps) == expected
-    done = lake.flush_inlined_data(tables=["sales.*", "nowhere.*"])
+        assert touched(small.rewrite_data_files(tables=tables, delete_threshold=0, dry_run=True).steps) == expected
+    done = small.flush_inlined_data(tables=["sales.*", "nowhere.*"])
     assert touched(done.steps) == {"sales.a", "sales.b"}
     assert [(step.target, step.reason) for step in done.skipped_steps] == [("nowhere.*", "no table matches it")]
-    nothing = lake.merge_adjacent_files(tables="nothing_*")
+    nothing = small.merge_adjacent_files(tables="nothing_*")
     assert nothing.tables == ()
     assert nothing.unmatched == ("nothing_*",)
     assert "nothing_*: no table matches it" in str(nothing)
-    round_ = lake.checkpoint(tables=["main.a", "x*"], dry_run=True)
+    round_ = small.checkpoint(tables=["main.a", "x*"], dry_run=True)
     assert {step.target for step in round_.steps if step.outcome == "planned"} == {"main.a"}
     assert [step.target for step in round_.skipped_steps].count("x*") == 3
 
 
-def test_unknown_names_raise(lake: DuckLake) -> None:
-    fill(lake, "sales.orders")
-    for operation in (lake.merge_adjacent_files, lake.flush_inlined_data, lake.rewrite_data_files, lake.checkpoint):
+def test_unknown_names_raise(small: DuckLake) -> None:
+    fill(small, "sales.orders")
+    for operation in (small.merge_adjacent_files, small.flush_inlined_data, small.rewrite_data_files, small.checkpoint):
         with pytest.raises(NotFoundError, match=r"did you mean 'sales.orders'"):
             operation(tables=["sales.*", "sales.order"])
         with pytest.raises(NotFoundError, match=r"did you mean 'sales.orders'"):
@@ -145,18 +139,18 @@ def test_unknown_names_raise(lake: DuckLake) -> None:
         with pytest.raises(UsageError, match="tables is empty"):
             operation(tables=[])
     with pytest.raises(UsageError, match="either tables, or table and schema"):
-        lake.merge_adjacent_files("sales.orders", tables="sales.*")
-    assert lake.merge_adjacent_files("orders", schema="sales").files_merged == 2
+        small.merge_adjacent_files("sales.orders", tables="sales.*")
+    assert small.merge_adjacent_files("orders", schema="sales").files_merged == 2
 
 
-def test_a_merge_within_a_budget_goes_on_where_the_last_one_ended(lake: DuckLake, sqlite_address: LakeAddress) -> None:
+def test_a_merge_within_a_budget_goes_on_where_the_last_one_ended(small: DuckLake, sqlite_address: LakeAddress) -> None:
     for name in ("a", "b"):
         for number in range(9):
-            lake.write(name, pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())}), inline=False)
-    last = lake.snapshot().id
+            small.write(name, pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())}), inline=False)
+    last = small.snapshot().id
     before = {name: rows for (snapshot, name), rows in readings(sqlite_address).items() if snapshot == last}
-    plan = lake.merge_adjacent_files(max_files=6, dry_run=True)
-    done = lake.merge_adjacent_files(max_files=6)
+    plan = small.merge_adjacent_files(max_files=6, dry_run=True)
+    done = small.merge_adjacent_files(max_files=6)
     for result in (plan, done):
         assert [(one.table, one.files_merged, one.left) for one in result.tables] == [
             ("main.a", 6, (("beyond max_files", 3),)),
@@ -164,63 +158,63 @@ def test_a_merge_within_a_budget_goes_on_where_the_last_one_ended(lake: DuckLake
         ]
     runs = 1
     while done.files_merged:
-        done = lake.merge_adjacent_files(max_files=6)
+        done = small.merge_adjacent_files(max_files=6)
         assert done.files_merged <= 6
         runs += 1
-    assert [len(lake.table(name).list_files()) for name in "ab"] == [1, 1]
+    assert [len(small.table(name).list_files()) for name in "ab"] == [1, 1]
     assert runs <= 7, "new files are not rewritten before older ones"
-    size = max(file.file_size_bytes for file in lake.table("a").list_files())
-    fill(lake, "c", files=6)
-    sizes = [file.file_size_bytes for file in lake.table("c").list_files()]
-    limited = lake.merge_adjacent_files("c", max_input_bytes=sum(sizes[:3]) + 1, dry_run=True)
+    size = max(file.file_size_bytes for file in small.table("a").list_files())
+    fill(small, "c", files=6)
+    sizes = [file.file_size_bytes for file in small.table("c").list_files()]
+    limited = small.merge_adjacent_files("c", max_input_bytes=sum(sizes[:3]) + 1, dry_run=True)
     assert limited.files_merged == 3
     assert dict(limited.tables[0].left)["beyond max_input_bytes"] == 2
-    tiny = lake.merge_adjacent_files("c", max_input_bytes=size // 100)
+    tiny = small.merge_adjacent_files("c", max_input_bytes=size // 100)
     assert any("too large for any run with max_input_bytes" in step.reason for step in tiny.skipped_steps)
-    assert any("never takes" in step.reason for step in lake.merge_adjacent_files("c", max_files=1).skipped_steps)
+    assert any("never takes" in step.reason for step in small.merge_adjacent_files("c", max_files=1).skipped_steps)
     for wrong in ({"max_files": 0}, {"max_input_bytes": 0}, {"max_seconds": -1}):
         with pytest.raises(UsageError):
-            lake.merge_adjacent_files(**wrong)
-    lake.close()
+            small.merge_adjacent_files(**wrong)
+    small.close()
     after = readings(sqlite_address)
     assert {name: after[last, name] for name in before} == before
 
 
-def test_a_rewrite_and_a_flush_within_a_budget(lake: DuckLake) -> None:
+def test_a_rewrite_and_a_flush_within_a_budget(small: DuckLake) -> None:
     for name in ("a", "b"):
         for number in range(3):
-            lake.write(name, pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())}), inline=False)
-        lake.table(name).delete("id % 10 = 0")
-        lake.write(name, pa.table({"id": pa.array([-1, -2], pa.int64())}))
-    flushed = lake.flush_inlined_data(max_rows=1)
+            small.write(name, pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())}), inline=False)
+        small.table(name).delete("id % 10 = 0")
+        small.write(name, pa.table({"id": pa.array([-1, -2], pa.int64())}))
+    flushed = small.flush_inlined_data(max_rows=1)
     assert [(step.target, step.outcome, step.reason) for step in flushed.steps][1] == ("main.b", "skipped", "beyond max_rows")
-    assert lake.flush_inlined_data(max_rows=1).rows_flushed == 2
-    plan = lake.rewrite_data_files(delete_threshold=0, max_files=2, dry_run=True)
-    done = lake.rewrite_data_files(delete_threshold=0, max_files=2)
+    assert small.flush_inlined_data(max_rows=1).rows_flushed == 2
+    plan = small.rewrite_data_files(delete_threshold=0, max_files=2, dry_run=True)
+    done = small.rewrite_data_files(delete_threshold=0, max_files=2)
     for result in (plan, done):
         assert [(one.table, one.files_rewritten, one.left) for one in result.tables] == [
             ("main.a", 2, (("beyond max_files", 1),)),
             ("main.b", 0, (("beyond max_files", 3),)),
         ]
-    assert [lake.rewrite_data_files(delete_threshold=0, max_files=2).files_rewritten for _ in range(3)] == [2, 2, 0]
-    assert sorted(lake.table("b").scan().to_arrow()["id"].to_pylist()) == sorted({*range(30), -1, -2} - {0, 10, 20})
+    assert [small.rewrite_data_files(delete_threshold=0, max_files=2).files_rewritten for _ in range(3)] == [2, 2, 0]
+    assert sorted(small.table("b").scan().to_arrow()["id"].to_pylist()) == sorted({*range(30), -1, -2} - {0, 10, 20})
 
 
-def test_groups_to_rewrite_are_limited_as_groups_to_merge_are(lake: DuckLake) -> None:
-    lake.create_table("p", pa.schema({"id": pa.int64(), "part": pa.int64()}), partition_by=["part"])
-    lake.write("p", pa.table({"id": range(30), "part": [n % 3 for n in range(30)]}), inline=False)
-    lake.table("p").delete("id < 6")
-    (one,) = lake.rewrite_data_files(delete_threshold=0, max_compacted_files=2).tables
+def test_groups_to_rewrite_are_limited_as_groups_to_merge_are(small: DuckLake) -> None:
+    small.create_table("p", pa.schema({"id": pa.int64(), "part": pa.int64()}), partition_by=["part"])
+    small.write("p", pa.table({"id": range(30), "part": [n % 3 for n in range(30)]}), inline=False)
+    small.table("p").delete("id < 6")
+    (one,) = small.rewrite_data_files(delete_threshold=0, max_compacted_files=2).tables
     assert (one.files_rewritten, one.left) == (2, (("beyond max_compacted_files", 1),))
     with pytest.raises(UsageError, match="max_compacted_files"):
-        lake.rewrite_data_files(max_compacted_files=0)
+        small.rewrite_data_files(max_compacted_files=0)
 
 
-def test_a_deadline_ends_between_files(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.create_table("p", pa.schema({"id": pa.int64(), "part": pa.int64()}), partition_by=["part"])
+def test_a_deadline_ends_between_files(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.create_table("p", pa.schema({"id": pa.int64(), "part": pa.int64()}), partition_by=["part"])
     for _ in range(2):
-        lake.write("p", pa.table({"id": range(30), "part": [n % 3 for n in range(30)]}), inline=False)
-    fill(lake, "q")
+        small.write("p", pa.table({"id": range(30), "part": [n % 3 for n in range(30)]}), inline=False)
+    fill(small, "q")
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     real = merge.merge_files
@@ -230,32 +224,32 @@ def test_a_deadline_ends_between_files(lake: DuckLake, monkeypatch: pytest.Monke
         return real(task)  # type: ignore[arg-type]
 
     monkeypatch.setattr(merge, "merge_files", slow)
-    done = lake.merge_adjacent_files(max_seconds=10)
+    done = small.merge_adjacent_files(max_seconds=10)
     monkeypatch.undo()
     assert [(one.table, one.files_merged, one.left) for one in done.tables] == [
         ("main.p", 4, (("beyond max_seconds", 2),)),
         ("main.q", 0, (("beyond max_seconds", 2), ("rows were deleted from it", 1))),
     ]
     assert done.tables[0].snapshot is not None
-    assert lake.merge_adjacent_files().files_merged == 4
-    for operation in (lake.flush_inlined_data, lake.merge_adjacent_files, lake.rewrite_data_files, lake.checkpoint):
-        before = lake.snapshot().id
+    assert small.merge_adjacent_files().files_merged == 4
+    for operation in (small.flush_inlined_data, small.merge_adjacent_files, small.rewrite_data_files, small.checkpoint):
+        before = small.snapshot().id
         assert all(step.outcome == "skipped" for step in operation(max_seconds=0).steps)
-        assert lake.snapshot().id == before
-    assert {step.reason for step in lake.checkpoint(max_seconds=0).skipped_steps} >= {"beyond max_seconds"}
+        assert small.snapshot().id == before
+    assert {step.reason for step in small.checkpoint(max_seconds=0).skipped_steps} >= {"beyond max_seconds"}
 
 
-def test_everything_is_cleaned_up_when_nothing_runs(lake: DuckLake) -> None:
-    fill(lake, "t")
-    lake.merge_adjacent_files()
-    stray = Path(lake.info.data_path) / "main" / "t" / "ducklake-0199b5a0-0000-7000-8000-000000000000.parquet"
+def test_everything_is_cleaned_up_when_nothing_runs(small: DuckLake) -> None:
+    fill(small, "t")
+    small.merge_adjacent_files()
+    stray = Path(small.info.data_path) / "main" / "t" / "ducklake-0199b5a0-0000-7000-8000-000000000000.parquet"
     stray.write_bytes(b"")
-    for operation in (lake.cleanup_old_files, lake.delete_orphaned_files):
+    for operation in (small.cleanup_old_files, small.delete_orphaned_files):
         assert operation().files == ()
         with pytest.raises(UsageError, match="cleanup_all would take what is younger"):
             operation(cleanup_all=True)
         with pytest.raises(UsageError, match="either older_than or cleanup_all"):
             operation(cleanup_all=True, older_than="1 day", min_age=NOW)
-    assert len(lake.cleanup_old_files(cleanup_all=True, min_age=NOW).files) == 2
-    assert [Path(file.path).name for file in lake.delete_orphaned_files(cleanup_all=True, min_age=NOW).files] == [stray.name]
+    assert len(small.cleanup_old_files(cleanup_all=True, min_age=NOW).files) == 2
+    assert [Path(file.path).name for file in small.delete_orphaned_files(cleanup_all=True, min_age=NOW).files] == [stray.name]
     assert not stray.exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,16 @@ def write_deleted(address: LakeAddress, options: str = "") -> None:
         )
 
 
-def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    _all_is_as_before(lake_address, oracle, "")
+def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress) -> None:
+    _all_is_as_before(lake_address, "")
 
 
 @pytest.mark.slow
-def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress) -> None:
+    _all_is_as_before(sqlite_address, "ENCRYPTED")
 
 
-def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
+def _all_is_as_before(lake_address: LakeAddress, options: str) -> None:
     write_deleted(lake_address, options)
     before, reported = readings(lake_address), change_feeds(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -92,7 +91,7 @@ def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], opt
     lake.close()
     final = readings(lake_address)
     assert {name: rows for (_, name), rows in final.items()} == {name: after[last, name] for number, name in before if number == newest}
-    with oracle(lake_address, options) as duck:
+    with attached(lake_address, options) as duck:
         duck.run("UPDATE t SET extra = 0 WHERE id = 141", "DELETE FROM sorted WHERE k = 4", "CALL ducklake_flush_inlined_data('lake')")
         if not options:  # DuckDB cannot compact encrypted partitions: "Files have different hive partition path".
             duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", "CALL ducklake_merge_adjacent_files('lake')")
@@ -173,19 +172,17 @@ def test_a_table_that_cannot_be_rewritten_stops_no_other(sqlite_address: LakeAdd
     lake.close()
 
 
-def test_a_group_that_fails_leaves_no_delete_file(sqlite_address: LakeAddress) -> None:
+def test_a_group_that_fails_leaves_no_delete_file(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Its deletes are gathered before its rows are read; other groups are committed without it."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"part": [1] * 50 + [2] * 50, "n": range(100)}), partition_by=["part"])
-    lake.table("t").delete("n % 2 = 0")
-    lake.set_option("data_inlining_row_limit", 5)
-    lake.table("t").delete("n IN (1, 51)")
+    small.write("t", pa.table({"part": [1] * 50 + [2] * 50, "n": range(100)}), partition_by=["part"])
+    small.table("t").delete("n % 2 = 0")
+    small.set_option("data_inlining_row_limit", 5)
+    small.table("t").delete("n IN (1, 51)")
     (bad,) = (path for path in Path(sqlite_address.data_path).rglob("part=1/*.parquet"))
     bad.write_bytes(b"PAR1 is no footer PAR1")
     before = {path for path in files_on_disk(sqlite_address) if path.endswith("-delete.parquet")}
-    done = lake.rewrite_data_files(delete_threshold=0.0)
+    done = small.rewrite_data_files(delete_threshold=0.0)
     assert [step.outcome for step in done.steps] == ["failed", "done"]
     made = {path for path in files_on_disk(sqlite_address) if path.endswith("-delete.parquet")} - before
     assert len(made) == 1
-    assert lake.table("t").scan(where="part = 2").count() == 24
-    lake.close()
+    assert small.table("t").scan(where="part = 2").count() == 24

@@ -72,15 +72,14 @@ def _flush_of_new_rows(lake: DuckLake) -> None:
 @pytest.mark.parametrize(
     "change", [_update, _updates, _merge, _update_then_append, _flush_of_updated_rows, _flush_then_file, _two_flushes, _flush_of_new_rows]
 )
-def test_duckdb_keeps_row_ids_when_it_merges(sqlite_address: LakeAddress, change: Change) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.write("t", _rows(0, 1, 2), inline=False)
-    lake.table("t").append(_rows(3, 4, 5), inline=False)
-    change(lake)
+def test_duckdb_keeps_row_ids_when_it_merges(small: DuckLake, sqlite_address: LakeAddress, change: Change) -> None:
+    small.set_option("data_inlining_row_limit", 0)
+    small.write("t", _rows(0, 1, 2), inline=False)
+    small.table("t").append(_rows(3, 4, 5), inline=False)
+    change(small)
     # Files with deletes are not merged by DuckDB, so rows that were updated must be deleted from their files for good.
-    lake.rewrite_data_files(delete_threshold=0)
-    lake.close()
+    small.rewrite_data_files(delete_threshold=0)
+    small.close()
     with attached(sqlite_address) as duck:
         before = _row_ids(duck)
         assert len({row_id for row_id, *_ in before}) == len(before)

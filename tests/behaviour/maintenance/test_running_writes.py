@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,9 @@ from ducklake_core.maintenance.orphans import OrphansResult
 from ducklake_core.maintenance.request import BudgetMeter
 from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 EVERYTHING: dict[str, Any] = {"cleanup_all": True, "min_age": timedelta(0)}
 ROWS = pa.table({"n": range(50)})
 
@@ -83,7 +82,7 @@ def until(found: Callable[[], object]) -> None:
 
 @on_postgresql
 @pytest.mark.usefixtures("at_once")
-def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, lake_address: LakeAddress) -> None:
     orphan = left_behind(Path(lake_address.data_path) / "main" / "t", new_file_name(write_id()))
     with lake.transaction() as tx:
         tx.append("t", ROWS)
@@ -102,18 +101,18 @@ def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, lake_address: L
         assert not any("ducklake_core" in name for name in lake.options())
     assert running(lake) == {}
     assert lake.table("t").scan().count() == 60
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 60
 
 
 @on_postgresql
-def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_duckdb_is_not_disturbed(lake_address: LakeAddress) -> None:
     """Check the rows, without the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
     with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
         lake.write("t", ROWS)
         with lake.database.write() as connection:
             store_running_writes(connection, lake.database.tables, [write_id()], lake.database.now(connection))
-        with oracle(lake_address) as duck:
+        with attached(lake_address) as duck:
             duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a", "CHECKPOINT lake")
             assert duck.value("SELECT count(*) FROM t") == 50
         assert len(running(lake)) == 1

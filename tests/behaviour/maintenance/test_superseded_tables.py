@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.catalog.writing import expiry
 from ducklake_core.lake import DuckLake
 from tests.behaviour.maintenance.lakes import NOW, opened
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 _ALL = {"older_than": NOW, "min_age": NOW}
 
@@ -48,8 +47,7 @@ def alter(lake: DuckLake, times: int, *, rows: bool = True) -> None:
 
 
 @pytest.mark.parametrize("rows", [True, False])
-def test_flush_and_expiry_leave_one_table(lake_address: LakeAddress, oracle: Callable[..., Any], rows: bool) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_flush_and_expiry_leave_one_table(lake: DuckLake, lake_address: LakeAddress, rows: bool) -> None:
     alter(lake, 6, rows=rows)
     assert len(physical(lake_address)) == len(registered(lake_address)) == 7
     planned = lake.flush_inlined_data(dry_run=True)
@@ -68,50 +66,48 @@ def test_flush_and_expiry_leave_one_table(lake_address: LakeAddress, oracle: Cal
     assert lake.check().findings == ()
     lake.close()
     if lake_address.backend != "mysql":
-        with oracle(lake_address) as duck:
+        with attached(lake_address) as duck:
             assert duck.rows("SELECT a FROM t ORDER BY a") == [(number,) for number in kept]
 
 
-def test_checkpoint_leaves_one_table(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    alter(lake, 30)
+def test_checkpoint_leaves_one_table(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    alter(small, 30)
     assert len(physical(sqlite_address)) == 31
-    assert lake.checkpoint(keep_last=1, min_age=NOW).failed_steps == ()
+    assert small.checkpoint(keep_last=1, min_age=NOW).failed_steps == ()
     assert len(physical(sqlite_address)) == 1
-    assert sorted(lake.table("t").scan().to_arrow()["a"].to_pylist()) == list(range(30))
+    assert sorted(small.table("t").scan().to_arrow()["a"].to_pylist()) == list(range(30))
 
 
-def test_a_held_snapshot_keeps_the_tables_of_its_readers(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_a_held_snapshot_keeps_the_tables_of_its_readers(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """The flush itself has expired, so that its time is unknown."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    alter(lake, 2)
-    early = lake.snapshot().id
+    alter(small, 2)
+    early = small.snapshot().id
     query = f"SELECT a FROM t AT (VERSION => {early}) ORDER BY a"
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows(query) == [(0,), (1,)]
-        lake.flush_inlined_data()
-        lake.set_option("expire_older_than", "1 day")
-        lake.table("t").append(pa.table({"a": [7]}), missing_columns="null")
-        hold = lake.holds.add("report", early)
-        lake.expire_snapshots(**_ALL)
-        assert [one.id for one in lake.snapshots()] == [early, lake.snapshot().id]
+        small.flush_inlined_data()
+        small.set_option("expire_older_than", "1 day")
+        small.table("t").append(pa.table({"a": [7]}), missing_columns="null")
+        hold = small.holds.add("report", early)
+        small.expire_snapshots(**_ALL)
+        assert [one.id for one in small.snapshots()] == [early, small.snapshot().id]
         assert duck.rows(query) == [(0,), (1,)]
         assert len(physical(sqlite_address)) == 3
-        lake.holds.remove(hold.name)
-        lake.expire_snapshots(**_ALL)
+        small.holds.remove(hold.name)
+        small.expire_snapshots(**_ALL)
         assert len(physical(sqlite_address)) == 1
         assert duck.rows("SELECT a FROM t ORDER BY a") == [(0,), (1,), (7,)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.slow
-def test_no_session_of_duckdb_misses_a_table(sqlite_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:
+def test_no_session_of_duckdb_misses_a_table(sqlite_address: LakeAddress, seed: int) -> None:
     """One session reads every snapshot as soon as it is there, and again as long as it is kept."""
     draw = random.Random(seed)
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     alter(lake, 1)
     dropped = 0
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         seen: dict[int, list[tuple[object, ...]]] = {}
         for number in range(80):
             match draw.choice(["append", "append", "alter", "delete", "flush", "expire", "version", "hold"]):

@@ -69,16 +69,14 @@ def test_changes_of_rows(sqlite_address: LakeAddress, connect: str, encrypted: b
 
 
 @pytest.mark.slow
-def test_streams(sqlite_address: LakeAddress, connect: str, tmp_path: Path) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_streams(small: DuckLake, sqlite_address: LakeAddress, connect: str, tmp_path: Path) -> None:
     for name, columns in (
         ("insertions", {"id": "int64"}),
         ("changes", {"snapshot_id": "int64", "rowid": "int64", "change_type": "varchar", "id": "int64"}),
     ):
-        lake.create_table(name, columns)
+        small.create_table(name, columns)
     answers = run_client(STREAMS, sqlite_address.url, connect, str(tmp_path))
     assert answers["insertions"] == [[n] for n in range(8)]
     assert answers["changes"] == sorted([*([n, "insert"] for n in range(8)), [2, "delete"]])
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT id FROM insertions ORDER BY id") == [(n,) for n in range(8)]
-    lake.close()

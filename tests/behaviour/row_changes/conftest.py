@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import new_address, slow
 
 
@@ -72,7 +72,7 @@ class Twins:
 
 
 @pytest.fixture(params=["sqlite", slow("postgresql")])
-def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> Iterator[Twins]:
+def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Twins]:
     """Lakes on SQLite and on PostgreSQL, in which nothing is inlined."""
 
     def place(name: str) -> LakeAddress:
@@ -81,7 +81,7 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., 
         return new_address(request, request.param, folder)
 
     with ExitStack() as stack:
-        own, by_duckdb = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("own", "duckdb"))
+        own, by_duckdb = (stack.enter_context(attached(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("own", "duckdb"))
         twins = Twins(DuckLake.connect(own.address.url), own, by_duckdb)
         twins.both("CALL lake.set_option('data_inlining_row_limit', 0)")
         yield twins

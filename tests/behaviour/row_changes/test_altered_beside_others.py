@@ -168,10 +168,9 @@ def test_concurrent_changes(twins: Twins) -> None:
 
 
 @pytest.mark.slow
-def test_on_spark(sqlite_address: LakeAddress, spark: SparkSession) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", frame(*range(30)))
-    with lake.transaction() as tx:
+def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    small.write("t", frame(*range(30)))
+    with small.transaction() as tx:
         tx.append("t", spark.range(100, 140).selectExpr("cast(id as int) a", "'s' b"))
         tx.append("t", frame(50, 51))
         tx.add_column("t", "z", "int32", default=7)
@@ -189,9 +188,9 @@ def test_on_spark(sqlite_address: LakeAddress, spark: SparkSession) -> None:
         assert seen == read(tx.table("t"))
     assert len(seen) == 30 + 40 + 2 + 20 - 11 + 1
     with attached(sqlite_address) as duck:
-        assert rows_of(duck) == seen == read(lake.table("t"))
+        assert rows_of(duck) == seen == read(small.table("t"))
         assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM t") == [(len(seen), len(seen))]
-    assert sorted(repr(tuple(row)) for row in lake.table("t").scan().to_spark(spark).collect()) == seen
-    lake.merge_adjacent_files(spark=spark)
-    assert sorted(repr(tuple(row)) for row in lake.table("t").scan().to_spark(spark).collect()) == seen
-    assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
+    assert sorted(repr(tuple(row)) for row in small.table("t").scan().to_spark(spark).collect()) == seen
+    small.merge_adjacent_files(spark=spark)
+    assert sorted(repr(tuple(row)) for row in small.table("t").scan().to_spark(spark).collect()) == seen
+    assert not small.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files

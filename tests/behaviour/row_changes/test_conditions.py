@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 ROWS = pa.table(
     {
@@ -43,8 +38,8 @@ def lake(lake_address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(lake_address) as duck:
+def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         for condition in CONDITIONS:
             wanted = sorted(duck.rows(f"SELECT rowid FROM t0 WHERE {condition}"))
             for table in ("t0", "t100"):
@@ -56,18 +51,16 @@ def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Oracle
         with pytest.raises(UsageError, match="k = 1 is outside of what was promised"):
             lake.table(table).overwrite(ROWS.slice(0, 1), where="k % 2 = 0")
         assert lake.table(table).overwrite(ROWS.slice(1, 1), where="k % 2 = 0").rows_deleted == 1
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for table in ("t0", "t100"):
             assert duck.rows(f"SELECT k FROM {table} ORDER BY k") == [(1,), (2,), (None,)], table
 
 
-def test_invalid_definitions_raise(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table_as("t", ROWS)
-    table = lake.table("t")
+def test_invalid_definitions_raise(small: DuckLake) -> None:
+    small.create_table_as("t", ROWS)
+    table = small.table("t")
     with pytest.raises(UnsupportedFeatureError, match="only be evaluated by a SQL engine"):
         table.delete("md5(s) = 'x'")
     with pytest.raises(SchemaError, match="out of the range"):
         table.delete("CAST(x AS INTEGER) = 2")
-    assert lake.snapshot().id == 1
-    lake.close()
+    assert small.snapshot().id == 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import slow
 
 # DuckDB works on a copy of catalogs in MySQL, where a transaction cannot stay open during other commits.
@@ -17,13 +14,13 @@ pytestmark = pytest.mark.parametrize("lake_address", [slow("sqlite"), "postgresq
 
 
 @pytest.fixture
-def overtaken(lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> tuple[DuckLake, int]:
+def overtaken(lake_address: LakeAddress) -> tuple[DuckLake, int]:
     """A table of rows 0 to 9 without row 0, and without row 1 from the snapshot after the one that the delete file claims."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("other", pa.table({"y": [0]}))
     lake.write("t", pa.table({"x": list(range(10))}), inline=False)
     lake.set_option("data_inlining_row_limit", 0)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("DELETE FROM lake.t WHERE x = 0")
         duck.run("BEGIN", "DELETE FROM lake.t WHERE x = 1")
         lake.table("other").append(pa.table({"y": [1]}), inline=False)
@@ -75,14 +72,11 @@ def test_later_changes_keep_the_snapshot_of_the_commit(overtaken: tuple[DuckLake
     assert _rows(lake, claimed + 1) == list(range(2, 10))
 
 
-def test_a_flush_of_duckdb_keeps_the_snapshot_of_the_commit(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_a_flush_of_duckdb_keeps_the_snapshot_of_the_commit(lake: DuckLake, lake_address: LakeAddress) -> None:
     """The flush copies the deletes of the file, whose newest ones claim a snapshot that deleted nothing, with older inlined ones."""
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("other", pa.table({"y": [0]}))
     lake.write("t", pa.table({"x": list(range(10))}), inline=False)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         for limit, row in ((0, 0), (10, 3), (0, 1)):
             duck.run(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "BEGIN", f"DELETE FROM lake.t WHERE x = {row}")
             if row == 1:
@@ -96,14 +90,11 @@ def test_a_flush_of_duckdb_keeps_the_snapshot_of_the_commit(
     assert _rows(lake, lake.snapshot().id) == [2, *range(4, 10)]
 
 
-def test_a_delete_planned_on_the_claimed_snapshot_is_a_conflict_or_planned_again(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_a_delete_planned_on_the_claimed_snapshot_is_a_conflict_or_planned_again(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("other", pa.table({"y": [0]}))
     lake.write("t", pa.table({"x": list(range(10))}), inline=False)
     lake.set_option("data_inlining_row_limit", 0)
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("DELETE FROM lake.t WHERE x = 0")
         duck.run("BEGIN", "DELETE FROM lake.t WHERE x = 1")
         lake.table("other").append(pa.table({"y": [1]}), inline=False)

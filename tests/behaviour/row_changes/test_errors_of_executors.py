@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_missing_file(spark: SparkSession, sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", 0)
+def test_a_missing_file(spark: SparkSession, small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.set_option("data_inlining_row_limit", 0)
     numbers = pa.table({"k": pa.array(range(20), pa.int64())})
-    first = lake.write("t", numbers).snapshot_id
-    table = lake.table("t")
+    first = small.write("t", numbers).snapshot_id
+    table = small.table("t")
     table.delete("k = 3")
     (file,) = table.refresh().list_files()
     Path(file.path).unlink()

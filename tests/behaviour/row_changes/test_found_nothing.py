@@ -179,18 +179,17 @@ def test_a_call_that_finds_nothing_plans_once(lake: DuckLake) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delete", "update"])
-def test_nothing_found_after_a_conflict_reports_the_newest_snapshot(sqlite_address: LakeAddress, kind: str) -> None:
+def test_nothing_found_after_a_conflict_reports_the_newest_snapshot(small: DuckLake, kind: str) -> None:
     """Planned again after a conflict, a change that matches no row states the snapshot at which that holds."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"x": list(range(100))}), inline=False)
-    with lake.transaction() as tx:
+    small.write("t", pa.table({"x": list(range(100))}), inline=False)
+    with small.transaction() as tx:
         if kind == "delete":
             tx.delete("t", "x = 1")
         else:
             tx.update("t", {"x": "x + 1000"}, where="x = 1")
-        lake.table("t").delete("x = 1")
-        lake.write("other", pa.table({"y": [1]}))
+        small.table("t").delete("x = 1")
+        small.write("other", pa.table({"y": [1]}))
     (written,) = tx.result.writes
     assert not written.committed
-    assert written.snapshot.id == lake.snapshot().id
-    assert lake.table("t", at=written.snapshot.id).scan(where="x = 1").count() == 0
+    assert written.snapshot.id == small.snapshot().id
+    assert small.table("t", at=written.snapshot.id).scan(where="x = 1").count() == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, NotFoundError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 ONE = pa.table({"n": pa.array([1], pa.int64())})
 
@@ -49,16 +48,14 @@ def test_concurrent_changes_are_conflicts(lake: DuckLake, change: str, inline: b
     assert lake.snapshot().id == 3
 
 
-def test_other_tables_and_files_that_only_move_do_not_matter(
-    lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
-) -> None:
+def test_other_tables_and_files_that_only_move_do_not_matter(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", ONE, inline=False)
     with lake.transaction() as tx:
         tx.append("t", ONE)
         tx.guard("t")
         lake.write("other", ONE)
     assert lake.table("t").scan().count() == 3
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM lake.t") == 3
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError
 from tests.behaviour.row_changes.conftest import Twins
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +175,7 @@ def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     assert "t" not in [table.name for table in lake.tables()]
 
 
-def test_on_a_duckdb_file(lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
+def test_on_a_duckdb_file(lake_address: LakeAddress) -> None:
     address = lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.write("t", pa.table({"k": list(range(50)), "v": ["x"] * 50}))
@@ -189,36 +188,34 @@ def test_on_a_duckdb_file(lake_address: LakeAddress, oracle: Callable[..., Abstr
         tx.delete("t", "k IN (30, 31)")
         lake.table("t").delete("k = 31")
     assert tx.result.writes[0].rows_deleted == 1
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert duck.rows("SELECT count(*), sum(k), count(*) FILTER (v = 'y') FROM t") == [(43, sum(range(50)) - 3 - 4 - 20 - 61, 3)]
         duck.run("DELETE FROM t WHERE k = 40", "CALL ducklake_flush_inlined_data('lake')")
     assert lake.table("t").scan().count() == 42
     lake.table("t").delete("k = 41")
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 41
 
 
 @pytest.mark.slow
-def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     for start in (0, 100, 200):
-        lake.write("t", pa.table({"k": list(range(start, start + 100)), "v": ["x"] * 100}))
-    table = lake.table("t")
+        small.write("t", pa.table({"k": list(range(start, start + 100)), "v": ["x"] * 100}))
+    table = small.table("t")
     files = table.delete("k IN (1, 2, 101) OR k BETWEEN 210 AND 250", spark=spark)
     assert (files.rows_deleted, files.delete_files_added) == (44, 1)
     table.update({"v": "reverse(concat(v, 'y'))"}, where="k IN (3, 103)", spark=spark)
     merge = table.merge(spark.createDataFrame([(4, "s4"), (900, "s900")], "k long, v string"), on=["k"])
     merged = merge.when_matched_update("all").when_not_matched_insert("all").execute()
     assert (merged.rows_updated, merged.rows_added, merged.delete_files_added) == (1, 1, 0)
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM t") == [(257, 257)]
         assert duck.rows("SELECT k, v FROM t WHERE v <> 'x' ORDER BY k") == [(3, "yx"), (4, "s4"), (103, "yx"), (900, "s900")]
         assert duck.value(f"SELECT count(*) FROM ({POSITIONS})") == 6
-    read = lake.table("t").scan(columns=["k"]).to_spark(spark).collect()
+    read = small.table("t").scan(columns=["k"]).to_spark(spark).collect()
     assert {row["k"] for row in read} == set(range(300)) - {1, 2, 101} - set(range(210, 251)) | {900}
 
 
 def _other_session(twins: Twins) -> AbstractContextManager[Oracle]:
-    from tests.support.oracle import attached
 
     return attached(twins.own.address)

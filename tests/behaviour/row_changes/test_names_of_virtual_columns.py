@@ -16,15 +16,14 @@ def numbers(name: str, *rows: tuple[int | None, int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("limit", [slow(0), 10])
-def test_every_operation(sqlite_address: LakeAddress, limit: int) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", limit)
+def test_every_operation(small: DuckLake, sqlite_address: LakeAddress, limit: int) -> None:
+    small.set_option("data_inlining_row_limit", limit)
     with attached(sqlite_address) as duck:
         for name in VIRTUAL_COLUMNS:
             duck.run(f'CREATE TABLE "{name}" ("{name}" INTEGER, v INTEGER)')
-            table = lake.table(name)
+            table = small.table(name)
             table.append(numbers(name, (1, 10), (2, 20), (3, 30), (None, 40)))
-            first = lake.snapshot().id
+            first = small.snapshot().id
             table.upsert(numbers(name, (2, 21), (5, 51)), on=[name])
             table.upsert(numbers(name, (5, 51), (6, 61)), on=[name, "v"])
             merge = table.merge(numbers(name, (2, 22), (7, 71)), on=[name])
@@ -32,7 +31,7 @@ def test_every_operation(sqlite_address: LakeAddress, limit: int) -> None:
             table.update({name: f'"{name}" + 100'}, where=f'"{name}" = 1')
             table.delete(f'"{name}" = 3')
             table.overwrite(numbers(name, (6, 0)), where=f'"{name}" = 6')
-            lake.merge_adjacent_files()
+            small.merge_adjacent_files()
             assert set(duck.rows(f'SELECT "{name}", v FROM "{name}"')) == {(101, 10), (2, 23), (5, 51), (6, 0), (7, 71), (None, 40)}
             table.restore(first)
             assert set(duck.rows(f'SELECT "{name}", v FROM "{name}"')) == {(1, 10), (2, 20), (3, 30), (None, 40)}

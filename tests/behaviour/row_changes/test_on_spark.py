@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,15 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError, UsageError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.slow
-def test_updates_and_merges(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_updates_and_merges(spark: SparkSession, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(
             "CREATE TABLE t (k INTEGER, g VARCHAR, u UUID, h HUGEINT, day DATE DEFAULT '1969-07-20')",
             "ALTER TABLE t SET PARTITIONED BY (g)",

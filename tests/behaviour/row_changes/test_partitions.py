@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +10,11 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, UsageError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 COLUMNS = {"c": "varchar", "d": "date", "n": "int64"}
 KEYS = ["c", "month(d)", "bucket(3, n)"]
@@ -40,7 +37,7 @@ def rows(start: int, count: int) -> pa.Table:
 
 
 @pytest.fixture
-def lake(lake_address: LakeAddress, oracle: OracleOf) -> DuckLake:
+def lake(lake_address: LakeAddress) -> DuckLake:
     """A table with files of three specs and inlined rows, of this library and of DuckDB."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
@@ -52,7 +49,7 @@ def lake(lake_address: LakeAddress, oracle: OracleOf) -> DuckLake:
     table.set_column_type("n", "int64")
     table.set_partitioned_by(KEYS)
     lake.table("t").append(rows(80, 60))
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.connection.register("more", rows(140, 60))
         duck.run("INSERT INTO t SELECT * FROM more", "DELETE FROM t WHERE n % 10 = 7")
         duck.connection.unregister("more")
@@ -73,7 +70,7 @@ def by_partition(table: pa.Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]
     return found
 
 
-def test_exactly_the_rows_of_the_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+def test_exactly_the_rows_of_the_partitions(lake: DuckLake, lake_address: LakeAddress) -> None:
     before = by_partition(lake.table("t").scan().to_arrow())
     chosen = [("ua", 11, 1), ("a=b/c", 2, 0), (None, None, 2), ("it's", 3, None), ("", 12, 2), ("ua", 5, 2)]
     assert len([key for key in chosen if key in before]) >= 3
@@ -86,7 +83,7 @@ def test_exactly_the_rows_of_the_partitions(lake: DuckLake, lake_address: LakeAd
     assert result.files_removed  # those of the present keys, by their partition values alone
     wanted = [row for key, found in before.items() if key not in chosen for row in found] + new.to_pylist()
     assert sorted(map(repr, lake.table("t").scan().to_arrow().to_pylist())) == sorted(map(repr, wanted))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert sorted(map(repr, duck.rows("FROM t"))) == sorted(repr(tuple(row.values())) for row in wanted)
     lake.close()
 
@@ -108,18 +105,16 @@ def test_on_spark(lake: DuckLake, spark: SparkSession) -> None:
     lake.close()
 
 
-def test_one_key(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.create_table("t", COLUMNS, partition_by=["c"])
-    lake.table("t").append(rows(0, 50))
+def test_one_key(small: DuckLake) -> None:
+    small.set_option("data_inlining_row_limit", 0)
+    small.create_table("t", COLUMNS, partition_by=["c"])
+    small.table("t").append(rows(0, 50))
     fresh = pa.table({"c": ["ua", None], "d": [None, None], "n": [1, 2]}, schema=SCHEMA)
-    result = lake.write("t", fresh, mode="overwrite", partitions=[{"C": "ua"}, {"c": None}])
+    result = small.write("t", fresh, mode="overwrite", partitions=[{"C": "ua"}, {"c": None}])
     assert (result.rows_deleted, result.files_removed, result.delete_files_added) == (20, 2, 0)
-    with lake.transaction() as tx:
+    with small.transaction() as tx:
         tx.overwrite("t", fresh.slice(0, 0), partitions=[{"c": name} for name in NAMES])
-    assert lake.table("t").scan().count() == 0
-    lake.close()
+    assert small.table("t").scan().count() == 0
 
 
 def test_keys_whose_columns_are_named_like_transforms(sqlite_address: LakeAddress) -> None:
@@ -134,11 +129,10 @@ def test_keys_whose_columns_are_named_like_transforms(sqlite_address: LakeAddres
         assert lake.table("t").scan(["d"]).to_arrow()["d"].to_pylist() == [dt.date(2024, 4, 1)]
 
 
-def test_invalid_definitions_raise(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", COLUMNS, partition_by=KEYS)
-    lake.create_table("plain", COLUMNS)
-    table, data = lake.table("t"), rows(0, 3)
+def test_invalid_definitions_raise(small: DuckLake) -> None:
+    small.create_table("t", COLUMNS, partition_by=KEYS)
+    small.create_table("plain", COLUMNS)
+    table, data = small.table("t"), rows(0, 3)
     whole = {"c": "ua", "month(d)": 3, "bucket(3, n)": 0}
     cases: list[tuple[Any, type[Exception], str]] = [
         ([{"c": "ua", "month(d)": 3}], UsageError, r"has no value for bucket\(3, n\)"),
@@ -160,8 +154,7 @@ def test_invalid_definitions_raise(sqlite_address: LakeAddress) -> None:
     with pytest.raises(UsageError, match="where or partitions"):
         table.overwrite(data, where="c = 'ua'", partitions=[whole])
     with pytest.raises(UsageError, match="has no partition keys"):
-        lake.table("plain").overwrite(data, partitions=[whole])
+        small.table("plain").overwrite(data, partitions=[whole])
     with pytest.raises(UsageError, match="belongs to overwrite"):
-        lake.write("t", data, partitions=[whole])
-    assert lake.snapshot().id == 2
-    lake.close()
+        small.write("t", data, partitions=[whole])
+    assert small.snapshot().id == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.behaviour.row_changes.conftest import Twins
-from tests.support.oracle import LakeAddress, Oracle, file_lake
+from tests.support.oracle import LakeAddress, attached, file_lake
 from tests.support.parameters import slow, spread
 
 if TYPE_CHECKING:
@@ -260,7 +259,7 @@ def test_restoring_and_foreign_files(twins: Twins) -> None:
     assert twins.own.rows("SELECT count(*), min(rowid), max(rowid), count(*) FILTER (g = 'g') FROM t") == [(49, 1, 49, 49)]
 
 
-def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
+def test_on_a_duckdb_file(tmp_path: Path) -> None:
     """Updates, merges and restores too."""
     address = file_lake("duckdb", tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
@@ -276,22 +275,21 @@ def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextM
         merge.when_not_matched_insert().when_not_matched_by_source_delete(where="t.a BETWEEN 40 AND 45").execute()
         tx.delete("t", "g = 'u' AND a > 100")
         seen = sorted((row["a"], row["g"]) for row in tx.table("t").to_arrow().to_pylist())
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert sorted(duck.rows("SELECT a, g FROM t")) == seen
         assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM t") == [(len(seen), len(seen))]
         assert duck.rows("SELECT rowid, a FROM t WHERE a < 60 AND rowid <> a") == []
         duck.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM t WHERE a = 3")
     assert sorted((row["a"], row["g"]) for row in lake.table("t").scan().to_arrow().to_pylist()) == [row for row in seen if row[0] != 3]
     lake.table("t").restore(1)
-    with oracle(address) as duck:
+    with attached(address) as duck:
         assert sorted(duck.rows("SELECT a, g FROM t")) == [(a, "x") for a in range(60)]
 
 
 @pytest.mark.slow
-def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", rows(*range(100)))
-    with lake.transaction() as tx:
+def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    small.write("t", rows(*range(100)))
+    with small.transaction() as tx:
         tx.append("t", spark.range(200, 260).selectExpr("cast(id as int) as a", "'s' as g"))
         tx.append("t", rows(300, 301))
         tx.delete("t", "a IN (3, 200, 300)", spark=spark)
@@ -301,9 +299,9 @@ def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractCon
         tx.merge("t", source, on=["a"]).when_matched_update("all").when_not_matched_insert("all").execute()
         seen = sorted(tuple(row) for row in tx.table("t").to_spark(spark).collect())
         assert seen == sorted((row["a"], row["g"]) for row in tx.table("t").to_arrow().to_pylist())
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert sorted(duck.rows("SELECT a, g FROM t")) == seen
         assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM t") == [(len(seen), len(seen))]
         assert duck.rows("SELECT a, g FROM t WHERE g NOT IN ('x', 's') ORDER BY a") == [(4, "m"), (201, "m"), (301, "1x"), (900, "m")]
     assert len(seen) == 100 - 2 - 21 + 60 - 2 + 1 + 1
-    assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
+    assert not small.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files

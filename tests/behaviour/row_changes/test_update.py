@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from tests.behaviour.row_changes.conftest import Twins
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 
 TABLE = (
@@ -138,7 +135,7 @@ def test_an_update_meets_other_writers(twins: Twins) -> None:
     assert twins.own.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
 
 
-def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=True)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"a": pa.array(range(20), pa.int32()), "s": ["x"] * 20}))
@@ -149,17 +146,17 @@ def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Ca
     ).when_matched_update().when_not_matched_insert().execute()
     table.restore(2)
     table.update({"a": "a + 1"}, where="s = 'even'")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         rows = duck.rows("SELECT a, s FROM t ORDER BY ALL")
     assert rows == sorted([(a + 1, "even") if a % 2 == 0 else (a, "x") for a in range(20)])
     assert lake.table("t").scan().to_arrow().num_rows == 20
 
 
-def test_timestamps_of_another_unit(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_timestamps_of_another_unit(sqlite_address: LakeAddress) -> None:
     """A column of the table is cast, and so rounded, as in DuckDB; rows of a source are taken as appends take them."""
     columns = "k INTEGER, us TIMESTAMP, s TIMESTAMP_S, ms TIMESTAMP_MS, ns TIMESTAMP_NS"
     row = "(1, '1969-12-31 23:59:58.4996', '2020-01-01 00:00:01', NULL, '2020-01-01 00:00:00.000000999')"
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES {row}", "CREATE TABLE d AS FROM t")
         for change in ({"ms": "us"}, {"s": "us"}, {"us": "ns"}, {"ns": "s"}):
             ((name, value),) = change.items()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +11,9 @@ import pytest
 
 from ducklake_core.errors import CorruptFileError
 from tests.behaviour.scan.test_read_oracle import compare_with_arrow, replay
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 VECTORS = "CALL lake.set_option('write_deletion_vectors', 'true')"
 HISTORIES: dict[str, tuple[str, ...]] = {
@@ -71,14 +67,14 @@ HISTORIES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("name", spread(HISTORIES, 1))
-def test_deletes_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
-    replay(oracle, lake_address, HISTORIES[name], "DATA_INLINING_ROW_LIMIT 5", compare_with_arrow)
+def test_deletes_at_every_snapshot(lake_address: LakeAddress, name: str) -> None:
+    replay(lake_address, HISTORIES[name], "DATA_INLINING_ROW_LIMIT 5", compare_with_arrow)
 
 
 @pytest.fixture
-def deleted(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddress:
+def deleted(sqlite_address: LakeAddress) -> LakeAddress:
     """Two files of ten rows; the first has a delete file of positions 1 and 2."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(10) r(i)", "INSERT INTO t SELECT i FROM range(10, 20) r(i)")
         duck.run("DELETE FROM t WHERE i IN (1, 2)")
     return sqlite_address
@@ -124,11 +120,11 @@ def test_positions_beyond_the_file_raise(deleted: LakeAddress) -> None:
         values(open_lake(deleted))
 
 
-def test_a_moved_lake_keeps_its_deletes(oracle: OracleFactory, deleted: LakeAddress) -> None:
+def test_a_moved_lake_keeps_its_deletes(deleted: LakeAddress) -> None:
     (found,) = Path(deleted.data_path).rglob("*-delete.parquet")
     named = pq.read_table(found).column("file_path")[0].as_py()
     rewrite_delete_file(deleted, "s3://old-bucket/lake/" + named.rpartition("/")[2], [1, 2])
-    with oracle(deleted) as duck:
+    with attached(deleted) as duck:
         assert_same_rows(duck, open_lake(deleted).scan("t").to_arrow(), "SELECT * FROM t")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -19,13 +19,12 @@ from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.read import read_plan
 from ducklake_core.engines.spark.read import read_plan as read_on_spark
 from ducklake_core.errors import NotFoundError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
 from tests.support.scans import STORAGE
 
 pytestmark = on_postgresql
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 NOW = timedelta(0)
 ROWS = pa.table({"a": pa.array(range(6), pa.int32()), "b": [f"b{i}" for i in range(6)]})
 
@@ -171,16 +170,16 @@ def _after_statement(lake: DuckLake, number: int, change: Callable[[], object]) 
     assert problems == []
 
 
-def test_flushed_and_altered_between_opening_and_planning(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_flushed_and_altered_between_opening_and_planning(lake_address: LakeAddress) -> None:
     """Tables of inlined rows that the table had when it was opened may not be there any more."""
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1), (2)", "ALTER TABLE t ADD COLUMN b VARCHAR")
         duck.run("INSERT INTO t VALUES (3, 'x')", "DELETE FROM t WHERE a = 2")
     lake = DuckLake.connect(lake_address.url)
     opened = lake.table("t")
     expected = opened.scan(columns=["a", "b", "rowid"]).to_arrow().sort_by("a")
     assert expected.column("a").to_pylist() == [1, 3]
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')", "ALTER TABLE t ADD COLUMN c INTEGER", "INSERT INTO t VALUES (4, 'y', 5)")
         duck.run("CALL ducklake_flush_inlined_data('lake')", "DELETE FROM t WHERE a = 1")
         assert opened.scan(columns=["a", "b", "rowid"]).to_arrow().sort_by("a").equals(expected)

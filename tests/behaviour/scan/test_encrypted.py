@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,9 @@ from sqlalchemy import text
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import EncryptionKey
 from tests.behaviour.scan.test_read_oracle import INLINED, SCENARIOS, compare_with_arrow, replay
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 TO_FILES = "ENCRYPTED, DATA_INLINING_ROW_LIMIT 0"
 OWN: dict[str, tuple[str, ...]] = {
@@ -51,21 +47,21 @@ def disturb(address: LakeAddress, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("name", spread(["types", "updates", "partitions", "merge", *OWN], 1))
-def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, name: str) -> None:
-    replay(oracle, lake_address, {**SCENARIOS, **OWN}[name], TO_FILES, compare_with_arrow)
+def test_files_at_every_snapshot(lake_address: LakeAddress, tmp_path: Path, name: str) -> None:
+    replay(lake_address, {**SCENARIOS, **OWN}[name], TO_FILES, compare_with_arrow)
     for file in tmp_path.rglob("*.parquet"):
         assert file.read_bytes()[-4:] == b"PARE"
 
 
 @pytest.mark.parametrize("name", spread(INLINED, 1))
-def test_inlined_rows_and_flushed_ones(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
+def test_inlined_rows_and_flushed_ones(lake_address: LakeAddress, name: str) -> None:
     statements = (*INLINED[name], "CALL ducklake_flush_inlined_data('lake')")
-    replay(oracle, lake_address, statements, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)
+    replay(lake_address, statements, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)
 
 
 @pytest.fixture
-def lake(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
-    with oracle(lake_address, TO_FILES) as duck:
+def lake(lake_address: LakeAddress) -> LakeAddress:
+    with attached(lake_address, TO_FILES) as duck:
         duck.run(
             "CREATE TABLE t AS SELECT i, 'v' || i AS v FROM range(1000) r(i)",
             "DELETE FROM t WHERE i % 3 = 0",
@@ -75,9 +71,9 @@ def lake(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
 
 
 @pytest.mark.parametrize("condition", ["i < 10", "v IS NULL AND i >= 1990", "v IN ('v5', 'v7')", "i > 5000"])
-def test_predicates_and_pruning(oracle: OracleFactory, lake: LakeAddress, condition: str) -> None:
+def test_predicates_and_pruning(lake: LakeAddress, condition: str) -> None:
     own = open_lake(lake).scan("t", where=condition).to_arrow()
-    with oracle(lake) as duck:
+    with attached(lake) as duck:
         assert_same_rows(duck, own, f"SELECT * FROM t WHERE {condition}")
 
 
@@ -105,11 +101,11 @@ def test_a_flag_that_contradicts_the_files(lake: LakeAddress) -> None:
         open_lake(lake).scan("t").to_arrow()
 
 
-def test_keys_mean_nothing_in_a_plain_lake(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_keys_mean_nothing_in_a_plain_lake(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 5")
     disturb(lake_address, *(f"UPDATE ducklake_{kind}_file SET encryption_key = 'x'" for kind in ("data", "delete")))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert_same_rows(duck, open_lake(lake_address).scan("t").to_arrow(), "SELECT * FROM t")
 
 

@@ -100,8 +100,7 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
             assert table.scan(where=condition).to_arrow().sort_by("n").combine_chunks() == wanted, condition
 
 
-def test_by_statistics(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_by_statistics(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", _rows(0))
     for file in range(1, FILES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import duckdb
@@ -17,11 +16,9 @@ from ducklake_core import ChangeFeed, DuckLake, Scan, Table
 from ducklake_core.engines.arrow import read
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.support.lakes import lake_of_files
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.support.scans import assert_same_rows
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 COLUMNS = """
     i::INTEGER AS i, (i * 1000000007)::BIGINT AS big, i::UTINYINT AS small, (i / 3)::DECIMAL(18, 4) AS dec, i / 7 AS dbl,
@@ -75,8 +72,8 @@ def table(lake: DuckLake) -> Table:
 
 
 @pytest.mark.parametrize("way", spread(WAYS, 6))
-def test_every_way_gives_the_rows_that_duckdb_has(way: str, oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address) as duck:
+def test_every_way_gives_the_rows_that_duckdb_has(way: str, lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             "CALL lake.set_option('data_inlining_row_limit', 20)",
             f"CREATE TABLE t AS SELECT {COLUMNS} FROM range(100) r(i)",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 
 @pytest.mark.parametrize(("where", "count", "by_duckdb"), [("k = 10", 1, 0), ("k IN (1, 2, 700)", 3, 0), ("k >= 10", 1090, 1090)])
-def test_files_from_before(oracle: OracleFactory, sqlite_address: LakeAddress, where: str, count: int, by_duckdb: int) -> None:
-    with oracle(sqlite_address) as duck:
+def test_files_from_before(sqlite_address: LakeAddress, where: str, count: int, by_duckdb: int) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(
             "CREATE TABLE t (k INTEGER)",
             "INSERT INTO t FROM range(1000)",

@@ -40,8 +40,7 @@ def test_columns_are_distinguished(lake_address: LakeAddress, limit: int) -> Non
         assert len(values(duck)) == 2
 
 
-def test_tables_are_made_altered_and_sorted(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_tables_are_made_altered_and_sorted(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.write("t", pa.table({"Ä": [1, 2, 3], "ä": [3, 1, 2]}), inline=False)
     with lake.transaction() as tx:
         tx.set_sorted_by("t", ["ä"])

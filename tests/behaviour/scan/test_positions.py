@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -17,18 +15,16 @@ from ducklake_core.format.files.data_files import DeleteFile
 from ducklake_core.format.types.data_types import FLOAT64, INT64, UUID, VARCHAR, Field, ListType
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.delete_files import read_delete_file
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import spread
 from tests.support.scans import STORAGE, assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
-
-def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[str, Any]]]:
+def history(address: LakeAddress) -> dict[int, list[dict[str, Any]]]:
     """All rows with their ids as DuckDB reads them at each snapshot that has the table, compared with ducklake_core."""
     lake = open_lake(address)
     found = {}
-    with oracle(address) as duck:
+    with attached(address) as duck:
         for version in lake.snapshots()[2:]:
             own = lake.scan("t", version, columns=["rowid", "a", "g"]).to_arrow()
             assert_same_rows(duck, own, f"SELECT rowid, a, g FROM t AT (VERSION => {version})")
@@ -39,8 +35,8 @@ def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[
 
 
 @pytest.mark.parametrize("limit", spread([0, 10], 1))
-def test_deletes_of_both_libraries_alternate(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
-    with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+def test_deletes_of_both_libraries_alternate(lake_address: LakeAddress, limit: int) -> None:
+    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, g VARCHAR)",
             "INSERT INTO t SELECT i, 'g' || i % 5 FROM range(100) r(i)",
@@ -55,7 +51,7 @@ def test_deletes_of_both_libraries_alternate(oracle: OracleFactory, lake_address
         live.difference_update(deleted)
 
     def by_duckdb(where: str, deleted: set[int]) -> None:
-        with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+        with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
             duck.run(f"DELETE FROM t WHERE {where}")
         live.difference_update(deleted)
 
@@ -67,18 +63,18 @@ def test_deletes_of_both_libraries_alternate(oracle: OracleFactory, lake_address
     own("a = 12345", set())
     by_duckdb("a = 70", {70})
     own("a BETWEEN 65 AND 75", set(range(65, 76)))
-    snapshots = history(oracle, lake_address)
+    snapshots = history(lake_address)
     last = max(snapshots)
     assert {row["a"] for row in snapshots[last]} == live
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    after = history(oracle, lake_address)
+    after = history(lake_address)
     assert {version: rows for version, rows in after.items() if version <= last} == snapshots
 
 
 @pytest.mark.parametrize("limit", [0, 10])
-def test_upsert_replaces_by_key(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
-    with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+def test_upsert_replaces_by_key(lake_address: LakeAddress, limit: int) -> None:
+    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, g VARCHAR)",
             "INSERT INTO t SELECT i, 'g' || i % 5 FROM range(50) r(i)",
@@ -87,7 +83,7 @@ def test_upsert_replaces_by_key(oracle: OracleFactory, lake_address: LakeAddress
         )
     data = pa.table({"G": ["g0", "g1", "new", "x"], "a": pa.array([10, 10, 3, 101], pa.int16())})
     DuckLake.connect(lake_address.url).table("t").upsert(data, on=["a", "g"])
-    rows = history(oracle, lake_address)
+    rows = history(lake_address)
     expected = sorted([*((i, f"g{i % 5}") for i in range(5, 50)), (100, "~"), (101, "x"), (10, "g1"), (3, "new")])
     assert sorted((row["a"], row["g"] or "~") for row in rows[max(rows)]) == expected
 
@@ -133,8 +129,8 @@ def test_nested_keys_raise() -> None:
         key_set(pa.table({"l": [[1]]}), ["l"], schema)
 
 
-def test_late_commit_rewrites_only_its_own_snapshot(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_late_commit_rewrites_only_its_own_snapshot(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(
             "CREATE TABLE t AS SELECT i::INTEGER AS a FROM range(100) r(i)", "DELETE FROM t WHERE a < 10", "DELETE FROM t WHERE a < 20"
         )
@@ -166,8 +162,8 @@ def _first(staged: object) -> object:
     return replace(staged, assumed_snapshot=None)  # type: ignore[type-var]
 
 
-def test_sql_only_predicates_need_spark(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_sql_only_predicates_need_spark(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(10) r(i)")
     with pytest.raises(UnsupportedFeatureError, match=r"(?i)md5"):
         DuckLake.connect(sqlite_address.url).table("t").delete("md5(CAST(a AS VARCHAR)) = 'x'")

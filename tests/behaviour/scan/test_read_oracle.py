@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 Check = Callable[[Oracle, OpenLake, int], None]
 
 ALL_TYPES = """
@@ -132,11 +130,11 @@ INLINED: dict[str, tuple[str, ...]] = {
 }
 
 
-def replay(oracle: OracleFactory, address: LakeAddress, statements: tuple[str, ...], options: str, check: Check) -> None:
+def replay(address: LakeAddress, statements: tuple[str, ...], options: str, check: Check) -> None:
     """Run the statements with the oracle, then check every snapshot that has the table."""
-    with oracle(address, options) as duck:
+    with attached(address, options) as duck:
         duck.run(*statements)
-    with oracle(address, options) as duck:
+    with attached(address, options) as duck:
         lake = open_lake(address)
         born = duck.value("SELECT min(begin_snapshot) FROM __ducklake_metadata_lake.ducklake_table WHERE table_name = 't'")
         versions = [version for version in lake.snapshots() if version >= born]
@@ -158,10 +156,10 @@ def compare_with_arrow(duck: Oracle, lake: OpenLake, version: int) -> None:
 
 
 @pytest.mark.parametrize("name", spread(SCENARIOS, 2))
-def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
-    replay(oracle, lake_address, SCENARIOS[name], "DATA_INLINING_ROW_LIMIT 0", compare_with_arrow)
+def test_files_at_every_snapshot(lake_address: LakeAddress, name: str) -> None:
+    replay(lake_address, SCENARIOS[name], "DATA_INLINING_ROW_LIMIT 0", compare_with_arrow)
 
 
 @pytest.mark.parametrize("name", spread(INLINED, 1))
-def test_inlined_rows_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
-    replay(oracle, lake_address, INLINED[name], "DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)
+def test_inlined_rows_at_every_snapshot(lake_address: LakeAddress, name: str) -> None:
+    replay(lake_address, INLINED[name], "DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import NotFoundError
 from tests.behaviour.scan.test_read_oracle import replay
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import spread
 from tests.support.scans import OpenLake, assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 VIRTUAL = ["rowid", "snapshot_id", "filename", "file_row_number"]
 HISTORY = (
@@ -50,8 +45,8 @@ def compare(duck: Oracle, lake: OpenLake, version: int) -> None:
     assert all((number < files) == name.endswith(".parquet") for number, name in pairs)
 
 
-def test_values_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    replay(oracle, lake_address, HISTORY, "DATA_INLINING_ROW_LIMIT 5", compare)
+def test_values_at_every_snapshot(lake_address: LakeAddress) -> None:
+    replay(lake_address, HISTORY, "DATA_INLINING_ROW_LIMIT 5", compare)
 
 
 CONDITIONS = [
@@ -71,8 +66,8 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("steps", spread([11, len(HISTORY)], 1))
-def test_predicates_keep_the_rows_that_duckdb_keeps(oracle: OracleFactory, lake_address: LakeAddress, steps: int) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_predicates_keep_the_rows_that_duckdb_keeps(lake_address: LakeAddress, steps: int) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORY[:steps])
         lake = open_lake(lake_address)
         for condition in CONDITIONS:
@@ -84,8 +79,8 @@ def test_predicates_keep_the_rows_that_duckdb_keeps(oracle: OracleFactory, lake_
         assert lake.scan("t", where="file_index >= 0").count() == lake.scan("t").count()
 
 
-def test_a_predicate_on_the_snapshot_leaves_older_files_out(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_predicate_on_the_snapshot_leaves_older_files_out(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t VALUES ({i})" for i in range(5)))
     planned = open_lake(sqlite_address).scan("t", where="snapshot_id >= 5").plan().plan
     assert len(planned.tasks) == 2
@@ -94,8 +89,8 @@ def test_a_predicate_on_the_snapshot_leaves_older_files_out(oracle: OracleFactor
 
 
 @pytest.mark.parametrize("name", [*VIRTUAL, "file_index"])
-def test_a_column_of_the_table_hides_the_virtual_one(oracle: OracleFactory, sqlite_address: LakeAddress, name: str) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+def test_a_column_of_the_table_hides_the_virtual_one(sqlite_address: LakeAddress, name: str) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(f'CREATE TABLE t ("{name.upper()}" VARCHAR, a INTEGER)', "INSERT INTO t VALUES ('inlined', 1)")
         duck.run("INSERT INTO t SELECT 'v' || i, i FROM range(10, 30) r(i)", "DELETE FROM t WHERE a BETWEEN 11 AND 19")
         lake = open_lake(sqlite_address)
@@ -107,8 +102,8 @@ def test_a_column_of_the_table_hides_the_virtual_one(oracle: OracleFactory, sqli
         assert lake.scan("t", where=f"{name} = 'inlined'").count() == 1
 
 
-def test_types_and_unknown_names(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address) as duck:
+def test_types_and_unknown_names(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)")
     lake = open_lake(sqlite_address)
     found = lake.scan("t", columns=[*VIRTUAL, "file_index"]).to_arrow().schema

@@ -223,7 +223,7 @@ def test_tables_of_queries_have_the_types_of_duckdb(address: LakeAddress) -> Non
     with attached(address) as duck:
         duck.run(f"CREATE TABLE by_duckdb AS {QUERY}")
         described = "SELECT column_name, column_type FROM (DESCRIBE {}) ORDER BY ALL"
-        assert duck.rows(described.format("own")) == duck.rows(described.format("duckdb"))
+        assert duck.rows(described.format("own_rows")) == duck.rows(described.format("by_duckdb"))
         columns = "h, u, l, s, m, n, t, j, i, d, x, v, c"
         assert duck.rows(f"SELECT {columns} FROM own_rows") == duck.rows(f"SELECT {columns} FROM by_duckdb")
 

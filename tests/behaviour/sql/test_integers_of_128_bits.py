@@ -19,18 +19,17 @@ QUERIES = (
 )
 
 
-def test_queries_and_statements(sqlite_address: LakeAddress) -> None:
+def test_queries_and_statements(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Kept in the catalog: DuckDB stores them in files as doubles, which lose digits."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (i INTEGER, h HUGEINT)", f"INSERT INTO t VALUES (1, {LARGEST}), (2, {-LARGEST}), (3, 123), (4, NULL)")
         wanted = {query: duck.rows(query) for query in QUERIES}
     for query, rows in wanted.items():
-        assert [tuple(row.values()) for row in lake.sql(query).to_arrow().to_pylist()] == rows, query
-    lake.sql("UPDATE t SET h = h - 1 WHERE i = 1")
-    lake.sql("CREATE TABLE copied (i INTEGER, h HUGEINT)")
-    lake.sql("INSERT INTO copied SELECT * FROM t WHERE h IS NOT NULL")
-    lake.sql("DELETE FROM t WHERE h = 123")
+        assert [tuple(row.values()) for row in small.sql(query).to_arrow().to_pylist()] == rows, query
+    small.sql("UPDATE t SET h = h - 1 WHERE i = 1")
+    small.sql("CREATE TABLE copied (i INTEGER, h HUGEINT)")
+    small.sql("INSERT INTO copied SELECT * FROM t WHERE h IS NOT NULL")
+    small.sql("DELETE FROM t WHERE h = 123")
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT * FROM t ORDER BY i") == [(1, LARGEST - 1), (2, -LARGEST), (4, None)]
         assert duck.rows("SELECT h FROM copied ORDER BY i") == [(LARGEST - 1,), (-LARGEST,), (123,)]

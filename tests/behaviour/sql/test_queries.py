@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from ducklake_core.engines.arrow import read
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.results import TransactionResult
 from ducklake_core.sql.query import Query
-from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,7 +171,7 @@ def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None
         lake.view("other.v").to_arrow()
 
 
-def test_every_type_passes_through(sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
+def test_every_type_passes_through(sqlite_address: LakeAddress) -> None:
     values = {
         "i8": "1::TINYINT", "i128": "170141183460469231731687303715884105::HUGEINT", "u64": "18446744073709551615::UBIGINT",
         "dec": "1.50::DECIMAL(30,2)", "f": "'nan'::FLOAT", "day": "DATE '2020-02-29'", "ts": "TIMESTAMP '2020-01-01 00:00:00.000001'",
@@ -179,7 +179,7 @@ def test_every_type_passes_through(sqlite_address: LakeAddress, oracle: Callable
         "id": "'6b9b3a5e-0000-4000-8000-000000000001'::UUID", "raw": "'\\x00a'::BLOB", "j": "'{\"a\": 1}'::JSON", "flag": "true",
         "list": "[1, NULL]", "struct": "{'x': 1, 'y': 'a'}", "map": "MAP {'a': 1}", "gap": "INTERVAL 1 MONTH",
     }  # fmt: skip
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t AS SELECT 1 AS k, " + ", ".join(f"{sql} AS {name}" for name, sql in values.items()))
     lake = DuckLake.connect(sqlite_address.url)
     tests = " AND ".join(f"t.{name} IS NOT DISTINCT FROM ({sql})" for name, sql in values.items() if name != "gap")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,7 +100,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_several_in_a_transaction(lake: DuckLake, sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
+def test_several_in_a_transaction(lake: DuckLake, sqlite_address: LakeAddress) -> None:
     before = lake.snapshot().id
     with lake.transaction() as tx:
         tx.sql("INSERT INTO t VALUES (3, 'c')")
@@ -115,7 +114,7 @@ def test_several_in_a_transaction(lake: DuckLake, sqlite_address: LakeAddress, o
         with pytest.raises(NotFoundError):
             tx.sql("SELECT count(*) FROM t").to_arrow()  # type: ignore[union-attr]
     assert lake.snapshot().id == before + 1
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("FROM u ORDER BY k") == [(2, "b"), (3, "changed")]
 
 

@@ -23,7 +23,7 @@ import pytest
 from ducklake_core import DuckLake, col
 from ducklake_core.errors import UsageError
 from ducklake_core.format.values.temporal import instant, wall_clock, zoned_text
-from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.oracle import Oracle, attached, sqlite_lake
 from tests.support.parameters import slow
 
 ZONES = (
@@ -290,7 +290,6 @@ def test_offsets_in_tz_mean_utc_as_in_duckdb(variable: str) -> None:
     subprocess.run([sys.executable, "-c", program], env={**os.environ, "TZ": variable}, check=True)
 
 
-def test_offsets_are_rejected_as_zones_of_statements(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_offsets_are_rejected_as_zones_of_statements(small: DuckLake) -> None:
     with pytest.raises(UsageError, match="Etc/GMT-5"):
-        lake.sql("SELECT 1", timezone="+05:00")
+        small.sql("SELECT 1", timezone="+05:00")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -20,7 +19,6 @@ from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 ROWS = """
     (1, 5::VARIANT, 'POINT(1 2)'), (2, {'a': 1, 'b': [DATE '2020-01-01', NULL]}::VARIANT, NULL), (3, NULL, 'LINESTRING(0 0, 5 5)'),
     (4, 'text'::VARIANT, 'POLYGON((0 0, 4 0, 4 4, 0 4, 0 0))'), (5, {'a': 1.50::DECIMAL(4, 2)}::VARIANT, 'POINT EMPTY'),
@@ -72,15 +70,14 @@ def test_variants_are_given_as_scans_give_them(made: tuple[DuckLake, Oracle]) ->
         assert lake.sql(statement).to_arrow().num_rows == 3  # type: ignore[union-attr]
 
 
-def test_statements_write_them(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    with oracle(sqlite_address) as duck:
+def test_statements_write_them(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)", f"INSERT INTO t VALUES {ROWS}")
-        lake.sql("CREATE TABLE u AS SELECT i, v, v.a AS a, g FROM t")
-        lake.sql(f"CREATE TABLE nested AS {NESTED}")
-        lake.sql("INSERT INTO u VALUES (10, [1, 2], 7, 'POINT(9 9)'), (11, NULL, {'k': DATE '2021-01-01'}, NULL)")
-        lake.sql("INSERT INTO u (i, v) SELECT i + 20, v FROM u WHERE i < 3")
-        lake.sql("MERGE INTO u USING (SELECT 1 AS i, 'merged'::VARIANT AS v) AS n ON u.i = n.i WHEN MATCHED THEN UPDATE SET v = n.v")
+        small.sql("CREATE TABLE u AS SELECT i, v, v.a AS a, g FROM t")
+        small.sql(f"CREATE TABLE nested AS {NESTED}")
+        small.sql("INSERT INTO u VALUES (10, [1, 2], 7, 'POINT(9 9)'), (11, NULL, {'k': DATE '2021-01-01'}, NULL)")
+        small.sql("INSERT INTO u (i, v) SELECT i + 20, v FROM u WHERE i < 3")
+        small.sql("MERGE INTO u USING (SELECT 1 AS i, 'merged'::VARIANT AS v) AS n ON u.i = n.i WHEN MATCHED THEN UPDATE SET v = n.v")
         expected = duckdb.connect()
         expected.execute("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)").execute(f"INSERT INTO t VALUES {ROWS}")
         expected.execute("CREATE TABLE u AS SELECT i, v, v.a AS a, g FROM t").execute(f"CREATE TABLE nested AS {NESTED}")
@@ -138,11 +135,10 @@ def test_relations_between_columns_in_queries(made: tuple[DuckLake, Oracle], spa
     assert [tuple(row.values()) for row in found] == spatial.execute(query).fetchall()
 
 
-def test_relations_choose_rows_to_delete(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.sql("CREATE TABLE t AS SELECT range AS i, ('POINT(' || range || ' 0)')::GEOMETRY AS g FROM range(10)")
-    lake.table("t").delete(where="st_within(g, st_makeenvelope(2.5, -1, 7.5, 1))")
-    assert lake.table("t").scan().to_arrow().column("i").to_pylist() == [0, 1, 2, 8, 9]
+def test_relations_choose_rows_to_delete(small: DuckLake) -> None:
+    small.sql("CREATE TABLE t AS SELECT range AS i, ('POINT(' || range || ' 0)')::GEOMETRY AS g FROM range(10)")
+    small.table("t").delete(where="st_within(g, st_makeenvelope(2.5, -1, 7.5, 1))")
+    assert small.table("t").scan().to_arrow().column("i").to_pylist() == [0, 1, 2, 8, 9]
 
 
 def test_without_shapely(made: tuple[DuckLake, Oracle], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import duckdb
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_all_catalogs
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def own(address: LakeAddress) -> list[str]:
@@ -21,24 +16,24 @@ def own(address: LakeAddress) -> list[str]:
 
 
 @on_all_catalogs
-def test_an_inlined_boolean_that_became_an_integer(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address) as duck:
+def test_an_inlined_boolean_that_became_an_integer(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (c BOOLEAN)", "INSERT INTO t VALUES (true), (false), (NULL)", "ALTER TABLE t ALTER c TYPE TINYINT")
         with pytest.raises(duckdb.Error, match="Could not convert string"):
             duck.rows("FROM t")
     assert own(lake_address) == ["1", "0", "None"]
 
 
-def test_a_hugeint_that_became_a_decimal(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_hugeint_that_became_a_decimal(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (c HUGEINT)", "INSERT INTO t VALUES (12345678901234567)", "ALTER TABLE t ALTER c TYPE DECIMAL(38,10)")
         assert duck.value("SELECT c::VARCHAR FROM t") == "12345678901234567.8152597504"
     assert own(sqlite_address) == ["12345678901234568.0000000000"]
 
 
 @pytest.mark.parametrize("kind", ["TIME", "TIMETZ"])
-def test_a_time_that_became_json(oracle: OracleFactory, sqlite_address: LakeAddress, kind: str) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_a_time_that_became_json(sqlite_address: LakeAddress, kind: str) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t (c {kind})", "INSERT INTO t VALUES ('10:00:00')", "ALTER TABLE t ALTER c TYPE JSON")
         assert "10:00:00" in str(duck.value("SELECT c::VARCHAR FROM t"))
     with pytest.raises(SchemaError, match=r"of table main\.t.*'c'.*zone"):
@@ -47,8 +42,8 @@ def test_a_time_that_became_json(oracle: OracleFactory, sqlite_address: LakeAddr
 
 @on_all_catalogs
 @pytest.mark.parametrize("limit", [0, 10])
-def test_a_timestamp_that_became_one_with_a_zone(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
-    with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+def test_a_timestamp_that_became_one_with_a_zone(lake_address: LakeAddress, limit: int) -> None:
+    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run("CREATE TABLE t (c TIMESTAMP)", "INSERT INTO t VALUES ('2020-07-01 12:00:00')", "ALTER TABLE t ALTER c TYPE TIMESTAMPTZ")
         found = set()
         for zone in ("UTC", "America/New_York"):

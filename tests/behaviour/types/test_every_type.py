@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import duckdb
@@ -45,11 +43,9 @@ from ducklake_core.format.types.data_types import (  # fmt: skip
 from ducklake_core.format.values.arrow_cast import cast_array, from_values
 from ducklake_core.scan import Scan
 from tests.behaviour.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, strings, strings_of, table_strings
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs, spread
 from tests.support.scans import assert_same_rows, open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def fill(duck: Oracle, table: str, types: tuple[DataType, ...], *, in_file: bool) -> None:
@@ -111,8 +107,8 @@ def scanned(scan: Scan) -> dict[str, list[Any]]:
     return table_strings(scan.to_arrow(), scan.plan().plan.schema)
 
 
-def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+def test_files(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         fill(duck, "files", FILE_TYPES, in_file=True)
         fill_nested(duck, "nested", FILE_TYPES, in_file=True)
         wanted = expected(duck, FILE_TYPES, in_file=True)
@@ -122,13 +118,13 @@ def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
 
 
 @on_all_catalogs
-def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_inlined(lake_address: LakeAddress) -> None:
     # DuckDB cannot create such a column in PostgreSQL.
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend == "sqlite")
     if lake_address.backend == "duckdb":
         # DuckDB cannot inline the largest values in lists into its own files.
         types = tuple(t for t in types if t != UINT128)
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 1000") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 1000") as duck:
         fill(duck, "inlined", types, in_file=False)
         fill_nested(duck, "nested", types, in_file=False)
         wanted = expected(duck, types, in_file=False)
@@ -138,9 +134,9 @@ def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     check_nested(scanned(lake.scan("nested")), wanted, types)
 
 
-def test_integers_that_duckdb_loses(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_integers_that_duckdb_loses(sqlite_address: LakeAddress) -> None:
     """As DOUBLE, the largest value is past the end of its type: no value is made up for it."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (h UHUGEINT)", "INSERT INTO t VALUES (340282366920938463463374607431768211455)")
         with pytest.raises(duckdb.ConversionException):
             duck.rows("FROM t")
@@ -152,9 +148,9 @@ NATIVE = (BOOLEAN, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, DATE, TIMESTAMP,
 
 
 @pytest.mark.parametrize("in_file", spread([True, False], 1))
-def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, in_file: bool) -> None:
+def test_spark(sqlite_address: LakeAddress, spark: Any, in_file: bool) -> None:
     types = FILE_TYPES if in_file else tuple(TYPES)
-    with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
+    with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
         fill(duck, "files", types, in_file=in_file)
         fill_nested(duck, "nested", types, in_file=in_file)
         wanted = expected(duck, types, in_file=in_file)
@@ -228,10 +224,10 @@ def test_values_that_spark_cannot_hold_raise() -> None:
 
 
 @on_all_catalogs
-def test_floats_keep_every_bit(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_floats_keep_every_bit(lake_address: LakeAddress) -> None:
     """NaN, infinities and the sign of zero."""
     special = ["nan", "inf", "-inf", "-0.0", "1e-45", "-1.5"]
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 1000") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 1000") as duck:
         for table in ("inlined", "flushed"):
             rows = ", ".join(f"('{text}', '{text}', ['{text}'], {{'x': '{text}'}})" for text in special)
             duck.run(f"CREATE TABLE {table} (f FLOAT, d DOUBLE, l DOUBLE[], s STRUCT(x FLOAT))", f"INSERT INTO {table} VALUES {rows}")
@@ -253,9 +249,9 @@ EXACT = (
 )
 
 
-def test_exact_types_in_spark_are_the_default(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
+def test_exact_types_in_spark_are_the_default(sqlite_address: LakeAddress, spark: Any) -> None:
     """Every value is read, and conditions that Spark evaluates compare numbers and times, not strings and longs."""
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run(*EXACT)
     lake = open_lake(sqlite_address)
     first, second, third = lake.scan("t").to_spark(spark).sort("i").collect()
@@ -266,11 +262,11 @@ def test_exact_types_in_spark_are_the_default(oracle: OracleFactory, sqlite_addr
         # The condition is one for Spark alone, and its nearest types cannot hold the first row.
         scan.to_spark(spark).collect()
     rest = [("9", 1577836800000000000, 2), ("10", 1609459200000000000, 3)]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("DELETE FROM t WHERE i = 1")
     scan = open_lake(sqlite_address).scan("t", columns=["h", "c", "i"], where="abs(h) < 10 + 0 OR year(c) = 2021 AND i > 2")
     assert sorted(map(tuple, scan.to_spark(spark).collect()), key=lambda row: row[2]) == rest
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("INSERT INTO t SELECT 4, 4, TIMESTAMP_NS '2022-01-01 00:00:00', NULL, NULL, NULL")
     lake = DuckLake.connect(sqlite_address.url)
     feed = lake.table("t").insertions(lake.snapshot().id, where="abs(h) < 10 + 0", columns=["c", "h", "rowid"])
@@ -279,8 +275,8 @@ def test_exact_types_in_spark_are_the_default(oracle: OracleFactory, sqlite_addr
     assert third["s"]["u"] == "5"
 
 
-def test_nearest_types_in_spark_on_request(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
-    with oracle(sqlite_address) as duck:
+def test_nearest_types_in_spark_on_request(sqlite_address: LakeAddress, spark: Any) -> None:
+    with attached(sqlite_address) as duck:
         duck.run(*EXACT)
     lake = open_lake(sqlite_address)
     spark.conf.set(TYPES_CONF, "nearest")
@@ -298,8 +294,8 @@ def test_nearest_types_in_spark_on_request(oracle: OracleFactory, sqlite_address
 
 
 @on_all_catalogs
-def test_nul_characters(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+def test_nul_characters(lake_address: LakeAddress) -> None:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         for table, rows in (("inlined", 1), ("files", 20)):
             duck.run(f"CREATE TABLE {table} (c VARCHAR, d BLOB)")
             duck.run(f"INSERT INTO {table} SELECT 'a' || chr(0) || 'b', '\\x00a'::BLOB FROM range({rows})")

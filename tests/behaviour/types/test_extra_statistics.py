@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +14,9 @@ from ducklake_core.format.files.statistics import geometry_statistics, read_geom
 from ducklake_core.format.types.data_types import GEOMETRY, INT32, VARIANT, Field
 from ducklake_core.format.types.schema import Schema, to_arrow_schema
 from ducklake_core.format.values.wkb import check_geometries
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs, spread
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 SHAPES = (
     *("POINT(1 2)", "POINT EMPTY", "LINESTRING EMPTY", "POINT Z (1 2 3)", "POINT M (1 2 3)", "POINT ZM (9 8 7 6)", "POINT(NaN 3)"),
@@ -57,8 +54,8 @@ def near(duck: Oracle, x: float, y: float) -> int:
 
 
 @on_all_catalogs
-def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, FILES) as duck:
+def test_appends_keep_and_widen(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, g GEOMETRY, v VARIANT)")
         duck.run("INSERT INTO t SELECT range, ('POINT(' || range || ' 1)')::GEOMETRY, {'a': range::INT}::VARIANT FROM range(10)")
     lake = DuckLake.connect(lake_address.url)
@@ -74,7 +71,7 @@ def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress
     held = json.loads(str(found[1]))
     assert {name: held["bbox"][name] for name in ("xmin", "xmax", "ymin", "ymax")} == {"xmin": 0, "xmax": 500.5, "ymin": -7.25, "ymax": 1}
     assert held["types"] == ["point"]
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         assert (near(duck, 0, 1), near(duck, 500, -7), near(duck, 200, 0)) == (2, 1, 0)
         duck.run("INSERT INTO t VALUES (12, 'POINT(900 900)'::GEOMETRY, {'a': 77}::VARIANT)")
         duck.run("INSERT INTO t VALUES (13, 'POINT(901 900)'::GEOMETRY, {'a': 78}::VARIANT)")
@@ -84,62 +81,59 @@ def test_appends_keep_and_widen(oracle: OracleFactory, lake_address: LakeAddress
 
 
 @on_all_catalogs
-def test_null_variants_make_field_statistics_unknown(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    with oracle(lake_address, FILES) as duck:
+def test_null_variants_make_field_statistics_unknown(lake_address: LakeAddress) -> None:
+    with attached(lake_address, FILES) as duck:
         duck.run("CREATE TABLE t (i INTEGER, g GEOMETRY, v VARIANT)", "INSERT INTO t SELECT 1, NULL, {'a': 5}::VARIANT FROM range(5)")
     DuckLake.connect(lake_address.url).table("t").append(rows([2], [None], [None]))
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         assert duck.rows("SELECT count(*) FROM t WHERE v.a IS NULL") == [(1,)]
 
 
 @on_all_catalogs
-def test_a_table_that_begins_with_nulls(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_a_table_that_begins_with_nulls(lake: DuckLake, lake_address: LakeAddress) -> None:
     """DuckDB takes bounds that are missing for none, and forgets the rows before its second insert."""
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.create_table("t", {"i": "int32", "g": "geometry", "v": "variant"})
     lake.table("t").append(rows([0], [None], [None]))
-    with oracle(lake_address, FILES) as duck:
+    with attached(lake_address, FILES) as duck:
         for number in (1, 2, 3):
             duck.run(f"INSERT INTO t VALUES ({number}, 'POINT({number * 100} 0)'::GEOMETRY, {{'a': {number}}}::VARIANT)")
         assert [near(duck, place, 0) for place in (100, 200, 300)] == [1, 1, 1]
         assert [duck.value(f"SELECT count(*) FROM t WHERE v.a::INT = {number}") for number in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_files_have_boxes(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int32", "g": "geometry", "v": "variant"})
+def test_files_have_boxes(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.create_table("t", {"i": "int32", "g": "geometry", "v": "variant"})
     for number in range(3):
-        lake.table("t").append(rows([number], [point(number * 100, 0)], [number]))
-    with oracle(sqlite_address, FILES) as duck:
+        small.table("t").append(rows([number], [point(number * 100, 0)], [number]))
+    with attached(sqlite_address, FILES) as duck:
         metadata = "__ducklake_metadata_lake.main"
         boxes = duck.rows(f"SELECT extra_stats FROM {metadata}.ducklake_file_column_stats WHERE column_id = 2 ORDER BY data_file_id")
         assert [json.loads(str(text))["bbox"]["xmax"] for (text,) in boxes] == [0, 100, 200]
         assert [near(duck, place, 0) for place in (0, 100, 200, 300)] == [1, 1, 1, 0]
-    lake.merge_adjacent_files()
-    with oracle(sqlite_address, FILES) as duck:
+    small.merge_adjacent_files()
+    with attached(sqlite_address, FILES) as duck:
         assert [near(duck, place, 0) for place in (0, 100, 200, 300)] == [1, 1, 1, 0]
 
 
-def test_bounds_that_the_catalog_cannot_hold(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_bounds_that_the_catalog_cannot_hold(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Infinite coordinates, and more than six digits: never less than the rows."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int32", "g": "geometry", "v": "variant"})
-    lake.table("t").append(rows([1, 2], [point(1.0000004, 0), point(0.9999996, 0)], [None, None]))
+    small.create_table("t", {"i": "int32", "g": "geometry", "v": "variant"})
+    small.table("t").append(rows([1, 2], [point(1.0000004, 0), point(0.9999996, 0)], [None, None]))
     line = "LINESTRING({0} -1, {0} 1)"
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for x in ("1.0000004", "0.9999996"):
             assert duck.rows(f"SELECT i FROM t WHERE g && '{line.format(x)}'::GEOMETRY") == [(1 if x[0] == "1" else 2,)]
-    lake.table("t").append(rows([3], [point(float("inf"), 0)], [None]))
+    small.table("t").append(rows([3], [point(float("inf"), 0)], [None]))
     assert statistics(sqlite_address, "t", 2) is None
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         assert duck.rows("SELECT count(*) FROM t") == [(3,)]
         assert near(duck, 1, 0) >= 2
 
 
 @pytest.mark.parametrize("column", spread(["g GEOMETRY", "g GEOMETRY[]"], 1))
-def test_boxes_are_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress, column: str) -> None:
+def test_boxes_are_those_of_duckdb(sqlite_address: LakeAddress, column: str) -> None:
     nested = column.endswith("[]")
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for number, shape in enumerate(SHAPES):
             value = f"'{shape}'::GEOMETRY"
             duck.run(f"CREATE TABLE t{number} ({column})", f"INSERT INTO t{number} VALUES ({f'[{value}, NULL]' if nested else value})")

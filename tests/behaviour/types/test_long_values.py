@@ -68,10 +68,9 @@ def test_short_bounds_of_blobs_enclose_them_and_are_blobs(spell: Callable[[bytes
 
 @pytest.mark.parametrize("character", ["x", "~", "\x7f", "é", "\U0010ffff"])
 @pytest.mark.parametrize("duckdb_first", [False, True])
-def test_rows_with_long_values_are_found(sqlite_address: LakeAddress, character: str, duckdb_first: bool) -> None:
+def test_rows_with_long_values_are_found(small: DuckLake, sqlite_address: LakeAddress, character: str, duckdb_first: bool) -> None:
     """Both libraries alternate with inlined rows and files: DuckDB finds each row by its value, and the minimum and maximum."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"s": "varchar", "b": "blob"})
+    small.create_table("t", {"s": "varchar", "b": "blob"})
     wanted: list[str] = []
     for number, size in enumerate((3_000, 100, 3_000, 257, 256, 3_000)):
         text = chr(ord("c") - number % 3) + character * size + str(number)
@@ -81,7 +80,7 @@ def test_rows_with_long_values_are_found(sqlite_address: LakeAddress, character:
             with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {10 if inlined else 0}") as duck:
                 duck.connection.execute("INSERT INTO t VALUES (?, ?)", [text, text.encode()])
         else:
-            lake.table("t").append(pa.table({"s": [text], "b": [text.encode()]}), inline=inlined)
+            small.table("t").append(pa.table({"s": [text], "b": [text.encode()]}), inline=inlined)
             assert _longest_bound(sqlite_address) <= 512
     with attached(sqlite_address) as duck:
         assert duck.rows("SELECT min(s), max(s), min(b), max(b) FROM t") == [
@@ -89,9 +88,9 @@ def test_rows_with_long_values_are_found(sqlite_address: LakeAddress, character:
         ]
         for text in wanted:
             assert duck.rows("SELECT s FROM t WHERE s = ? AND b = ?", [text, text.encode()]) == [(text,)]
-    assert [lake.table("t").scan(where=f"s = '{text}'").count() for text in wanted] == [1] * len(wanted)
-    assert not lake.check(level="footers").findings
-    assert not lake.check(level="rows").findings
+    assert [small.table("t").scan(where=f"s = '{text}'").count() for text in wanted] == [1] * len(wanted)
+    assert not small.check(level="footers").findings
+    assert not small.check(level="rows").findings
 
 
 def _longest_bound(address: LakeAddress) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -13,11 +12,9 @@ from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.evolution.reconciliation import promotes
 from ducklake_core.format.types.data_types import GEOMETRY, VARIANT, DecimalType
 from tests.behaviour.types.samples import constant, strings_of, table_strings
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import OpenLake, open_lake
 from tests.unit.format.samples import SQL_TYPES
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 _FLOATS = ("FLOAT", "DOUBLE")
 _DECIMALS = ("DECIMAL(18,3)", "DECIMAL(38,10)", "DECIMAL(38,0)")
@@ -77,9 +74,9 @@ def shown(lake: OpenLake, table: str) -> list[Any]:
     return table_strings(scan.to_arrow(), scan.plan().plan.schema)["c"]
 
 
-def check(oracle: OracleFactory, address: LakeAddress, *, in_file: bool) -> None:
+def check(address: LakeAddress, *, in_file: bool) -> None:
     pairs = list(promotions(in_file=in_file))
-    with oracle(address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
+    with attached(address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
         samples = [convertible(duck, old, new, in_file=in_file) for old, new in pairs]
         assert all(samples)
         wanted = [
@@ -99,26 +96,26 @@ def check(oracle: OracleFactory, address: LakeAddress, *, in_file: bool) -> None
         assert shown(lake, f"t{n}") == [*wanted[n], None], (old, new)
 
 
-def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    check(oracle, sqlite_address, in_file=True)
+def test_files(sqlite_address: LakeAddress) -> None:
+    check(sqlite_address, in_file=True)
 
 
 @pytest.mark.slow
-def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
-    check(oracle, lake_address, in_file=False)
+def test_inlined(lake_address: LakeAddress) -> None:
+    check(lake_address, in_file=False)
 
 
-def test_special_floats_as_json(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_special_floats_as_json(sqlite_address: LakeAddress) -> None:
     special = ["nan", "inf", "-inf", "-0.0", "1e21", "1e20", "1e-6", "1.5e-7", "1.5e300", "123456789012345678901234.0", "100"]
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (c DOUBLE)", f"INSERT INTO t VALUES {', '.join(f'({text!r})' for text in special)}")
         duck.run("ALTER TABLE t ALTER c TYPE JSON")
         assert shown(open_lake(sqlite_address), "t") == [duck.value(f"SELECT CAST({text!r}::DOUBLE::JSON AS VARCHAR)") for text in special]
 
 
-def test_old_bounds_hide_no_row(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_old_bounds_hide_no_row(sqlite_address: LakeAddress) -> None:
     """Statistics and partition values keep the strings of the old type."""
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (i INTEGER, d DECIMAL(38,10), f DOUBLE)", "ALTER TABLE t SET PARTITIONED BY (f)")
         duck.run("INSERT INTO t VALUES (5, 0.5, 1e16), (7, 0.7, 1e16), (10, 0.1, 1e16)")
         duck.run("ALTER TABLE t ALTER i TYPE JSON", "ALTER TABLE t ALTER d TYPE DECIMAL(38,0)", "ALTER TABLE t ALTER f TYPE JSON")
@@ -128,12 +125,12 @@ def test_old_bounds_hide_no_row(oracle: OracleFactory, sqlite_address: LakeAddre
 
 
 @pytest.mark.slow
-def test_promotions_equal_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_promotions_equal_those_of_duckdb(sqlite_address: LakeAddress) -> None:
     """ALTER allows exactly what DuckDB allows, for every pair of types."""
     types = {**_TYPES, **{f"DECIMAL({p},{s})": DecimalType(precision=p, scale=s) for p, s in ((3, 0), (5, 1), (9, 9), (18, 0), (38, 38))}}
     types |= {"VARIANT": VARIANT, "GEOMETRY": GEOMETRY}
     wrong: list[tuple[str, str, bool]] = []
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t ({', '.join(f'c{n} {sql}' for n, sql in enumerate(types))})")
         for n, (old, old_type) in enumerate(types.items()):
             for new, new_type in types.items():

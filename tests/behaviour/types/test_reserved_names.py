@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 import pytest
 
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import on_all_catalogs
 from tests.support.scans import assert_same_rows, open_lake
 
 pytestmark = on_all_catalogs
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 NAMES = (
     *("row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"),
@@ -35,8 +31,8 @@ def columns(names: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize(("names", "limit"), [(NAMES, 0), (INLINED_NAMES, 10)], ids=["in files", "inlined"])
-def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names: tuple[str, ...], limit: int) -> None:
-    with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+def test_reserved_names(lake_address: LakeAddress, names: tuple[str, ...], limit: int) -> None:
+    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(f"CREATE TABLE t ({columns(names)})")
         for start in (0, 100):
             rows = ", ".join(f"({', '.join(str(start + row * len(names) + n) for n in range(len(names)))})" for row in range(5))
@@ -45,9 +41,9 @@ def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names:
         compare(duck, lake_address)
 
 
-def test_columns_that_get_a_reserved_name(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+def test_columns_that_get_a_reserved_name(lake_address: LakeAddress) -> None:
     """Rows that were inlined before stay where they are."""
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run("CREATE TABLE t (a INTEGER, b VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (2, NULL)")
         duck.run("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0, table_name => 't')")
         duck.run("ALTER TABLE t RENAME COLUMN a TO row_id", "INSERT INTO t VALUES (3, 'later')")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import re
 import tracemalloc
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,9 @@ from ducklake_core.format.files.statistics import merged_field_statistics, parse
 from ducklake_core.format.types.schema import ArrowArray
 from ducklake_core.format.values.variant_encoding import VariantBuffer
 from ducklake_core.format.values.variant_shredding import Shape, Shredder, choose_shape, shredded_field
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.variants import KINDS, NAMES, Value, comparable, random_value, sql, variant_array, variant_table
 
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 FILES = "DATA_INLINING_ROW_LIMIT 0"
 NULL = (b"\0", b"")
 
@@ -135,15 +132,15 @@ def _without_sizes(cell: object) -> list[str]:
     return sorted(re.sub(r'"column_size_bytes":\d+,', "", field) for field in fields)
 
 
-def test_catalogs_equal_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address, FILES) as duck:
+def test_catalogs_equal_those_of_duckdb(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, FILES) as duck:
         for name, values in CASES.items():
             rows = ", ".join(f"({number}, {sql(value)})" for number, value in enumerate(values))
             duck.run(f"CREATE TABLE {name} (i BIGINT, v VARIANT)", f"INSERT INTO {name} VALUES {rows}")
     lake = DuckLake.connect(sqlite_address.url)
     for name, values in CASES.items():
         lake.create_table(f"{name}_too", {"i": "int64", "v": "variant"}).append(variant_table(values))
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for name in CASES:
             assert statistics_of(duck, f"{name}_too") == statistics_of(duck, name), name
             shown = [duck.rows(f"SELECT i, v::VARCHAR FROM {table} ORDER BY i") for table in (name, f"{name}_too")]
@@ -159,10 +156,10 @@ CONDITIONS = {
 }  # fmt: skip
 
 
-def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_files_are_left_out(sqlite_address: LakeAddress) -> None:
     """Check files of both libraries; DuckDB excludes a whole table by statistics of ducklake_core."""
     value = "{'a': n::INTEGER, 's': 'k' || n, 'n': {'d': n::DOUBLE}, 'l': [n]}::VARIANT"
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for name in ("by_duckdb", "own_rows"):
             duck.run(f"CREATE TABLE {name} (i BIGINT, v VARIANT, g GEOMETRY)")
         for n in range(0, 400, 100):
@@ -171,7 +168,7 @@ def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) 
     lake = DuckLake.connect(sqlite_address.url)
     for n in range(0, 400, 100):
         lake.table("own_rows").append(lake.table("by_duckdb").scan(where=f"i >= {n} AND i < {n + 100}").to_arrow())
-    with oracle(sqlite_address, FILES) as duck:
+    with attached(sqlite_address, FILES) as duck:
         for where, files in CONDITIONS.items():
             expected = [i for (i,) in duck.rows(f"SELECT i FROM by_duckdb WHERE {where} ORDER BY i")]
             assert [i for (i,) in duck.rows(f"SELECT i FROM own_rows WHERE {where} ORDER BY i")] == expected, where
@@ -192,25 +189,23 @@ def test_files_are_left_out(oracle: OracleFactory, sqlite_address: LakeAddress) 
             assert lake.table("own_rows").scan(where=f"v.a::INT = {number}").to_arrow().num_rows == count
 
 
-def test_st_intersects_leaves_files_out(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    table = lake.create_table("t", {"g": "geometry"})
+def test_st_intersects_leaves_files_out(small: DuckLake) -> None:
+    table = small.create_table("t", {"g": "geometry"})
     for x in (b"\0" * 8, b"\0\0\0\0\0\0Y@"):
         table.append(pa.table({"g": pa.array([bytes.fromhex("0101000000") + x + bytes(8)])}))
     for shape in ("'POINT(100 0)'::GEOMETRY", "st_geomfromtext('POINT(100 0)')", "st_makeenvelope(99, -1, 101, 1)"):
-        scan = lake.table("t").scan(where=f"st_intersects(g, {shape})")
+        scan = small.table("t").scan(where=f"st_intersects(g, {shape})")
         assert "files:    1 of 2" in str(scan.plan())
         assert scan.to_arrow().num_rows == 1
 
 
-def test_values_that_do_not_compare(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    table = lake.create_table("t", {"i": "int64", "v": "variant"})
+def test_values_that_do_not_compare(small: DuckLake) -> None:
+    table = small.create_table("t", {"i": "int64", "v": "variant"})
     table.append(variant_table([record(a=integer(1)), record(a=text("1")), record(b=integer(1)), None]))
     with pytest.raises(SchemaError, match="does not compare"):
-        lake.table("t").scan(where="v.a = 1").to_arrow()
-    assert lake.table("t").scan(where="v.a::INTEGER = 1").to_arrow().column("i").to_pylist() == [0, 1]
-    assert lake.table("t").scan(where="v.a IS NULL").to_arrow().column("i").to_pylist() == [2, 3]
+        small.table("t").scan(where="v.a = 1").to_arrow()
+    assert small.table("t").scan(where="v.a::INTEGER = 1").to_arrow().column("i").to_pylist() == [0, 1]
+    assert small.table("t").scan(where="v.a IS NULL").to_arrow().column("i").to_pylist() == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -224,44 +219,42 @@ def test_queries_in_process_read_variants(sqlite_address: LakeAddress, inside: s
             assert query().to_pylist() == [{"i": 0, "a": expected}]
 
 
-def test_fields_whose_names_differ_in_letters_alone(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_fields_whose_names_differ_in_letters_alone(sqlite_address: LakeAddress) -> None:
     """DuckDB loses one of them where it shreds; see docs/reference/differences.md."""
     rows = "SELECT 1 AS i, {'a': 1}::VARIANT AS v UNION ALL SELECT 2, {'A': 2}::VARIANT UNION ALL SELECT 3, {'a': 3}::VARIANT"
-    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE by_duckdb AS {rows}", "CREATE TABLE own_rows (i INTEGER, v VARIANT)")
     lake = DuckLake.connect(sqlite_address.url)
     lake.set_option("data_inlining_row_limit", 0)
     lake.sql(f"INSERT INTO own_rows {rows}")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         reported = {name: duck.value(f"SELECT list(v::VARCHAR ORDER BY i) FROM {name}") for name in ("by_duckdb", "own_rows")}
     assert reported == {"by_duckdb": ["{'a': 1}", "{}", "{'a': 3}"], "own_rows": ["{'a': 1}", "{'A': 2}", "{'a': 3}"]}
 
 
-def test_bytes_that_are_no_variant_are_written_as_they_are(sqlite_address: LakeAddress) -> None:
+def test_bytes_that_are_no_variant_are_written_as_they_are(small: DuckLake) -> None:
     """The first row group shreds, a later one cannot: the fields then have no statistics."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int64", "v": "variant"})
-    lake.set_option("parquet_row_group_size", 2)
+    small.create_table("t", {"i": "int64", "v": "variant"})
+    small.set_option("parquet_row_group_size", 2)
     rows = variant_table([record(a=integer(n)) for n in range(4)])
     broken = rows.column("v").to_pylist()
     broken[3] = {**broken[3], "value": broken[3]["value"] + b"x"}
     rows = rows.set_column(1, rows.schema.field("v"), pa.array(broken, rows.schema.field("v").type))
-    lake.table("t").append(rows)
-    assert lake.table("t").scan().to_arrow().column("v").to_pylist() == broken
-    assert "files:    1 of 1" in str(lake.table("t").scan(columns=["i"], where="v.a = 99").plan())
+    small.table("t").append(rows)
+    assert small.table("t").scan().to_arrow().column("v").to_pylist() == broken
+    assert "files:    1 of 1" in str(small.table("t").scan(columns=["i"], where="v.a = 99").plan())
 
 
-def test_fields_are_shredded_by_their_types(sqlite_address: LakeAddress, tmp_path: Any) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int64", "v": "variant"})
+def test_fields_are_shredded_by_their_types(small: DuckLake, tmp_path: Any) -> None:
+    small.create_table("t", {"i": "int64", "v": "variant"})
     wide = [Value("object", {f"f{n}": integer(n) for n in range(row, row + 150)}) for row in range(0, 300, 100)]
-    lake.table("t").append(variant_table(wide))
-    (path,) = lake.table("t").scan(columns=["filename"]).to_arrow().column("filename").unique().to_pylist()
+    small.table("t").append(variant_table(wide))
+    (path,) = small.table("t").scan(columns=["filename"]).to_arrow().column("filename").unique().to_pylist()
     typed = pq.read_schema(path).field("v").type.field("typed_value").type
     # Most frequent first: fields of two of the rows before those of one.
     assert typed.num_fields == 200
     assert {f"f{n}" for n in (100, 149, 200, 249)} <= {typed.field(place).name for place in range(200)}
-    assert comparable(lake.table("t").scan().to_arrow().column("v")) == comparable(variant_array(wide))
+    assert comparable(small.table("t").scan().to_arrow().column("v")) == comparable(variant_array(wide))
 
 
 @pytest.mark.parametrize(
@@ -287,22 +280,21 @@ def test_merged_statistics_contain_fields_that_all_parts_have() -> None:
 
 
 @pytest.mark.slow
-def test_filters_in_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
+def test_filters_in_spark(small: DuckLake, sqlite_address: LakeAddress, spark: Any) -> None:
     """Arrow evaluates them on executors; and what Spark writes is shredded there."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int64", "v": "variant", "g": "geometry"})
+    small.create_table("t", {"i": "int64", "v": "variant", "g": "geometry"})
     for low in (0, 100):
-        lake.table("t").append(
+        small.table("t").append(
             spark.sql(
                 f"SELECT id AS i, parse_json(concat('{{\"a\": ', id, ', \"s\": \"k', id, '\"}}')) AS v, "
                 f"CAST(NULL AS BINARY) AS g FROM range({low}, {low + 100}, 1, 1)"
             )
         )
     for where, count, files in (("v.a = 150", 1, 1), ("v.a::BIGINT < 3", 3, 1), ("v.s = 'q'", 0, 0), ("g && 'POINT(1 1)'::GEOMETRY", 0, 0)):
-        scan = lake.table("t").scan(where=where)
+        scan = small.table("t").scan(where=where)
         assert scan.to_spark(spark).count() == count, where
         assert f"files:    {files} of 2" in str(scan.plan()), where
     with pytest.raises(UnsupportedFeatureError, match="together with conditions"):
-        lake.table("t").scan(where="v.a = 150 AND month(make_date(i, 1, 1)) = 1").to_spark(spark).count()
-    with oracle(sqlite_address, FILES) as duck:
+        small.table("t").scan(where="v.a = 150 AND month(make_date(i, 1, 1)) = 1").to_spark(spark).count()
+    with attached(sqlite_address, FILES) as duck:
         assert duck.rows("SELECT count(*), sum(v.a::INTEGER) FROM t WHERE v.a::INTEGER >= 150") == [(50, sum(range(150, 200)))]

@@ -99,24 +99,22 @@ def test_values_out_of_range_are_rejected(sqlite_address: LakeAddress, kind: str
 
 
 @pytest.mark.parametrize("inlined", [True, False])
-def test_decimals_with_more_digits_than_their_type_are_rejected(sqlite_address: LakeAddress, inlined: bool) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"d": "decimal(5,2)"})
+def test_decimals_with_more_digits_than_their_type_are_rejected(small: DuckLake, inlined: bool) -> None:
+    small.create_table("t", {"d": "decimal(5,2)"})
     raw = pa.array([b"\x01" + b"\x00" * 15, (10**9).to_bytes(16, "little")], pa.binary(16))
     wide = pa.Array.from_buffers(pa.decimal128(5, 2), 2, raw.buffers())
     with pytest.raises(SchemaError, match=r"row 1: column 'd': 10000000\.00 has more digits than decimal\(5,2\)"):
-        lake.table("t").append(pa.table({"d": wide}), inline=inlined)
+        small.table("t").append(pa.table({"d": wide}), inline=inlined)
 
 
 @pytest.mark.parametrize("inlined", [True, False])
 @pytest.mark.parametrize(("keys", "message"), [(["a", "a"], "the key 'a' twice"), ([1, 1], "the key 1 twice")])
-def test_maps_with_a_key_twice_are_rejected(sqlite_address: LakeAddress, inlined: bool, keys: list[Any], message: str) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_maps_with_a_key_twice_are_rejected(small: DuckLake, inlined: bool, keys: list[Any], message: str) -> None:
     items = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array([keys[0], *keys]), pa.array([1, 2, 3]))
     single = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(keys[:1]), pa.array([1]))
-    lake.write("t", pa.table({"m": single}))
+    small.write("t", pa.table({"m": single}))
     with pytest.raises(SchemaError, match=rf"row 1: column 'm' has a map with {message}"):
-        lake.table("t").append(pa.table({"m": items}), inline=inlined)
+        small.table("t").append(pa.table({"m": items}), inline=inlined)
 
 
 def _unchecked(*_: object) -> None:
@@ -135,12 +133,11 @@ def test_a_check_of_rows_finds_inlined_values_out_of_range(
     assert {finding.code for finding in found} & {"value-out-of-range", "rows-unreadable"}, found
 
 
-def test_a_check_of_rows_finds_maps_with_a_key_twice(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_a_check_of_rows_finds_maps_with_a_key_twice(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     items = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "a"]), pa.array([1, 2]))
     monkeypatch.setattr("ducklake_core.engines.arrow.write_state.check_values", _unchecked)
-    lake.write("t", pa.table({"m": items}), inline=False)
-    (finding,) = lake.check(level="rows").findings
+    small.write("t", pa.table({"m": items}), inline=False)
+    (finding,) = small.check(level="rows").findings
     assert finding.code == "value-out-of-range"
     assert "key 'a' twice" in finding.what
 
@@ -175,27 +172,21 @@ def test_strings_that_are_not_json_are_rejected(
 
 
 @pytest.mark.parametrize("inlined", [True, False])
-def test_a_check_of_rows_finds_strings_that_are_not_json(
-    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, inlined: bool
-) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.sql("CREATE TABLE t (j JSON)")
+def test_a_check_of_rows_finds_strings_that_are_not_json(small: DuckLake, monkeypatch: pytest.MonkeyPatch, inlined: bool) -> None:
+    small.sql("CREATE TABLE t (j JSON)")
     with monkeypatch.context() as patched:
         patched.setattr(write_state, "check_json", lambda values, column: None)
-        lake.table("t").append([{"j": "not json"}], inline=inlined)
-    assert [(found.code, "is not JSON" in str(found)) for found in lake.check(level="rows").findings] == [("value-out-of-range", True)]
+        small.table("t").append([{"j": "not json"}], inline=inlined)
+    assert [(found.code, "is not JSON" in str(found)) for found in small.check(level="rows").findings] == [("value-out-of-range", True)]
 
 
 @pytest.mark.parametrize("inlined", [True, False])
 @pytest.mark.parametrize(("kind", "value"), [("int128", 2**127), ("int128", -(2**127) - 1), ("uint128", -1)])
 @pytest.mark.parametrize("declared", ["int128", "uint128"])
-def test_integers_out_of_range_of_128_bits_are_rejected(
-    sqlite_address: LakeAddress, inlined: bool, kind: str, value: int, declared: str
-) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": kind})
+def test_integers_out_of_range_of_128_bits_are_rejected(small: DuckLake, inlined: bool, kind: str, value: int, declared: str) -> None:
+    small.create_table("t", {"i": kind})
     wide = pa.array([1, value], pa.decimal256(39, 0))
     rows = pa.table([wide], schema=pa.schema([pa.field("i", wide.type, metadata={TYPE_KEY: declared.encode()})]))
     with pytest.raises(SchemaError, match="row 1: column 'i'"):
-        lake.table("t").append(rows, inline=inlined)
-    assert lake.table("t").count() == 0
+        small.table("t").append(rows, inline=inlined)
+    assert small.table("t").count() == 0

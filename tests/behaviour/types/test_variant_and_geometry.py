@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any
 
@@ -18,10 +16,8 @@ from ducklake_core.engines.arrow.decoding import reassemble
 from ducklake_core.errors import CorruptFileError, SchemaError
 from ducklake_core.format.types.schema import VARIANT_STORAGE, to_arrow_schema
 from ducklake_core.format.values import variant_encoding as encoding
-from tests.support.oracle import LakeAddress, Oracle
+from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.scans import open_lake
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 # Every type that DuckDB can put into a variant of a file; each is shredded, because all values are of the type.
 UNIFORM = {
@@ -66,17 +62,17 @@ def referenced(duck: Oracle, table: str) -> list[Any]:
 
 
 @pytest.fixture
-def variants(oracle: OracleFactory, sqlite_address: LakeAddress) -> LakeAddress:
-    with oracle(sqlite_address) as duck:
+def variants(sqlite_address: LakeAddress) -> LakeAddress:
+    with attached(sqlite_address) as duck:
         for name, values in {**UNIFORM, "mixed": MIXED}.items():
             duck.run(f"CREATE TABLE v_{name} (i INTEGER, c VARIANT)")
             duck.run(f"INSERT INTO v_{name} VALUES {', '.join(f'({i}, ({value})::VARIANT)' for i, value in enumerate([*values, 'NULL']))}")
     return sqlite_address
 
 
-def test_variants_equal_those_of_duckdb(oracle: OracleFactory, variants: LakeAddress) -> None:
+def test_variants_equal_those_of_duckdb(variants: LakeAddress) -> None:
     lake = open_lake(variants)
-    with oracle(variants) as duck:
+    with attached(variants) as duck:
         for name in (*UNIFORM, "mixed"):
             if name == "uuid":
                 continue  # Spark's decoder in Python does not know it; see the next test.
@@ -110,20 +106,20 @@ def test_values_of_variants(variants: LakeAddress) -> None:
     assert [len(value) for value in python_values("v")] == [3, 0, 63, 64, 200]
 
 
-def test_null_variants_are_found(oracle: OracleFactory, variants: LakeAddress) -> None:
+def test_null_variants_are_found(variants: LakeAddress) -> None:
     """The catalog counts them as values, so nothing may be left out by these counts."""
     lake = open_lake(variants)
     for where, rows in (("c IS NULL", [0, 11]), ("c IS NOT NULL", list(range(1, 11)))):
         assert lake.scan("v_mixed", columns=["i"], where=where).to_arrow().column("i").to_pylist() == rows
-        with oracle(variants) as duck:
+        with attached(variants) as duck:
             assert [i for (i,) in duck.rows(f"SELECT i FROM v_mixed WHERE {where} ORDER BY i")] == rows
 
 
-def test_variants_in_spark(oracle: OracleFactory, variants: LakeAddress, spark: Any) -> None:
+def test_variants_in_spark(variants: LakeAddress, spark: Any) -> None:
     frame = open_lake(variants).scan("v_mixed").to_spark(spark)
     assert frame.schema["c"].dataType.simpleString() == "variant"
     rows = frame.selectExpr("to_json(c) AS c", "variant_get(c, '$.z', 'string') AS z").collect()
-    with oracle(variants) as duck:
+    with attached(variants) as duck:
         assert [None if row.c is None else json.loads(row.c, parse_float=Decimal) for row in rows] == referenced(duck, "v_mixed")
     assert [row.z for row in rows][1:6] == ["x", None, None, None, "1.5"]
 
@@ -185,20 +181,20 @@ SHAPES = ["POINT(1 2)", "POINT EMPTY", "LINESTRING Z (0 0 1, 3 4 5)", "GEOMETRYC
 
 
 @pytest.fixture
-def shapes(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
-    with oracle(lake_address) as duck:
+def shapes(lake_address: LakeAddress) -> LakeAddress:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (i INTEGER, c GEOMETRY, l GEOMETRY[])")
         rows = ", ".join(f"({i}, '{text}'::GEOMETRY, ['{text}'::GEOMETRY, NULL])" for i, text in enumerate(SHAPES))
         duck.run(f"INSERT INTO t VALUES {rows}, (99, NULL, NULL)")
     return lake_address
 
 
-def test_geometries_are_well_known_binary(oracle: OracleFactory, shapes: LakeAddress) -> None:
+def test_geometries_are_well_known_binary(shapes: LakeAddress) -> None:
     found = open_lake(shapes).scan("t").to_arrow()
     for field in (found.schema.field("c"), found.schema.field("l").type.value_field):
         assert field.type == pa.binary()
         assert field.metadata[b"ARROW:extension:name"] == b"geoarrow.wkb"
-    with oracle(shapes) as duck:
+    with attached(shapes) as duck:
         assert found.column("c").to_pylist() == [wkb for (wkb,) in duck.rows("SELECT ST_AsWKB(c) FROM t ORDER BY i")]
         assert found.column("l").to_pylist()[0] == [found.column("c").to_pylist()[0], None]
         duck.connection.register("own", found)
@@ -220,7 +216,7 @@ def same_twice(duck: Oracle, table: str) -> None:
     assert all(row[1:] in ((2, 1, 2), (2, 0, 0)) for row in shown)
 
 
-def test_variants_are_written(oracle: OracleFactory, variants: LakeAddress) -> None:
+def test_variants_are_written(variants: LakeAddress) -> None:
     lake = DuckLake.connect(variants.url)
     for name in (*UNIFORM, "mixed"):
         table = lake.table(f"v_{name}")
@@ -228,18 +224,18 @@ def test_variants_are_written(oracle: OracleFactory, variants: LakeAddress) -> N
         written = table.append(rows)
         assert (written.files_added, written.rows_inlined) == (1, 0)
         assert lake.table(f"v_{name}").scan().to_arrow().num_rows == 2 * rows.num_rows
-    with oracle(variants) as duck:
+    with attached(variants) as duck:
         for name in (*UNIFORM, "mixed"):
             same_twice(duck, f"v_{name}")
             duck.run(f"INSERT INTO v_{name} VALUES (99, 'more'::VARIANT)", f"DELETE FROM v_{name} WHERE i = 0")
             assert duck.rows(f"SELECT count(*) FROM v_{name} WHERE c::VARCHAR = 'more'") == [(1,)]
     lake.table("v_mixed").update({"i": "i + 1000"})
     assert lake.table("v_mixed").merge(pa.table({"i": [1001]}), on=["i"]).when_matched_delete().execute().rows_deleted == 2
-    with oracle(variants) as duck:
+    with attached(variants) as duck:
         assert duck.rows("SELECT count(*) FROM v_mixed WHERE i < 1000 OR i = 1001") == [(0,)]
 
 
-def test_geometries_are_written(oracle: OracleFactory, shapes: LakeAddress) -> None:
+def test_geometries_are_written(shapes: LakeAddress) -> None:
     lake = DuckLake.connect(shapes.url)
     table = lake.table("t")
     rows = table.scan().to_arrow()
@@ -247,7 +243,7 @@ def test_geometries_are_written(oracle: OracleFactory, shapes: LakeAddress) -> N
     # A plain binary is a geometry where the table has one.
     point = pa.table({"i": pa.array([200], pa.int32()), "c": pa.array([bytes.fromhex("0000000001") + bytes(16)])})
     table.append(point, missing_columns="null")
-    with oracle(shapes) as duck:
+    with attached(shapes) as duck:
         assert duck.rows("SELECT c::VARCHAR FROM t WHERE i = 200") == [("POINT (0 0)",)]
         duck.run("DELETE FROM t WHERE i = 200")
         same_twice(duck, "t")
@@ -256,7 +252,7 @@ def test_geometries_are_written(oracle: OracleFactory, shapes: LakeAddress) -> N
         assert duck.rows("SELECT count(*) FROM t WHERE c::VARCHAR = 'POINT (1000 1000)'") == [(1,)]
 
 
-def test_nested_and_encrypted(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_nested_and_encrypted(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=True)
     lake.create_table("t", {"v": "variant", "l": "list<variant>", "s": "struct<v: variant, g: geometry>", "m": "map<varchar, geometry>"})
     columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(lake.table("t").schema)])
@@ -268,7 +264,7 @@ def test_nested_and_encrypted(oracle: OracleFactory, sqlite_address: LakeAddress
         {"v": None, "l": None, "s": None, "m": None},
     ]
     lake.table("t").append(pa.Table.from_pylist(rows, schema=columns))
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT v::VARCHAR, l::VARCHAR, s::VARCHAR, m::VARCHAR FROM t") == [
             ("42", "[42, NULL]", "{'v': 42, 'g': 'POINT (0 0)'}", "{a='POINT (0 0)', b=NULL}"),
             (None, "[]", "{'v': NULL, 'g': NULL}", "{}"),
@@ -277,10 +273,9 @@ def test_nested_and_encrypted(oracle: OracleFactory, sqlite_address: LakeAddress
     assert lake.table("t").scan().to_arrow().to_pylist() == rows
 
 
-def test_invalid_variants_and_geometries_raise(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"v": "variant", "g": "geometry", "n": "struct<g: geometry>"})
-    columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(lake.table("t").schema)])
+def test_invalid_variants_and_geometries_raise(small: DuckLake) -> None:
+    small.create_table("t", {"v": "variant", "g": "geometry", "n": "struct<g: geometry>"})
+    columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(small.table("t").schema)])
     point = bytes.fromhex("0101000000") + bytes(16)
     bad_shapes = (
         *(b"", b"\1", point[:-1], point + b"x", b"\2" + point[1:], bytes.fromhex("0163000000") + bytes(16)),
@@ -289,28 +284,27 @@ def test_invalid_variants_and_geometries_raise(sqlite_address: LakeAddress) -> N
     for shape in bad_shapes:
         for row in ({"g": shape}, {"n": {"g": shape}}):
             with pytest.raises(SchemaError, match="begins no geometry"):
-                lake.table("t").append(pa.Table.from_pylist([row, {"g": point}], schema=columns))
+                small.table("t").append(pa.Table.from_pylist([row, {"g": point}], schema=columns))
     for metadata, value in ((b"", b"\x0c\x2a"), (b"\x12\0\0", b"\x0c\x2a"), (b"\x11\0\0", b"")):
         with pytest.raises(SchemaError, match="is no variant"):
-            lake.table("t").append(pa.Table.from_pylist([{"v": {"metadata": metadata, "value": value}}], schema=columns))
+            small.table("t").append(pa.Table.from_pylist([{"v": {"metadata": metadata, "value": value}}], schema=columns))
     with pytest.raises(SchemaError, match="'v'"):
-        lake.table("t").append(pa.table({"v": [b"x"]}), missing_columns="null")
-    assert lake.snapshot().id == 1
+        small.table("t").append(pa.table({"v": [b"x"]}), missing_columns="null")
+    assert small.snapshot().id == 1
 
 
 @pytest.mark.slow
-def test_written_by_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"i": "int64", "v": "variant", "g": "geometry", "l": "list<variant>"})
+def test_written_by_spark(small: DuckLake, sqlite_address: LakeAddress, spark: Any) -> None:
+    small.create_table("t", {"i": "int64", "v": "variant", "g": "geometry", "l": "list<variant>"})
     frame = spark.sql(
         'SELECT id AS i, CASE WHEN id % 5 > 0 THEN parse_json(concat(\'{"a": \', id, \', "b": [1, "x", null]}\')) END AS v, '
         "CASE WHEN id % 3 > 0 THEN unhex('0101000000000000000000F03F0000000000000040') END AS g, array(parse_json('1'), NULL) AS l "
         "FROM range(0, 100, 1, 2)"
     )
-    assert lake.table("t").append(frame).rows_added == 100
-    assert lake.write("u", frame.select("i", "v")).created_table
-    lake.table("t").update({"i": "i + 1000"}, where="i < 10", spark=spark)
-    with oracle(sqlite_address) as duck:
+    assert small.table("t").append(frame).rows_added == 100
+    assert small.write("u", frame.select("i", "v")).created_table
+    small.table("t").update({"i": "i + 1000"}, where="i < 10", spark=spark)
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT count(*), count(v), count(g), sum(v.a::INT) FROM t") == [(100, 80, 66, 4000)]
         assert duck.rows("SELECT v::VARCHAR, g::VARCHAR, l::VARCHAR FROM t WHERE i = 1001") == [
             ("{'a': 1, 'b': [1, x, NULL]}", "POINT (1 2)", "[1, NULL]")
@@ -318,27 +312,26 @@ def test_written_by_spark(oracle: OracleFactory, sqlite_address: LakeAddress, sp
         assert duck.rows("SELECT count(v), sum(v.a::INT) FROM u") == [(80, 4000)]
 
 
-def test_they_are_merged(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
-    with oracle(sqlite_address) as duck:
+def test_they_are_merged(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE g (c GEOMETRY)", *["INSERT INTO g VALUES ('POINT(1 2)'::GEOMETRY)"] * 3)
         duck.run("CREATE TABLE plain (a INTEGER)", *["INSERT INTO plain SELECT range FROM range(100)"] * 3)
     lake = DuckLake.connect(sqlite_address.url)
     result = lake.merge_adjacent_files()
     assert (result.files_created, result.failures) == (2, ())
     assert lake.table("g").scan().to_arrow().num_rows == 3
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         assert duck.rows("SELECT DISTINCT c::VARCHAR FROM g") == [("POINT (1 2)",)]
 
 
-def test_rows_without_a_variant(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+def test_rows_without_a_variant(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Columns that a frame lacks are NULL, also where a variant has parts that must not be."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    table = lake.create_table("t", {"a": "int32", "v": "variant", "s": "struct(x int32, v variant)", "l": "variant[]"})
+    table = small.create_table("t", {"a": "int32", "v": "variant", "s": "struct(x int32, v variant)", "l": "variant[]"})
     assert table.schema.to_arrow().names == ["a", "v", "s", "l"]
     x = pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())]))
     table.append(pa.table({"a": pa.array([1, 2], pa.int32())}), missing_columns="null")
     table.append(pa.table({"a": pa.array([3, 4], pa.int32()), "s": x}), missing_columns="null")
     expected = [(1, None, None, None), (2, None, None, None), (3, None, {"x": 1, "v": None}, None), (4, None, None, None)]
-    assert sorted(tuple(row.values()) for row in lake.table("t").scan().to_arrow().to_pylist()) == expected
-    with oracle(sqlite_address) as duck:
+    assert sorted(tuple(row.values()) for row in small.table("t").scan().to_arrow().to_pylist()) == expected
+    with attached(sqlite_address) as duck:
         assert sorted(duck.rows("SELECT * FROM t")) == expected

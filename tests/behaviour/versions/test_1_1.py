@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,8 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
-from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
+from tests.support.oracle import READS, LakeAddress, attached, file_lake
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def test_a_new_lake_has_the_tables_of_the_second_implementation(
@@ -224,8 +220,7 @@ def test_timestamps_before_1970_are_rounded_down_in_utc(sqlite_address: LakeAddr
     assert lake.table("ttimestampus_tzUTC").scan(where=f"x < TIMESTAMPTZ {zone}").count() == 2
 
 
-def test_1_0_has_no_such_keys(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_1_0_has_no_such_keys(lake: DuckLake) -> None:
     lake.write("t", pa.table({"d": [DAYS[0]]}))
     with pytest.raises(UnsupportedFeatureError, match=r"epoch_day\(d\): lakes of version 1\.0"):
         lake.table("t").set_partitioned_by(["epoch_day(d)"])
@@ -276,19 +271,18 @@ def test_deletion_vectors_on_1_1(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_deletion_vectors_on_1_0_are_of_one_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_deletion_vectors_on_1_0_are_of_one_snapshot(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", True)
     lake.write("t", pa.table({"a": pa.array(range(200_000), pa.int64())}))
     lake.table("t").delete("a < 7000 or a % 3 = 0")
     assert stored(lake, "delete_file", "format") == [("puffin",)]
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a >= 7000 AND a % 3 <> 0") == duck.value("SELECT count(a + 0) FROM t")
     lake.table("t").delete("a = 7001")
     assert [form for (form,) in stored(lake, "delete_file", "format")] == ["parquet"]
     counts = {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         assert {snapshot: duck.value(f"SELECT count(a + 0) FROM t AT (VERSION => {snapshot})") for snapshot in counts} == counts
     assert faults(lake) == []
 
@@ -336,16 +330,16 @@ def _variant(number: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("version", READS)
-def test_duckdb_and_ducklake_core_alternate(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
+def test_duckdb_and_ducklake_core_alternate(lake_address: LakeAddress, version: Any) -> None:
     """On every version that the installed extension knows."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path, version=version)
     lake.write("t", pa.table({"a": pa.array(range(50), pa.int64()), "s": [f"s{i}" for i in range(50)]}))
     lake.write("t", pa.table({"a": [100], "s": ["few"]}))
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("UPDATE t SET s = 'duckdb' WHERE a IN (3, 100)", "INSERT INTO t VALUES (200, 'two')", "DELETE FROM t WHERE a < 2")
     lake.table("t").update({"s": "'own'"}, where="a = 200")
     lake.table("t").delete("a = 4")
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
         lake.flush_inlined_data()
         for snapshot in lake.snapshots()[1:]:

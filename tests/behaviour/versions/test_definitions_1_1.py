@@ -45,16 +45,15 @@ def test_columns_of_views_have_comments(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_columns_of_views_on_1_0(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"a": [1]}))
-    lake.create_view("v", "SELECT a FROM t")
+def test_columns_of_views_on_1_0(small: DuckLake) -> None:
+    small.write("t", pa.table({"a": [1]}))
+    small.create_view("v", "SELECT a FROM t")
     with pytest.raises(UnsupportedFeatureError, match=r"columns of view main\.v cannot have comments: lakes of version 1\.0"):
-        lake.set_comment("v", "x", column="a")
-    lake.rename_view("v", "w")
-    lake.drop_view("w")
-    lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
-    assert faults(lake) == []
+        small.set_comment("v", "x", column="a")
+    small.rename_view("v", "w")
+    small.drop_view("w")
+    small.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
+    assert faults(small) == []
 
 
 def test_columns_of_type_null(lake_address: LakeAddress) -> None:
@@ -93,11 +92,10 @@ def test_columns_of_type_null(lake_address: LakeAddress) -> None:
         assert rows_of(catalog, "main.t") == sorted_rows(lake.table("t").scan().to_arrow())
 
 
-def test_1_0_has_no_type_null(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+def test_1_0_has_no_type_null(small: DuckLake) -> None:
     for schema in ({"n": "null"}, {"s": "struct<x: null>"}):
         with pytest.raises(UnsupportedFeatureError, match=r"cannot be of type null: lakes of version 1\.0"):
-            lake.create_table("t", schema)
+            small.create_table("t", schema)
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])

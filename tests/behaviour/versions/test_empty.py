@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import struct
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,12 +20,11 @@ from ducklake_core.storage.delete_files import process_memory, write_delete_file
 from ducklake_core.storage.deletion_vectors import encode_container, encode_deletion_vector
 from ducklake_core.storage.filesystems import Storage
 from tests.support.ducklakepy_lake import faults, rows_of, second_implementation, sorted_rows, stored
-from tests.support.oracle import READS, LakeAddress, Oracle
+from tests.support.oracle import READS, LakeAddress, attached
 from tests.support.parameters import on_postgresql, spread
 
 Version = Literal["1.0", "1.1"]
 Rows = list[tuple[object, ...]]
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 NOW: Any = {"older_than": dt.timedelta(0), "min_age": dt.timedelta(0)}
 
 pytestmark = pytest.mark.parametrize("version", ["1.0", "1.1"])
@@ -45,13 +42,13 @@ def _edit(lake: DuckLake, *statements: str) -> None:
             connection.execute(text(statement))
 
 
-def _read(lake: DuckLake, oracle: OracleFactory, address: LakeAddress, name: str = "t") -> Rows:
+def _read(lake: DuckLake, address: LakeAddress, name: str = "t") -> Rows:
     """Rows of a newly opened lake, and of the second implementation, of which there is none for 1.1 in MySQL."""
     with DuckLake.connect(address.url) as again:
         own = sorted_rows(again.table(name).scan().to_arrow())
         assert again.table(name).scan().count() == len(own)
     if lake.info.version in READS:
-        with oracle(address) as duck:
+        with attached(address) as duck:
             assert sorted(duck.rows(f"SELECT * FROM {name}"), key=repr) == own
     elif address.backend != "mysql":
         with second_implementation(address) as catalog:
@@ -69,7 +66,7 @@ def _maintain(lake: DuckLake) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10])
-def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:
+def test_tables_without_rows(lake_address: LakeAddress, version: Version, limit: int) -> None:
     lake = _lake(lake_address, version, limit)
     for name in ("void", "hollow") if version == "1.0" else ("void", "void.inner", "hollow"):
         lake.create_schema(name)
@@ -85,14 +82,14 @@ def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, v
     lake.table(name).delete("a > 0")
     lake.table(name).update({"b": "'x'"}, where="a > 0")
     assert len(lake.snapshots()) == snapshots
-    assert _read(lake, oracle, lake_address, name) == []
+    assert _read(lake, lake_address, name) == []
     assert [(one.table, one.row_count) for one in lake.tables()] == [(name, 0)]
     _maintain(lake)
-    assert _read(lake, oracle, lake_address, name) == []
+    assert _read(lake, lake_address, name) == []
     lake.write(name, pa.table({"a": [1], "b": ["x"], "c": [None], "d": [""]}))
-    assert _read(lake, oracle, lake_address, name) == [(1, "x", None, "")]
+    assert _read(lake, lake_address, name) == [(1, "x", None, "")]
     lake.table(name).delete("true")
-    assert _read(lake, oracle, lake_address, name) == []
+    assert _read(lake, lake_address, name) == []
     _maintain(lake)
     for schema in ("hollow", "void"):
         lake.drop_schema(schema, cascade=True)
@@ -103,7 +100,7 @@ def test_tables_without_rows(lake_address: LakeAddress, oracle: OracleFactory, v
 
 
 @pytest.mark.slow
-def test_files_without_rows(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
+def test_files_without_rows(lake_address: LakeAddress, version: Version) -> None:
     """Writers of other projects make a table with one, DuckDB adds them, and they have no row group."""
     lake = _lake(lake_address, version)
     lake.write("t", pa.table({"a": [1, 2, 3], "s": ["x", "y", None]}))
@@ -121,7 +118,7 @@ def test_files_without_rows(lake_address: LakeAddress, oracle: OracleFactory, ve
             empty = {"data_file_id": number, "path": f"{number}.parquet", "record_count": 0, "file_size_bytes": size, "footer_size": None}
             connection.execute(of_files.insert().values({**known, **empty, "row_id_start": 3, **groups}))
     everything: Rows = [(1, "x"), (2, "y"), (3, None)]
-    assert _read(lake, oracle, lake_address) == everything
+    assert _read(lake, lake_address) == everything
     again = DuckLake.connect(lake_address.url)
     table = again.table("t")
     assert [table.scan(where=where).count() for where in ("a >= 2", "s IS NULL", "a IS NOT NULL", "s <> 'x'", "true")] == [2, 1, 3, 1, 3]
@@ -129,9 +126,9 @@ def test_files_without_rows(lake_address: LakeAddress, oracle: OracleFactory, ve
     table.update({"s": "'changed'"}, where="a = 3")
     again.write("t", pa.table({"a": [3, 4], "s": ["three", "four"]}), mode="upsert", on=["a"])
     wanted: Rows = [(1, "x"), (3, "three"), (4, "four")]
-    assert _read(again, oracle, lake_address) == wanted
+    assert _read(again, lake_address) == wanted
     _maintain(again)
-    assert _read(again, oracle, lake_address) == wanted
+    assert _read(again, lake_address) == wanted
     assert 0 not in [count for (count,) in stored(again, "data_file", "record_count")]
 
 
@@ -170,18 +167,18 @@ def _deleted(lake: DuckLake, form: str, content: bytes | None, deletes: int) -> 
 
 
 @pytest.mark.parametrize("form", ["parquet", "puffin"])
-def test_delete_files_without_deletes(lake_address: LakeAddress, oracle: OracleFactory, version: Version, form: str) -> None:
+def test_delete_files_without_deletes(lake_address: LakeAddress, version: Version, form: str) -> None:
     lake = _lake(lake_address, version)
     _deleted(lake, form, None, 0)
-    assert _read(lake, oracle, lake_address) == sorted([(a,) for a in range(20)], key=repr)
+    assert _read(lake, lake_address) == sorted([(a,) for a in range(20)], key=repr)
     again = DuckLake.connect(lake_address.url)
     again.table("t").delete("a < 3")
-    assert _read(again, oracle, lake_address) == sorted([(a,) for a in range(3, 20)], key=repr)
+    assert _read(again, lake_address) == sorted([(a,) for a in range(3, 20)], key=repr)
     _maintain(again)
-    assert _read(again, oracle, lake_address) == sorted([(a,) for a in range(3, 20)], key=repr)
+    assert _read(again, lake_address) == sorted([(a,) for a in range(3, 20)], key=repr)
 
 
-def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
+def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, version: Version) -> None:
     """The first snapshot of a file may have deleted nothing; a file without any vector is rejected by both libraries."""
     nothing, some = np.empty(0, np.int64), np.array([1, 2], np.int64)
     lake = _lake(sqlite_address, version)
@@ -195,10 +192,10 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
 
     if version == "1.1":
         rewrite(_container([(snapshot - 1, nothing), (snapshot, some)], data))
-        assert _read(lake, oracle, sqlite_address) == sorted([(a,) for a in range(20) if a not in (1, 2)], key=repr)
+        assert _read(lake, sqlite_address) == sorted([(a,) for a in range(20) if a not in (1, 2)], key=repr)
         rewrite(_container([(snapshot, nothing)], data))
         _edit(lake, "UPDATE ducklake_delete_file SET delete_count = 0")
-        assert len(_read(lake, oracle, sqlite_address)) == 20
+        assert len(_read(lake, sqlite_address)) == 20
     for content in (_container([]), encode_container(nothing, nothing, "a.parquet")[0], b""):
         rewrite(content)
         with pytest.raises(CorruptFileError):
@@ -209,7 +206,7 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
 
 
 @pytest.mark.slow
-def test_empty_strings(lake_address: LakeAddress, oracle: OracleFactory, version: Version) -> None:
+def test_empty_strings(lake_address: LakeAddress, version: Version) -> None:
     """Empty strings differ from NULL: defaults, partition values, comments, names of authors."""
     lake = _lake(lake_address, version)
     with lake.transaction(author="", message="", extra_info="") as tx:
@@ -220,12 +217,12 @@ def test_empty_strings(lake_address: LakeAddress, oracle: OracleFactory, version
     lake.write("t", pa.table({"a": [1, 2, 3], "s": ["", None, "x"]}))
     lake.table("t").add_column("d", "varchar", default="")
     lake.write("t", pa.table({"a": [4]}))
-    assert _read(lake, oracle, lake_address) == sorted([(1, "", ""), (2, None, ""), (3, "x", ""), (4, None, "")], key=repr)
+    assert _read(lake, lake_address) == sorted([(1, "", ""), (2, None, ""), (3, "x", ""), (4, None, "")], key=repr)
     table = lake.table("t")
     assert [table.scan(where=where).count() for where in ("s = ''", "s IS NULL", "s > ''", "d = ''", "d IS NULL")] == [1, 2, 1, 4, 0]
     assert sorted(stored(lake, "file_partition_value", "partition_value"), key=repr) == sorted([("",), (None,), (None,), ("x",)], key=repr)
     table.overwrite(pa.table({"a": [9], "s": [""], "d": [None]}), partitions=[{"s": ""}])
-    assert _read(lake, oracle, lake_address)[-1] == (9, "", None)
+    assert _read(lake, lake_address)[-1] == (9, "", None)
     lake.create_view("v", "SELECT a FROM t")
     for aliases in ("NULL", "''"):
         _edit(lake, f"UPDATE ducklake_view SET column_aliases = {aliases}")
@@ -244,12 +241,12 @@ def test_empty_strings(lake_address: LakeAddress, oracle: OracleFactory, version
     )
     again = DuckLake.connect(lake_address.url)
     assert [snapshot.changes for snapshot in again.snapshots()[1:3]] == ["", ""]
-    assert len(_read(again, oracle, lake_address)) == 4
+    assert len(_read(again, lake_address)) == 4
     again.write("t", pa.table({"a": [5], "s": ["y"], "d": ["z"]}))
-    assert len(_read(again, oracle, lake_address)) == 5
+    assert len(_read(again, lake_address)) == 5
     assert again.table("t").changes(1, again.snapshot().id).to_arrow().num_rows > 0
     _maintain(again)
-    assert len(_read(again, oracle, lake_address)) == 5
+    assert len(_read(again, lake_address)) == 5
 
 
 @pytest.mark.parametrize("value", spread(["''", "' '", "'x'"], 1))
@@ -274,7 +271,7 @@ def test_empty_options(sqlite_address: LakeAddress, version: Version, value: str
 @on_postgresql
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 100])
-def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version: Version, limit: int) -> None:
+def test_empty_values(lake_address: LakeAddress, version: Version, limit: int) -> None:
     lake = _lake(lake_address, version, limit)
     lake.create_table(
         "t", {"a": "int64", "s": "varchar", "b": "blob", "l": "list<varchar>", "m": "map<varchar, int64>", "n": "struct<x: list<int64>>"}
@@ -292,7 +289,7 @@ def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version:
         found = DuckLake.connect(lake_address.url).table("t").scan().to_arrow().sort_by("a")
         assert [tuple(row.values()) for row in found.to_pylist()] == wanted
         if version in READS:
-            with oracle(lake_address) as duck:
+            with attached(lake_address) as duck:
                 assert duck.rows("SELECT a, s, b, l, n FROM t ORDER BY a") == [(*row[:4], row[5]) for row in wanted]
                 assert duck.rows("SELECT cardinality(m) FROM t ORDER BY a") == [(0,), (None,), (1,), (1,)]
         elif lake_address.backend != "mysql":

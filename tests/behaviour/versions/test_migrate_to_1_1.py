@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from ducklake_core.catalog.migrations import run
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
-from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
+from tests.support.oracle import READS, LakeAddress, attached, file_lake
 from tests.support.parameters import slow, spread
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
-
-OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 HISTORY = (
     "CREATE TABLE t (a BIGINT, s VARCHAR, p STRUCT(x INTEGER, y VARCHAR))",
@@ -66,15 +63,15 @@ def column_names(lake: DuckLake) -> dict[str, list[str]]:
     return {name: sorted(column for column, _ in columns) for name, columns in layout(lake.database).items()}
 
 
-def made_by_duckdb(address: LakeAddress, oracle: OracleFactory) -> DuckLake:
-    with oracle(address) as duck:
+def made_by_duckdb(address: LakeAddress) -> DuckLake:
+    with attached(address) as duck:
         duck.run(*HISTORY)
     return DuckLake.connect(address.url)
 
 
 @pytest.mark.slow
-def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    lake = made_by_duckdb(lake_address, oracle)
+def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress) -> None:
+    lake = made_by_duckdb(lake_address)
     before, rows = everything(lake), catalog_rows(lake)
     assert lake.migrate().steps == ()
     assert lake.info.version == "1.0"
@@ -94,22 +91,20 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, ora
     assert {key: found for key, found in everything(lake).items() if key in before} == before
     assert faults(lake) == []
     if "1.1" not in READS:
-        with pytest.raises(duckdb.Error, match=r"catalog version is 1\.1"), oracle(lake_address) as duck:
+        with pytest.raises(duckdb.Error, match=r"catalog version is 1\.1"), attached(lake_address) as duck:
             duck.rows("FROM t")
 
 
 @pytest.mark.parametrize("backend", spread(BACKENDS, 1))
-def test_the_second_implementation_makes_the_same_catalog(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
-) -> None:
+def test_the_second_implementation_makes_the_same_catalog(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     addresses = []
     for name in ("own", "duckdb"):
         (tmp_path / name).mkdir()
         postgres = request.getfixturevalue("postgres") if backend == "postgresql" else None
         addresses.append(postgres.lake(tmp_path / name) if postgres else file_lake("sqlite", tmp_path / name))
     own, by_duckdb = addresses
-    lake = made_by_duckdb(own, oracle)
-    other = made_by_duckdb(by_duckdb, oracle)
+    lake = made_by_duckdb(own)
+    other = made_by_duckdb(by_duckdb)
     before = everything(lake)
     lake.migrate("1.1")
     with second_implementation(by_duckdb, migrate=True):
@@ -147,9 +142,9 @@ def test_earlier_versions_migrate_to_the_requested_version(version: str, to: Any
 
 
 @pytest.mark.slow
-def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+def test_the_development_version_becomes_1_1(lake_address: LakeAddress) -> None:
     """It lacks what came last: exact bounds and nested schemas."""
-    lake = made_by_duckdb(lake_address, oracle)
+    lake = made_by_duckdb(lake_address)
     before = everything(lake)
     lake.migrate("1.1")
     with lake.database.write() as connection:
@@ -170,8 +165,8 @@ def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: 
     lake.write("t", pa.table({"a": [1]}))
 
 
-def test_a_reserved_name_raises_before_any_change(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(lake_address) as duck:
+def test_a_reserved_name_raises_before_any_change(lake_address: LakeAddress) -> None:
+    with attached(lake_address) as duck:
         duck.run("CREATE TABLE fine (a INTEGER)", "INSERT INTO fine VALUES (1)")
         duck.run('CREATE TABLE t ("_ducklake_row_id" INTEGER, b INTEGER)', "INSERT INTO t VALUES (1, 2)")
     lake = DuckLake.connect(lake_address.url)
@@ -187,8 +182,8 @@ def test_a_reserved_name_raises_before_any_change(lake_address: LakeAddress, ora
     assert sorted_rows(lake.table("t").scan().to_arrow()) == [(1, 2)]
 
 
-def test_a_missing_table_of_inlined_rows_raises(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    lake = made_by_duckdb(lake_address, oracle)
+def test_a_missing_table_of_inlined_rows_raises(lake_address: LakeAddress) -> None:
+    lake = made_by_duckdb(lake_address)
     with lake.database.write() as connection:
         connection.execute(text("DROP TABLE ducklake_inlined_data_1_1"))
     before = catalog_rows(lake)
@@ -198,8 +193,8 @@ def test_a_missing_table_of_inlined_rows_raises(lake_address: LakeAddress, oracl
 
 
 @pytest.mark.parametrize("lake_address", ["sqlite", slow("postgresql"), slow("duckdb")], indirect=True)
-def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = made_by_duckdb(lake_address, oracle)
+def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = made_by_duckdb(lake_address)
     before, done = catalog_rows(lake), []
     whole = run.run_step
 
@@ -220,11 +215,9 @@ def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle:
 @pytest.mark.slow
 @pytest.mark.parametrize("lake_address", ["mysql"], indirect=True)
 @pytest.mark.parametrize("failing", range(1, 14))
-def test_an_interrupted_migration_goes_on(
-    lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
+def test_an_interrupted_migration_goes_on(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     """On MySQL a migration cannot be rolled back: writes are blocked, and the next call completes it."""
-    made_by_duckdb(lake_address, oracle).close()
+    made_by_duckdb(lake_address).close()
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     before, done = everything(lake), []
     whole = run.run_step
@@ -250,8 +243,8 @@ def test_an_interrupted_migration_goes_on(
     assert found.check().findings == ()
 
 
-def test_remains_of_earlier_writers_are_repaired(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(sqlite_address) as duck:
+def test_remains_of_earlier_writers_are_repaired(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, p STRUCT(x INTEGER))", "INSERT INTO t VALUES (1, {'x': 1})")
         duck.run("ALTER TABLE t ADD COLUMN p.y INTEGER DEFAULT 5", "INSERT INTO t VALUES (2, {'x': 2, 'y': 3})")
         duck.run("ALTER TABLE t RENAME COLUMN p.y TO z", "INSERT INTO t VALUES (3, {'x': 3, 'z': 4})")
@@ -286,8 +279,8 @@ def _begin(lake: DuckLake, column: str) -> int:
         return int(connection.execute(query, {"name": column}).scalar_one())
 
 
-def test_clients_of_the_earlier_version_raise_and_lose_nothing(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    made_by_duckdb(lake_address, oracle)
+def test_clients_of_the_earlier_version_raise_and_lose_nothing(lake_address: LakeAddress) -> None:
+    made_by_duckdb(lake_address)
     old, migrating = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     table = old.table("t")
     migrating.migrate("1.1")
@@ -314,8 +307,8 @@ def test_clients_of_the_earlier_version_raise_and_lose_nothing(lake_address: Lak
     assert result.steps == ()
 
 
-def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: OracleFactory) -> None:
-    made_by_duckdb(lake_address, oracle)
+def test_a_second_migration_finds_it_done(lake_address: LakeAddress) -> None:
+    made_by_duckdb(lake_address)
     first, second = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
     first.migrate("1.1")
     assert second.migrate("1.1").done_before
@@ -324,12 +317,10 @@ def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: Ora
 
 
 @pytest.mark.parametrize("backend", spread(BACKENDS, 1))
-def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
-) -> None:
+def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     address = request.getfixturevalue("postgres").lake(tmp_path) if backend == "postgresql" else file_lake("sqlite", tmp_path)
-    lake = made_by_duckdb(address, oracle)
-    with oracle(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    lake = made_by_duckdb(address)
+    with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         assert duck.value("SELECT count(*) FROM t") == 51
         lake.migrate("1.1")
         before = everything(lake)
@@ -363,12 +354,10 @@ print("written", flush=True)
 
 
 @pytest.mark.slow
-def test_a_process_of_duckdb_that_has_the_file_keeps_a_migration_out(
-    tmp_path: Path, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_duckdb_that_has_the_file_keeps_a_migration_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB has a file alone: it goes on in the lake of 1.0, and meets the new version when it opens the file again."""
     address = file_lake("duckdb", tmp_path)
-    lake = made_by_duckdb(address, oracle)
+    lake = made_by_duckdb(address)
     before = everything(lake)
     monkeypatch.setattr(sqlite_catalog, "WRITE_BUSY_SECONDS", 0.3)
     monkeypatch.setattr(sqlite_catalog, "READ_BUSY_SECONDS", 0.3)

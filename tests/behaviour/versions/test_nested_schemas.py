@@ -74,8 +74,7 @@ def test_missing_schemas(sqlite_address: LakeAddress) -> None:
     lake.create_schema("A.B", if_not_exists=True)
 
 
-def test_lakes_of_1_0_have_names_with_dots_alone(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+def test_lakes_of_1_0_have_names_with_dots_alone(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.create_schema("a")
     for call in (lambda: lake.create_schema("a.b"), lambda: lake.write("a.b.t", _rows(0, 1))):
         with pytest.raises(UnsupportedFeatureError, match=r"schema a\.b would be in schema a: lakes of version 1\.0 .*write \"a\.b\""):

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.view_sql.translation import Translation, translate
 from tests.behaviour.views.comparison import check
-from tests.support.oracle import LakeAddress, Oracle
-
-OracleOf = Callable[..., AbstractContextManager[Oracle]]
+from tests.support.oracle import LakeAddress, attached
 
 
 def _translated(lake: DuckLake, name: str) -> Translation:
@@ -28,8 +24,8 @@ def _translated(lake: DuckLake, name: str) -> Translation:
         return translate(reader, lake.view(name).state)
 
 
-def test_snapshots(lake_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
-    with oracle(lake_address) as duck:
+def test_snapshots(lake_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(lake_address) as duck:
         duck.run(
             "CREATE TABLE t (a INT)",
             "INSERT INTO t VALUES (1), (2)",
@@ -38,16 +34,16 @@ def test_snapshots(lake_address: LakeAddress, oracle: OracleOf, spark: SparkSess
         )
     lake = DuckLake.connect(lake_address.url)
     then = lake.snapshot().id
-    with oracle(lake_address) as duck:
+    with attached(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (10)", "CREATE OR REPLACE VIEW below AS SELECT a * 100 AS b FROM t", "ALTER TABLE t RENAME TO u")
         duck.run("CREATE TABLE t AS SELECT 7 AS a")
         check(lake.view("v").to_spark(spark), duck, "lake.main.v")
-    with oracle(lake_address, f"SNAPSHOT_VERSION {then}") as duck:
+    with attached(lake_address, f"SNAPSHOT_VERSION {then}") as duck:
         check(lake.view("v", at=then).to_spark(spark), duck, "lake.main.v")
 
 
-def test_names_without_a_schema(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_names_without_a_schema(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "USE lake.s", "CREATE TABLE only_here (a INT)", "CREATE VIEW v AS SELECT a + 1 AS b FROM only_here")
         duck.run("USE lake.main", "CREATE TABLE only_main (a INT)", "CREATE VIEW s.w AS SELECT a + 1 AS b FROM only_main")
         duck.run(
@@ -60,14 +56,14 @@ def test_names_without_a_schema(sqlite_address: LakeAddress, oracle: OracleOf) -
         _translated(lake, "s.x")
 
 
-def test_dropped_names_in_views_raise(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_dropped_names_in_views_raise(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT, b INT)", "CREATE VIEW v AS SELECT a + b AS c FROM t", "CREATE VIEW w AS SELECT c + 1 AS d FROM v")
         duck.run("ALTER TABLE t DROP COLUMN b")
     lake = DuckLake.connect(sqlite_address.url)
     with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.v: there is no column 'b'"):
         _translated(lake, "v")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("DROP TABLE t")
     with pytest.raises(
         UnsupportedFeatureError, match=r"main\.w: it reads main\.v, and that: 't' is not a table of the lake at that snapshot"
@@ -75,8 +71,8 @@ def test_dropped_names_in_views_raise(sqlite_address: LakeAddress, oracle: Oracl
         _translated(lake, "w")
 
 
-def test_a_circle(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_a_circle(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE VIEW v AS SELECT a + 1 AS a FROM t", "CREATE VIEW w AS SELECT a + 1 AS a FROM v")
         duck.run("DROP TABLE t", "ALTER VIEW w RENAME TO t")
     with pytest.raises(
@@ -85,8 +81,8 @@ def test_a_circle(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
         _translated(DuckLake.connect(sqlite_address.url), "v")
 
 
-def test_only_the_needed_files_and_columns_are_read(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_only_the_needed_files_and_columns_are_read(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR, c INT)", "CREATE TABLE u (a INT, d DATE)")
         duck.run(
             "CREATE VIEW v AS SELECT t.b || 'x' AS y FROM t x JOIN t ON t.a = x.a WHERE t.c > 3 AND x.c + 1 = 2 AND (t.b = 'q' AND x.a < 5)"
@@ -102,9 +98,9 @@ def test_only_the_needed_files_and_columns_are_read(sqlite_address: LakeAddress,
 
 
 @pytest.mark.slow
-def test_overflows_are_errors_in_both(sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
+def test_overflows_are_errors_in_both(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     sums = ("i8 + 1", "i8 * i8", "i + 1", "i * 2", "j * 2", "m * n", "n + n * 9", "CAST(g AS INT)", "CAST(j AS INT)", "CAST(-g AS INT)")
-    with oracle(sqlite_address) as duck:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (i8 TINYINT, i INT, j BIGINT, g DOUBLE, m DECIMAL(5,2), n DECIMAL(18,3))")
         duck.run("INSERT INTO t VALUES (127, 2147483647, 9223372036854775807, 3e9, 999.99, 999999999999999.999)")
         for number, text in enumerate(sums):
@@ -117,8 +113,8 @@ def test_overflows_are_errors_in_both(sqlite_address: LakeAddress, oracle: Oracl
             lake.view(f"v{number}").to_spark(spark).collect()
 
 
-def test_a_session_without_ansi(sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
-    with oracle(sqlite_address) as duck:
+def test_a_session_without_ansi(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE VIEW v AS SELECT a + 1 AS x FROM t")
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
@@ -129,8 +125,8 @@ def test_a_session_without_ansi(sqlite_address: LakeAddress, oracle: OracleOf, s
 
 
 @pytest.mark.usefixtures("without_duckdb")
-def test_without_an_engine(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_without_an_engine(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE VIEW v AS SELECT a + 1 AS x FROM t")
     with pytest.raises(UnsupportedFeatureError, match=r"it computes \(a \+ 1\).*view.to_spark\(session\) reads more"):
         DuckLake.connect(sqlite_address.url).view("v").to_arrow()
@@ -149,8 +145,8 @@ print(json.dumps({"module": type(session).__module__, "columns": frame.columns, 
 
 
 @pytest.mark.slow
-def test_connect(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
-    with oracle(sqlite_address) as duck:
+def test_connect(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (2, '{0}')")
         duck.run("CREATE VIEW v AS SELECT x.a, count(*) AS n, max(y.b) AS b FROM t x JOIN t y USING (a) GROUP BY x.a ORDER BY x.a DESC")
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
