@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
@@ -251,19 +250,3 @@ def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None
     commit(90)
     assert _statements(lambda: small.changed_tables(at, tables=wanted)) == few
     assert few <= 24
-
-
-def test_deeply_nested_json_of_duckdb_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress) -> None:
-    import pyarrow as pa
-
-    deep = "[" * 100_000
-    small.write("t", pa.table({"n": [1]}))
-    with attached(sqlite_address) as duck:
-        for message in (deep, '{"commit_id": ' + deep):
-            duck.run("BEGIN", "INSERT INTO t VALUES (2)", f"CALL lake.set_commit_message('x', 'y', extra_info => '{message}')", "COMMIT")
-    result = small.write("t", pa.table({"n": [3]}), commit_id="mine", extra_info=deep)
-    assert json.loads(result.snapshot.extra_info or "")["extra_info"] == deep
-    found = small.find_commit("mine")
-    assert found is not None
-    assert found.id == result.snapshot_id
-    assert small.write("t", pa.table({"n": [3]}), commit_id="mine").repeated

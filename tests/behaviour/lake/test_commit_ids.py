@@ -118,15 +118,6 @@ def test_snapshots_without_operation_details_still_match() -> None:
     assert not_among(stored, [operation("delete", "b", details=("a = 1",))]) is not None
 
 
-def test_one_id_for_two_tables(lake: DuckLake) -> None:
-    first = lake.write("a", ROW, commit_id="q-0")
-    with pytest.raises(UsageError, match="belongs to other work"):
-        lake.write("b", ROW, commit_id="q-0")
-    assert not lake.has_table("b")
-    again = lake.write("a", ROW, commit_id="q-0")
-    assert (again.repeated, again.snapshot_id, again.table_id) == (True, first.snapshot_id, first.table_id)
-
-
 def test_two_runs_at_once_with_one_id_and_two_tables(tables: DuckLake) -> None:
     """The second finds the first's commit only when it commits itself."""
 

@@ -14,7 +14,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.errors import CommitError, DuckLakeError, StorageError, UsageError
+from ducklake_core.errors import CommitError, DuckLakeError, StorageError
 from ducklake_core.format.files.data_files import EncryptionKey
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.data_types import INT64, VARCHAR, Field
@@ -173,14 +173,6 @@ def test_a_plain_file_is_never_committed(sqlite_address: LakeAddress, monkeypatc
     monkeypatch.setattr("ducklake_core.staging.staged_table.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
     with pytest.raises(CommitError, match="is not encrypted, but the lake is"):
         lake.table("t").append(ROWS)
-    assert all_encrypted(sqlite_address) == 1
-
-
-def test_a_failed_write_leaves_nothing(sqlite_address: LakeAddress) -> None:
-    lake = create(sqlite_address)
-    lake.write("t", ROWS)
-    with pytest.raises(UsageError, match="outside"):
-        lake.table("t").overwrite(ROWS, where="k < 10")
     assert all_encrypted(sqlite_address) == 1
 
 

@@ -50,34 +50,6 @@ def test_columns_are_added_and_widened_in_the_same_commit(lake: DuckLake, lake_a
     assert lake.table("t").scan(where="b = 'y'").to_arrow().num_rows == 1
 
 
-def test_the_same_commit_id_writes_once(lake: DuckLake) -> None:
-    first = lake.write("t", rows(0, 3), commit_id="run-1/step")
-    again = lake.write("t", rows(0, 3), commit_id="run-1/step")
-    assert (first.repeated, again.repeated, again.snapshot_id, again.table_id) == (False, True, first.snapshot_id, first.table_id)
-    assert lake.table_info("t").row_count == 3
-    found = lake.find_commit("run-1/step")
-    assert found is not None
-    assert found.id == first.snapshot_id
-    lake.write("t", rows(0, 3), commit_id="run-2/step")
-    assert lake.table_info("t").row_count == 6
-
-
-def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddress) -> None:
-    lake.write("old", rows(0, 3))
-    with lake.transaction(message="all") as tx:
-        tx.create_schema("s")
-        tx.create_table("s.t", rows(0, 0))
-        tx.append("s.t", rows(0, 5))
-        tx.append("s.t", rows(5, 7))
-        tx.overwrite("old", rows(7, 9))
-        assert not lake.has_table("s.t")
-    assert [write.rows_added for write in tx.result.writes] == [7, 2]
-    with attached(lake_address) as duck:
-        assert keys(duck, "s.t") == [*range(7)]
-        assert keys(duck, "old") == [7, 8]
-    assert lake.snapshot().id == 2
-
-
 def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.set_option("data_inlining_row_limit", 0)
     small.write("t", rows(0, 3))

@@ -181,22 +181,6 @@ def test_duckdb_flushes_inlined_rows(lake: DuckLake, lake_address: LakeAddress) 
         assert duck.rows("SELECT max(rowid), count(*) FROM t") == [(4, 4)]
 
 
-def test_duckdb_and_ducklake_core_inline_alternately(lake: DuckLake, lake_address: LakeAddress) -> None:
-    lake.write("t", numbers(1, 2))
-    with attached(lake_address) as duck:
-        duck.run("INSERT INTO t VALUES (3)")
-        lake.table("t").append(numbers(4))
-        # The session was open all the time: what it caches by the counters must not be what it had before.
-        assert duck.rows("SELECT rowid FROM t WHERE a = 4") == [(3,)]
-        duck.run("UPDATE t SET a = 10 WHERE a = 4", "DELETE FROM t WHERE a = 1")
-        lake.table("t").append(pa.table({"a": pa.array(range(100, 120), pa.int32())}))
-        lake.table("t").append(numbers(-7))
-        assert duck.rows("SELECT rowid, a FROM t WHERE a < 100 ORDER BY rowid") == [(1, 2), (2, 3), (3, 10), (24, -7)]
-        assert duck.rows("SELECT min(a), max(a), count(*), count(DISTINCT rowid) FROM t") == [(-7, 119, 24, 24)]
-    assert lake.table("t").overwrite(numbers(5), where="a = 5").rows_inlined == 1
-    assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
-
-
 def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress) -> None:
     """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
     lake.set_option("data_inlining_row_limit", 0)

@@ -29,22 +29,6 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
 
 
-def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress) -> None:
-    lake.set_option("data_inlining_row_limit", 0)
-    table = lake.create_table("t", rows(0, 0))
-    table.append(rows(0, 30))
-    first = table.delete("k < 5")
-    second = table.delete("k IN (6, 8, 10)")
-    assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
-    with attached(lake_address) as duck:
-        assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
-        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 25
-        duck.run("DELETE FROM t WHERE k = 29")
-        table.delete(None)
-        assert keys(duck) == []
-    assert lake.table_info("t").row_count == 0
-
-
 def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", rows(0, 30))
@@ -70,17 +54,6 @@ def _live_delete_files(lake: DuckLake) -> list[Any]:
 
     with lake.database.read() as connection:
         return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
-
-
-def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress) -> None:
-    lake.write("t", rows(0, 20))
-    with attached(lake_address) as duck:
-        duck.run("INSERT INTO t VALUES (50, DATE '2013-01-01', 'inlined')")
-        new = pa.table({"K": pa.array([3, 50, 70], pa.int64()), "day": [date(2020, 1, 1)] * 3, "s": ["new"] * 3})
-        done = lake.write("t", new, mode="upsert", on=["k"])
-        assert (done.rows_added, done.rows_deleted) == (3, 2)
-        assert keys(duck) == [*range(20), 50, 70]
-        assert keys(duck, where="s = 'new'") == [3, 50, 70]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
-
 import pytest
 
 from ducklake_core.errors import StorageError
@@ -74,28 +70,6 @@ def test_the_round(lake_address: LakeAddress) -> None:
     lake.close()
     after = readings(lake_address)
     assert {name: rows for (_, name), rows in after.items()} == before
-
-
-@pytest.mark.parametrize("harm", ["a missing file", "a corrupt file", "a corrupt row of the catalog"])
-def test_one_bad_table_is_reported_and_all_other_tables_are_maintained(sqlite_address: LakeAddress, harm: str) -> None:
-    write(sqlite_address)
-    if harm == "a corrupt row of the catalog":
-        with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
-            catalog.execute("UPDATE ducklake_data_file SET path = '' WHERE table_id = 2")
-    lake = DuckLake.connect(sqlite_address.url)
-    if harm != "a corrupt row of the catalog":
-        bad = [path for path in Path(sqlite_address.data_path).rglob("b/*.parquet") if "-delete" not in path.name]
-        for path in bad:
-            path.write_bytes(b"PAR1 is no footer PAR1") if harm == "a corrupt file" else path.unlink()
-    done = lake.checkpoint()
-    failed = {(step.verb, step.target) for step in done.failed_steps}
-    assert failed == {("merge_adjacent_files", "main.b"), ("rewrite_data_files", "main.b")}
-    assert all(step.reason for step in done.failed_steps)
-    worked = {(step.verb, step.target) for step in done.steps if step.outcome == "done"}
-    assert worked >= {
-        (operation, f"main.{name}") for operation in ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files") for name in "ac"
-    }
-    lake.close()
 
 
 def test_a_failing_operation_does_not_stop_the_checkpoint(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -19,12 +18,10 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing import expiry, writer
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.maintenance import expire as expire_module
-from ducklake_core.maintenance.cleanup import cleanup_old_files
 from ducklake_core.maintenance.expire import ExpiryResult, expire_snapshots
-from ducklake_core.storage.filesystems import Storage
-from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, opened, readings, write_history
+from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, opened, readings, write_history
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
-from tests.support.parameters import on_postgresql, slow, spread
+from tests.support.parameters import spread
 
 NOW = timedelta(0)
 
@@ -172,63 +169,6 @@ def test_wrong_calls(sqlite_address: LakeAddress, arguments: dict[str, Any], err
     with pytest.raises(error, match=text):
         expire(sqlite_address, **arguments)
     assert snapshot_ids(sqlite_address) == before
-
-
-def scheduled(address: LakeAddress) -> set[str]:
-    database, _ = opened(address)
-    with database.read() as connection:
-        found = set(connection.execute(select(database.tables["files_scheduled_for_deletion"].c.path)).scalars())
-    database.close()
-    return found
-
-
-@pytest.mark.parametrize("seed", [0, slow(1)])
-def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) -> None:
-    """After expiries in random portions and all deletions, every surviving snapshot still reads what it read before."""
-    write_history(lake_address)
-    before = readings(lake_address)
-    chance = random.Random(seed)
-    database, info = opened(lake_address)
-    for _ in range(3):
-        ids = snapshot_ids(lake_address)[:-1]
-        expire(lake_address, versions=chance.sample(ids, k=len(ids) // 3), min_age="0 days")
-        doomed = scheduled(lake_address)
-        result = cleanup_old_files(database, info, Storage(), older_than=NOW, min_age=NOW)
-        assert {file.path.removeprefix(lake_address.data_path) for file in result.files} == doomed
-        assert (result.kept, result.failed) == ((), ())
-        left = set(snapshot_ids(lake_address))
-        assert readings(lake_address) == {key: rows for key, rows in before.items() if key[0] in left}
-    database.close()
-    assert not scheduled(lake_address)
-
-
-@on_postgresql
-def test_expiry_by_ducklake_core_cleanup_by_duckdb(lake_address: LakeAddress) -> None:
-    write_history(lake_address)
-    result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days")
-    doomed = {file.path for file in result.files}
-    before = readings(lake_address)
-    with attached(lake_address) as duck:
-        deleted = {str(row[0]) for row in duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")}
-    assert doomed <= deleted
-    assert not any(Path(path).exists() for path in doomed)
-    assert readings(lake_address) == before
-
-
-def test_expiry_by_duckdb_cleanup_by_ducklake_core(lake_address: LakeAddress) -> None:
-    write_history(lake_address)
-    ids = snapshot_ids(lake_address)[:-1]
-    with attached(lake_address) as duck:
-        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {ids})")
-    doomed, on_disk = scheduled(lake_address), files_on_disk(lake_address)
-    before = readings(lake_address)
-    database, info = opened(lake_address)
-    result = cleanup_old_files(database, info, Storage(), older_than=NOW, min_age=NOW)
-    database.close()
-    assert doomed
-    assert len(result.files) == len(doomed)
-    assert files_on_disk(lake_address) == on_disk - doomed
-    assert readings(lake_address) == before
 
 
 class Counted(int):

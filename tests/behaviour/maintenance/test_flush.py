@@ -249,20 +249,6 @@ def _ended_file(address: LakeAddress) -> DuckLake:
     return lake
 
 
-def test_a_table_that_cannot_be_flushed_stops_no_other(sqlite_address: LakeAddress) -> None:
-    write_inlined(sqlite_address)
-    lake = DuckLake.connect(sqlite_address.url)
-    lost = next(path for path in Path(sqlite_address.data_path).rglob("f/*-delete.parquet"))
-    lost.unlink()
-    on_disk = files_on_disk(sqlite_address)
-    done = lake.flush_inlined_data()
-    assert [step.target for step in done.failed_steps] == ["main.f"]
-    assert lost.name in done.failed_steps[0].reason
-    assert {t.table for t in done.tables if t.snapshot is not None} == {"main.p", "main.t"}
-    assert not any("/f/" in name for name in files_on_disk(sqlite_address) - on_disk)
-    lake.close()
-
-
 def test_each_part_for_executors_has_its_own_rows_alone(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of an Arrow table that are cut, and not copied, travel with all of its rows."""
     small.set_option("data_inlining_row_limit", 40)
@@ -282,19 +268,6 @@ def test_each_part_for_executors_has_its_own_rows_alone(small: DuckLake, monkeyp
     assert (done.failures, done.rows_flushed, len(sizes)) == ((), 40, 4)
     assert max(sizes) < 2 * 10 * 5_000
     assert sorted(small.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist()) == list(range(40))
-
-
-def test_a_flush_leaves_no_findings(lake_address: LakeAddress) -> None:
-    """Empty tables of inlined rows with earlier columns stay for sessions of DuckDB that have seen them."""
-    with attached(lake_address) as duck:
-        duck.run(
-            "CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)", "ALTER TABLE t ADD COLUMN b INTEGER", "INSERT INTO t VALUES (2, 3)"
-        )
-    lake = DuckLake.connect(lake_address.url)
-    assert lake.flush_inlined_data().rows_flushed == 2
-    assert lake.check(level="rows").findings == ()
-    assert lake.health().faults == {}
-    lake.close()
 
 
 @pytest.mark.parametrize("joined_from", [1, 100])

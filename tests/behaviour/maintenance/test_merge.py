@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of,
 from tests.support.oracle import LakeAddress, attached
 from tests.support.parameters import on_postgresql
 
-NOW = timedelta(0)
 WRITTEN_DIFFERENTLY = frozenset(
     {
         "path", "file_size_bytes", "footer_size", "column_size_bytes", "snapshot_time", "author", "commit_message", "commit_extra_info",
@@ -84,23 +82,6 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddress) -> None:
-    write_small_files(lake_address)
-    lake = DuckLake.connect(lake_address.url)
-    lake.merge_adjacent_files()
-    before = readings(lake_address)
-    on_disk = files_on_disk(lake_address)
-    cleaned = lake.cleanup_old_files(older_than=NOW, min_age=NOW)
-    assert len(cleaned.files) == 16
-    assert len(files_on_disk(lake_address)) == len(on_disk) - 16
-    assert readings(lake_address) == before
-    lake.expire_snapshots(older_than=NOW, min_age=NOW)
-    lake.cleanup_old_files(older_than=NOW, min_age=NOW)
-    newest = max(snapshot for snapshot, _ in before)
-    assert readings(lake_address) == {key: rows for key, rows in before.items() if key[0] == newest}
-    lake.close()
-
-
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_the_catalog_equals_that_of_duckdb(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, partitioned: bool
@@ -124,53 +105,6 @@ def test_the_catalog_equals_that_of_duckdb(
     # DuckDB numbers the files of several partitions in the order of a hash table.
     without = WRITTEN_DIFFERENTLY | ({"data_file_id"} if partitioned else set()) | {"changes_made"}
     assert catalog_rows(lake_address, without=without) == catalog_rows(by_duckdb, without=without)
-
-
-def test_merged_by_ducklake_core_then_changed_by_duckdb(lake_address: LakeAddress) -> None:
-    write_small_files(lake_address)
-    lake = DuckLake.connect(lake_address.url)
-    lake.merge_adjacent_files()
-    with attached(lake_address, FILES_ONLY) as duck:
-        duck.run("DELETE FROM t WHERE id % 2 = 0", "UPDATE t SET label = 'u' WHERE id < 20", insert_now("t", 900), insert_now("t", 950))
-        # Without row ids: DuckDB's own merge loses those of updated rows.
-        expected = sorted(duck.rows("SELECT id, label FROM t"))
-        duck.run("CALL ducklake_merge_adjacent_files('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
-        assert sorted(duck.rows("SELECT id, label FROM t")) == expected
-    before = readings(lake_address)
-    assert lake.merge_adjacent_files().failures == ()
-    after = readings(lake_address)
-    assert {key: rows for key, rows in after.items() if key in before} == before
-    lake.close()
-
-
-def insert_now(table: str, start: int) -> str:
-    return f"INSERT INTO {table} SELECT range + {start}, 'g', NULL, NULL, NULL, 1 FROM range(5)"
-
-
-def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress) -> None:
-    """DuckDB takes the row ids of updated rows from the catalog, which differ from those in files of updates."""
-    with attached(lake_address, FILES_ONLY) as duck:
-        duck.run("CREATE TABLE t (a INTEGER, b INTEGER)", "INSERT INTO t SELECT range, 0 FROM range(10)")
-        duck.run("UPDATE t SET b = 1 WHERE a = 3", "UPDATE t SET b = 2 WHERE a = 7")
-        expected = sorted(duck.rows("SELECT rowid, a, b FROM t"))
-    lake = DuckLake.connect(lake_address.url)
-    assert lake.merge_adjacent_files("t").files_merged == 2
-    lake.close()
-    with attached(lake_address) as duck:
-        assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
-
-
-def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress) -> None:
-    with attached(lake_address) as duck:
-        duck.run("CREATE TABLE t (a INTEGER)")
-        for start in (0, 10, 20):
-            duck.run(*(f"INSERT INTO t VALUES ({start + i})" for i in range(3)), "CALL ducklake_flush_inlined_data('lake')")
-    before = readings(lake_address)
-    lake = DuckLake.connect(lake_address.url)
-    assert lake.merge_adjacent_files("t").files_created == 1
-    lake.close()
-    after = readings(lake_address)
-    assert {key: rows for key, rows in after.items() if key in before} == before
 
 
 def test_limits_and_options(lake_address: LakeAddress) -> None:
@@ -205,26 +139,6 @@ def test_target_size_cuts_groups(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_a_failing_table_stops_no_other(lake_address: LakeAddress) -> None:
-    write_small_files(lake_address)
-    before = readings(lake_address, ['"main"."t"'])
-    lake = DuckLake.connect(lake_address.url)
-    lost = next(path for path in Path(lake_address.data_path).rglob("*.parquet") if "day=2024-01-01" in str(path))
-    kept = lost.read_bytes()
-    lost.unlink()
-    result = lake.merge_adjacent_files()
-    by_table = {table.table: table for table in result.tables}
-    assert by_table["main.t"].failures == ()
-    assert by_table["main.t"].files_created == 3
-    (bad,) = (table for name, table in by_table.items() if name != "main.t")
-    assert len(bad.failures) == 1
-    assert lost.name in bad.failures[0]
-    assert bad.files_created == 1
-    lost.write_bytes(kept)
-    assert {k: v for k, v in readings(lake_address, ['"main"."t"']).items() if k in before} == before
-    lake.close()
-
-
 @pytest.mark.parametrize("tables", [None, "t"])
 def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commit(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, tables: str | None
@@ -252,33 +166,6 @@ def test_merged_files_are_deleted_if_the_catalog_is_unavailable_before_the_commi
     monkeypatch.undo()
     assert lake.merge_adjacent_files(tables).files_created == len(result.tables)
     lake.close()
-
-
-def test_a_conflict_leaves_everything_as_it_was(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another writer deletes from a source between the plan and the commit."""
-    from ducklake_core.maintenance import merge
-
-    write_small_files(lake_address)
-    lake = DuckLake.connect(lake_address.url)
-    on_disk = files_on_disk(lake_address)
-    real = merge.merge_files
-
-    def delete_meanwhile(task: Any) -> Any:
-        written = real(task)
-        with attached(lake_address, FILES_ONLY) as duck:
-            duck.run("DELETE FROM t WHERE id IN (3, 203, 403)")
-        return written
-
-    monkeypatch.setattr(merge, "merge_files", delete_meanwhile)
-    result = lake.merge_adjacent_files("t", max_compacted_files=1)
-    monkeypatch.undo()
-    lake.close()
-    assert len(result.failures) == 1
-    assert "commit-conflict" in result.failures[0]
-    new = files_on_disk(lake_address) - on_disk
-    assert all(name.endswith("-delete.parquet") for name in new)
-    with attached(lake_address) as duck:
-        assert duck.value("SELECT count(*) FROM t WHERE id IN (3, 203, 403)") == 0
 
 
 def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress) -> None:

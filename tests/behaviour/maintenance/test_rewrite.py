@@ -156,22 +156,6 @@ def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pyt
         assert [row[0] for row in duck.rows("SELECT id FROM t ORDER BY id")] == expected
 
 
-def test_a_table_that_cannot_be_rewritten_stops_no_other(sqlite_address: LakeAddress) -> None:
-    write_deleted(sqlite_address)
-    lake = DuckLake.connect(sqlite_address.url)
-    bad = next(path for path in Path(sqlite_address.data_path).rglob("flushed/*.parquet") if "-delete" not in path.name)
-    bad.write_bytes(b"PAR1" + b"?" * 400 + b"PAR1")
-    on_disk = files_on_disk(sqlite_address)
-    done = lake.rewrite_data_files(delete_threshold=0)
-    assert [step.target for step in done.failed_steps] == ["main.flushed"]
-    assert bad.name in done.failed_steps[0].reason
-    assert {t.table: t.snapshot is not None for t in done.tables} == {
-        "main.flushed": False, "main.emptied": True, "main.sorted": True, "main.t": True,
-    }  # fmt: skip
-    assert not any("/flushed/" in name for name in files_on_disk(sqlite_address) - on_disk)
-    lake.close()
-
-
 def test_a_group_that_fails_leaves_no_delete_file(small: DuckLake, sqlite_address: LakeAddress) -> None:
     """Its deletes are gathered before its rows are read; other groups are committed without it."""
     small.write("t", pa.table({"part": [1] * 50 + [2] * 50, "n": range(100)}), partition_by=["part"])

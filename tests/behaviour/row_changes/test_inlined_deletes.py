@@ -175,28 +175,6 @@ def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     assert "t" not in [table.name for table in lake.tables()]
 
 
-def test_on_a_duckdb_file(lake_address: LakeAddress) -> None:
-    address = lake_address
-    lake = DuckLake.create(address.url, data_path=address.data_path)
-    lake.write("t", pa.table({"k": list(range(50)), "v": ["x"] * 50}))
-    table = lake.table("t")
-    table.delete("k < 3")
-    table.update({"v": "'y'"}, where="k BETWEEN 3 AND 6")
-    table.delete("k = 4")
-    table.delete("k = 20")
-    with lake.transaction() as tx:
-        tx.delete("t", "k IN (30, 31)")
-        lake.table("t").delete("k = 31")
-    assert tx.result.writes[0].rows_deleted == 1
-    with attached(address) as duck:
-        assert duck.rows("SELECT count(*), sum(k), count(*) FILTER (v = 'y') FROM t") == [(43, sum(range(50)) - 3 - 4 - 20 - 61, 3)]
-        duck.run("DELETE FROM t WHERE k = 40", "CALL ducklake_flush_inlined_data('lake')")
-    assert lake.table("t").scan().count() == 42
-    lake.table("t").delete("k = 41")
-    with attached(address) as duck:
-        assert duck.value("SELECT count(*) FROM t") == 41
-
-
 @pytest.mark.slow
 def test_on_spark(small: DuckLake, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     for start in (0, 100, 200):

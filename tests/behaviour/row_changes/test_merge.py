@@ -60,7 +60,6 @@ def test_branches_equal_those_of_duckdb(twins: Twins) -> None:
     }
 
 
-@on_postgresql
 def plain_table(twins: Twins, source: pa.Table) -> None:
     """The table once more outside of any lake, where DuckDB allows several branches."""
     twins.by_duckdb.connection.register("s", source)
@@ -71,7 +70,6 @@ def plain_table(twins: Twins, source: pa.Table) -> None:
     )
 
 
-@on_postgresql
 def same_as_plain(twins: Twins) -> None:
     """The rows of the plain table, and row ids that are the same for the rows that were there before."""
     expected = twins.by_duckdb.rows("FROM plain.t")
@@ -168,18 +166,6 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     # Nothing is left of the first plan; the file that the other one appended has ended.
     assert live <= stored
     assert len(stored - live) == tx.result.writes[0].files_removed == 1
-
-
-@on_postgresql
-def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
-    twins.both(*TABLE)
-    lake = twins.lake
-    source = pa.table({"k": pa.array([500, 501], pa.int32()), "g": ["mine", "mine"]})
-    with lake.transaction() as tx:
-        tx.merge("t", source, on=["k"], missing_columns="null").when_not_matched_insert().execute()
-        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["duckdb"]}), missing_columns="null")
-    assert tx.result.writes[0].rows_added == 1
-    assert twins.own.rows("SELECT k, g FROM t WHERE k >= 500 ORDER BY k") == [(500, "duckdb"), (501, "mine")]
 
 
 @on_postgresql

@@ -129,7 +129,7 @@ def test_keys_whose_columns_are_named_like_transforms(sqlite_address: LakeAddres
         assert lake.table("t").scan(["d"]).to_arrow()["d"].to_pylist() == [dt.date(2024, 4, 1)]
 
 
-def test_invalid_definitions_raise(small: DuckLake) -> None:
+def test_invalid_partitions_raise(small: DuckLake) -> None:
     small.create_table("t", COLUMNS, partition_by=KEYS)
     small.create_table("plain", COLUMNS)
     table, data = small.table("t"), rows(0, 3)

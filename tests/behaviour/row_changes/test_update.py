@@ -62,13 +62,6 @@ def test_rows_move_between_partitions_and_keep_their_ids(twins: Twins) -> None:
     assert sorted(scan.to_arrow().column("k").to_pylist()) == [0, 3]
 
 
-def test_nothing_to_update_makes_no_snapshot(twins: Twins) -> None:
-    twins.both(*TABLE)
-    before = twins.lake.snapshot().id
-    done = twins.lake.table("t").update({"a": "a + 1"}, where="a > 1000")
-    assert (done.committed, done.rows_updated, twins.lake.snapshot().id) == (False, 0, before)
-
-
 @pytest.mark.parametrize(
     ("values", "where", "error", "message"),
     spread(
@@ -97,59 +90,6 @@ def test_rejected_updates_leave_nothing(
         twins.lake.table("t").update(values, where=where)
     assert twins.lake.snapshot().id == before
     assert set(twins.lake.storage.list(twins.own.address.data_path)) == files
-
-
-def test_inlined_rows_are_updated_too(twins: Twins) -> None:
-    twins.both(
-        "CALL lake.set_option('data_inlining_row_limit', 10)",
-        "CREATE TABLE i (a INTEGER, s VARCHAR)",
-        "INSERT INTO i VALUES (1, 'x'), (2, NULL)",
-    )
-    twins.both("INSERT INTO i SELECT i, 'f' FROM range(3, 30) r(i)", "UPDATE i SET s = 'once' WHERE a IN (2, 3)")
-    twins.lake.table("i").update({"s": "concat(s, '?')"}, where="a < 5")
-    twins.by_duckdb.run("UPDATE i SET s = concat(s, '?') WHERE a < 5")
-    twins.same("i")
-    twins.same_changes("i")
-    twins.both("CALL ducklake_flush_inlined_data('lake')")
-    twins.same("i")
-    twins.same_changes("i", end=4)
-
-
-def test_an_update_meets_other_writers(twins: Twins) -> None:
-    twins.both(*TABLE)
-    lake = twins.lake
-    with lake.transaction() as tx:
-        tx.update("t", {"v": "-1"}, where="a >= 50")
-        # Rows that come in between are updated as if the update had begun after them.
-        new = pa.table({"a": pa.array([200, 7], pa.int32()), "g": ["new", "new"], "v": [0.0, 0.0]})
-        lake.table("t").append(new, missing_columns="null")
-        lake.table("t").delete("a = 60")
-    assert tx.result.writes[0].rows_updated == 45 + 9 + 1 - 1
-    rows = {row["a"]: row for row in lake.table("t").scan().to_arrow().to_pylist()}
-    assert rows[200]["v"] == -1
-    assert 60 not in rows
-    assert all((row["v"] == -1) == (a >= 50) for a, row in rows.items())
-    assert twins.own.value("SELECT count(*) FROM t WHERE v = -1") == sum(1 for a in rows if a >= 50)
-    twins.own.run("UPDATE t SET g = 'duck' WHERE a < 10")
-    lake.table("t").update({"g": "g || '!'"}, where="a < 20")
-    assert twins.own.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
-
-
-def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=True)
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.write("t", pa.table({"a": pa.array(range(20), pa.int32()), "s": ["x"] * 20}))
-    table = lake.table("t")
-    table.update({"s": "'even'"}, where="a % 2 = 0")
-    table.merge(
-        pa.table({"a": pa.array([1, 50], pa.int32()), "s": ["one", "new"]}), on=["a"]
-    ).when_matched_update().when_not_matched_insert().execute()
-    table.restore(2)
-    table.update({"a": "a + 1"}, where="s = 'even'")
-    with attached(sqlite_address) as duck:
-        rows = duck.rows("SELECT a, s FROM t ORDER BY ALL")
-    assert rows == sorted([(a + 1, "even") if a % 2 == 0 else (a, "x") for a in range(20)])
-    assert lake.table("t").scan().to_arrow().num_rows == 20
 
 
 def test_timestamps_of_another_unit(sqlite_address: LakeAddress) -> None:
