@@ -137,4 +137,5 @@ def test_one_bad_table_is_reported_with_exit_code_1(sqlite_address: LakeAddress,
     assert {step["target"] for step in failed} == {"main.bad"}
     assert all(step["reason"] for step in failed)
     assert {step["target"] for step in reported["steps"] if step["outcome"] == "done"} >= {"main.good"}
-    assert not any("/bad/" in name for name in files_on_disk(sqlite_address) - before), "a failed table leaves no file"
+    left = {name for name in files_on_disk(sqlite_address) - before if "/bad/" in name}
+    assert not left or command == "checkpoint", "a failed operation leaves no file; a checkpoint has flushed before"
