@@ -15,7 +15,8 @@ from ducklake_dagster.assets.settings import INPUT_KEYS, OUTPUT_KEYS
 from ducklake_dagster.components.lake import DuckLakeComponent, DuckLakeTablesComponent
 from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent
 from tests.support.page_setups import SETUPS
-from tests.support.pages import blocks, run_python
+from tests.support.pages import Reader, blocks
+from tests.support.parameters import slow
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "how-to" / "dagster"
@@ -36,16 +37,17 @@ pytestmark = [
 @pytest.mark.parametrize("page", ALONE, ids=lambda page: page.stem)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_python(page)
+    Reader(page).run()
 
 
 @pytest.mark.filterwarnings("ignore:.*currently in beta")
-def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slow_commands", [False, slow(True)])
+def test_the_tutorial(slow_commands: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    project = run_python(ROOT / "docs" / "tutorials" / "dagster-project.md")["defs"]
+    reader = Reader(ROOT / "docs" / "tutorials" / "dagster-project.md", slow_commands=slow_commands)
+    project = reader.run()["defs"]
     assert isinstance(project, dg.Definitions)
-    repository = project.get_repository_def()
-    assert {"nightly_schedule"} < {schedule.name for schedule in repository.schedule_defs}
+    assert {"nightly_schedule"} < {schedule.name for schedule in project.get_repository_def().schedule_defs}
 
 
 def test_components_of_the_guide_load(monkeypatch: pytest.MonkeyPatch) -> None:

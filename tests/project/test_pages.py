@@ -11,10 +11,14 @@ from ducklake_core import DuckLake, load_lake
 from tests.support.old_lakes import old_lake
 from tests.support.oracle import new_connection
 from tests.support.page_setups import PAGES_OF_SPARK, SETUPS, Setup
-from tests.support.pages import DOCS, blocks, run_python
+from tests.support.pages import DOCS, Reader, blocks, pages, run_python
 from tests.support.postgres import PostgresServer
+from tests.support.s3 import BUCKET, KEY, SECRET, S3Server
 
-ALONE = ["README.md", "reference/errors.md", "tutorials/notebook.md", "operations/backup.md", *SETUPS]
+ALONE = ["README.md", "reference/errors.md", "operations/backup.md", *SETUPS]
+# Pages that a server, a lake of an earlier version, or another test is needed for.
+ELSEWHERE = ["how-to/versions.md", "reference/catalogs.md", "how-to/from-delta-and-iceberg.md", "reference/sql.md"]
+FREE = [page for page in pages("plain") if page not in (*ALONE, *ELSEWHERE, "how-to/postgres-s3.md", *PAGES_OF_SPARK)]
 
 
 @pytest.mark.parametrize("page", ALONE)
@@ -22,6 +26,28 @@ def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     setup = SETUPS.get(page, Setup)()
     run_python(DOCS / page, setup.names, setup.replaced)
+
+
+@pytest.mark.parametrize("page", FREE)
+def test_pages_run_in_an_empty_folder(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Reader(DOCS / page).run()
+
+
+def test_postgresql_and_s3(postgres: PostgresServer, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "PGHOST": postgres.socket,
+        "PGUSER": postgres.user,
+        "PGDATABASE": postgres.new_database(),
+        "S3_BUCKET": BUCKET,
+        "S3_ACCESS_KEY_ID": KEY,
+        "S3_SECRET_ACCESS_KEY": SECRET,
+        "S3_REGION": "us-east-1",
+        "S3_ENDPOINT_URL": s3.endpoint,
+    }.items():
+        monkeypatch.setenv(name, value)
+    Reader(DOCS / "how-to/postgres-s3.md").run()
 
 
 def test_duckdb_with_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,30 +100,3 @@ def test_a_catalog_in_a_schema_of_its_own(postgres: PostgresServer, tmp_path: Pa
     lake = run_python(DOCS / "reference/catalogs.md", {"DuckLake": DuckLake}, here)["lake"]
     assert isinstance(lake, DuckLake)
     assert DuckLake.connect(address.url, metadata_schema="sales").tables() == lake.tables()
-
-
-def test_every_page_with_python_is_run() -> None:
-    with_code = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if blocks(page, "python")}
-    here = {*ALONE, "how-to/versions.md", "reference/catalogs.md"}
-    # These are run by tests/behaviour/command_line, tests/behaviour/sql, tests/dagster and tests/spark.
-    elsewhere = {"reference/command-line.md", "how-to/from-delta-and-iceberg.md", "reference/sql.md", "tutorials/dagster-project.md"}
-    guides = {page for page in with_code if page.startswith("how-to/dagster/") and page not in SETUPS}
-    assert with_code - guides == here | elsewhere | set(PAGES_OF_SPARK)
-
-
-def test_every_block_that_is_not_python_is_known() -> None:
-    languages = ("sh", "sql", "toml", "yaml")
-    found = {
-        (page.relative_to(DOCS).as_posix(), language) for page in DOCS.rglob("*.md") for language in languages if blocks(page, language)
-    }
-    here = {
-        ("README.md", "sql"),
-        ("how-to/dagster/from-dagster-duckdb.md", "sql"),
-        ("how-to/opening.md", "toml"),
-        ("how-to/opening.md", "sh"),
-    }
-    # Run by tests/dagster and tests/behaviour/command_line.
-    elsewhere = {("how-to/dagster/components.md", "yaml"), ("reference/command-line.md", "yaml")}
-    # Submitted by tests/spark; what installs is done by `make release-check` in other words.
-    installing = {("README.md", "sh"), ("tutorials/spark-job.md", "sh"), ("tutorials/dagster-project.md", "sh")}
-    assert found == here | elsewhere | installing

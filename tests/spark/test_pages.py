@@ -9,15 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.page_setups import PAGES_OF_SPARK, Setup, flights, lake_with_flights
-from tests.support.pages import DOCS, run_python
+from tests.support.pages import DOCS, Reader, run_python
 from tests.support.parameters import spread
 
 pytestmark = pytest.mark.spark
 
 
 def setup_of(page: str, spark: SparkSession) -> Setup:
-    if page.startswith("tutorials/"):
-        return Setup()
     if page in ("reference/types.md", "how-to/object-stores.md"):
         return Setup({"spark": spark})
     lake = lake_with_flights(12)
@@ -38,8 +36,11 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {key: spark.conf.get(key, None) for key in ("spark.ducklake.read.types", "spark.ducklake.read.native.schemes")}
-    setup = setup_of(page, spark)
     try:
+        if page.startswith("tutorials/"):
+            Reader(DOCS / page).run()
+            return
+        setup = setup_of(page, spark)
         run_python(DOCS / page, setup.names, setup.replaced)
     finally:
         for key, value in before.items():

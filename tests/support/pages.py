@@ -1,45 +1,194 @@
-"""Pages of the documentation as programs: their code, run from top to bottom in a folder of its own."""
+"""Run the code of documentation pages as a reader does: from top to bottom, in an empty folder.
+
+| block | what happens |
+|---|---|
+| `python` | runs in one interpreter for the whole page |
+| `python`, `yaml`, `toml` that begins with `# path/to/file` | becomes that file |
+| `sh` | runs in the folder; lines with `pip install` are left out, as the tests have every package |
+| `sql` | runs in a new DuckDB session |
+| `text` after one of these | is what it prints; `...` stands for anything |
+
+``python -m tests.support.pages PAGE...`` runs pages.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import doctest
+import io
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tests.support.oracle import new_connection
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+Kind: TypeAlias = Literal["plain", "dagster", "spark"]
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml))\n")
+_RUNS = ("python", "sh", "sql", "toml", "yaml")
+# Take seconds to start, so that only slow tests run them.
+_SLOW_COMMANDS = re.compile(r"^(?:dagster|dg|spark-submit|python \w+\.py)\b", re.MULTILINE)
+# Tested by tests/behaviour/command_line.
+_ELSEWHERE = ("reference/command-line.md",)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code, and the number of lines above its first line."""
+
+    language: str
+    code: str
+    above: int
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that the block is."""
+        found = _FILE.match(self.code)
+        return None if found is None or self.language not in ("python", "yaml", "toml") else found[1]
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the block is a command that takes seconds to start."""
+        return self.language == "sh" and _SLOW_COMMANDS.search(self.code) is not None
+
+
+def all_blocks(page: Path) -> list[Block]:
+    """Return the blocks of a page in order."""
+    text = page.read_text()
+    return [Block(found[2], _dedent(found[3], len(found[1])), text[: found.start(3)].count("\n")) for found in _FENCE.finditer(text)]
+
+
+def _dedent(code: str, width: int) -> str:
+    return "".join(line[width:] if line.strip() else line for line in code.splitlines(keepends=True))
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The code of a page in one language; "" for blocks that name none."""
-    return [code for _, named, code in _FENCE.findall(page.read_text()) if named == language]
+    """Return the code of a page in one language; "" for blocks that name none."""
+    return [block.code for block in all_blocks(page) if block.language == language]
+
+
+def pages(kind: Kind) -> list[str]:
+    """Return the pages with code that need nothing else, Dagster, or a Spark session."""
+    with_code = {page: found for page in sorted(DOCS.rglob("*.md")) if (found := [b for b in all_blocks(page) if b.language in _RUNS])}
+    names = {page.relative_to(DOCS).as_posix(): found for page, found in with_code.items()}
+    return [name for name, found in names.items() if name not in _ELSEWHERE and _kind(found) == kind]
+
+
+def _kind(found: list[Block]) -> Kind:
+    code = "".join(block.code for block in found if block.language != "sh")
+    if "SparkSession" in code:
+        return "spark"
+    return "dagster" if re.search("(?:import|from) dagster|ducklake_dagster", code) else "plain"
 
 
 def run_python(page: Path, names: Mapping[str, object] | None = None, replaced: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Run the Python of a page; its line numbers are those of the page, as tracebacks show them.
-
-    A block that begins with the name of a file, as in ``# far_side.py``, becomes that file of the working directory.
+    """Run the Python of a page that needs names, or servers, that it does not define.
 
     Args:
         page: The page.
-        names: What the page takes for granted.
-        replaced: Strings of the page to replace, such as addresses of servers. Each must be there.
+        names: Names that the page takes for granted.
+        replaced: Strings of the page, such as addresses of servers, and their replacements.
     """
     module = types.ModuleType(f"page_{page.stem}")
     module.__dict__.update(names or {})
-    text, used = page.read_text(), set()
-    for block in blocks(page, "python"):
-        before = text.partition(block)[0].count("\n")
-        code = block
-        for old, new in (replaced or {}).items():
-            used |= {old} if old in code else set()
-            code = code.replace(old, new)
-        if (named := _FILE.match(code)) is not None:
-            Path(named[1]).write_text(code)
-            continue
-        exec(compile("\n" * before + code, str(page), "exec", dont_inherit=True), module.__dict__)
-    assert used == set(replaced or {}), set(replaced or {}) - used
+    for block in all_blocks(page):
+        if block.language == "python":
+            code = block.code
+            for old, new in (replaced or {}).items():
+                code = code.replace(old, new)
+            if block.file is not None:
+                Path(block.file).write_text(code)
+                continue
+            exec(compile("\n" * block.above + code, str(page), "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
+
+
+class Reader:
+    """Runs a page in the working directory."""
+
+    def __init__(self, page: Path, *, slow_commands: bool = False) -> None:
+        self.page = page
+        self.slow_commands = slow_commands
+        self.module = types.ModuleType(f"page_{page.stem}".replace("-", "_"))
+        self.files: list[Path] = []
+
+    def run(self) -> dict[str, object]:
+        """Run all blocks, compare what they print, and return the names of the page's interpreter."""
+        modules = set(sys.modules)
+        sys.path.insert(0, os.getcwd())
+        sys.modules[self.module.__name__] = self.module
+        printed: str | None = None
+        try:
+            for block in all_blocks(self.page):
+                if block.language == "text" and printed is not None:
+                    self._compare(block, printed)
+                    printed = None
+                elif block.language in _RUNS:
+                    printed = self._step(block)
+        finally:
+            sys.path.remove(os.getcwd())
+            for name in set(sys.modules) - modules:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(os.getcwd()) or name == self.module.__name__:
+                    del sys.modules[name]
+        return self.module.__dict__
+
+    def _step(self, block: Block) -> str | None:
+        if block.file is not None:
+            path = Path(block.file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.code)
+            self.files.append(path)
+            return None
+        if block.is_slow and not self.slow_commands:
+            return None
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            {"python": self._python, "sh": self._shell, "sql": self._sql}[block.language](block)
+        return output.getvalue()
+
+    def _python(self, block: Block) -> None:
+        # Line numbers are those of the page, for the reader of a failure.
+        exec(compile("\n" * block.above + block.code, str(self.page), "exec", dont_inherit=True), self.module.__dict__)
+
+    def _shell(self, block: Block) -> None:
+        code = "".join(line for line in block.code.splitlines(keepends=True) if "pip install" not in line)
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(
+            ["bash", "-eu", "-c", code], env={**os.environ, "PATH": path, "COLUMNS": "120"}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{self.page}: {block.code}\n{done.stdout}{done.stderr}"
+        print(done.stdout, end="")
+
+    def _sql(self, block: Block) -> None:
+        with new_connection() as duck:
+            result = duck.execute(re.sub(r"INSTALL \w+;", "", block.code))
+            for row in result.fetchall():
+                print(*row, sep="|")
+
+    def _compare(self, block: Block, printed: str) -> None:
+        checker = doctest.OutputChecker()
+        options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        assert checker.check_output(block.code, printed, options), (
+            f"{self.page}, line {block.above + 1}: the page has\n{block.code}\nand the block printed\n{printed}"
+        )
+
+
+def main(names: list[str]) -> None:
+    for name in names:
+        page = Path(name).resolve()
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Reader(page, slow_commands=True).run()
+        print(f"{name}: {sum(block.language in _RUNS for block in all_blocks(page))} blocks run")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
