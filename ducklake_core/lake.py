@@ -52,6 +52,7 @@ from ducklake_core.staging.arguments import (
     MissingColumns,
     Partitions,
     SchemaEvolution,
+    SqlParameters,
     Where,
     WriteMode,
     WriteRequest,
@@ -1129,44 +1130,66 @@ class DuckLake:
     # SQL
 
     def sql(
-        self, sql: str, *, spark: SparkSession | None = None, at: At = None, timezone: str | None = None, **commit: Unpack[CommitOptions]
+        self,
+        sql: str,
+        parameters: SqlParameters = None,
+        *,
+        spark: SparkSession | None = None,
+        at: At = None,
+        timezone: str | None = None,
+        author: str | None = None,
+        message: str | None = None,
+        extra_info: str | Mapping[str, object] | None = None,
+        commit_id: str | None = None,
+        **frames: FrameLike,
     ) -> Query | TransactionResult:
-        """Run one statement of SQL in DuckDB's dialect; docs/reference/sql.md lists what is understood.
+        """Run one statement of SQL in DuckDB's dialect; docs/reference/sql.md lists the supported statements.
 
-        A query gives its rows when they are requested (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream), all tables
-        read at one snapshot, which is fixed now. Any other statement runs now, by the operation that does the same, as one commit.
+        A query returns its rows when they are requested (``to_arrow()``, ``to_pandas()``, ``to_spark()``, or as an Arrow stream). All
+        tables are read at one snapshot, which is fixed by the call. Any other statement runs now, as one commit.
 
         Args:
             sql: ``SELECT ...``, or ``INSERT``, ``UPDATE``, ``DELETE``, ``MERGE``, ``CREATE``, ``DROP``, ``ALTER``, ``COMMENT``.
-            spark: A session that does the work. Without one this process does, where the query is more than columns of one table by
-                DuckDB, which has to be installed (``pip install 'ducklake-dagster[duckdb]'``).
+            parameters: Values of the parameters: a list for ``?`` and ``$1``, a dict for ``$name``; None for SQL without parameters.
+            spark: A session that does the work. Without one, this process reads columns of one table itself, and DuckDB runs every other
+                query in this process (``pip install 'ducklake-dagster[duckdb]'``).
             at: The snapshot to query, the newest when None; single tables by ``t AT (VERSION => 3)``.
-            timezone: Time zone of the statement, such as ``Europe/Berlin``: that of timestamps that name none where a ``timestamptz`` is
-                meant, of casts, and of the parts of a ``timestamptz``. When None that of the session with ``spark``, else the machine's,
-                as in DuckDB. With ``spark`` it must be the session's.
-            commit: Author, message, extra information and commit id of what the statement commits.
+            timezone: Time zone of the statement, such as ``Europe/Berlin``, for timestamps without a zone next to ``timestamptz`` values,
+                for casts, and for parts of a ``timestamptz``. By default that of the Spark session, else the machine's, as in DuckDB. With
+                ``spark`` it must be the session's.
+            author: Author of the commit.
+            message: Commit message.
+            extra_info: A mapping, stored as JSON, or a string.
+            commit_id: Makes the commit happen once: if a snapshot has this id already, the statement does nothing.
+            frames: Frames that the SQL names as tables, each as an argument of that name; their rows are held in memory.
 
         Raises:
-            UsageError: The text is not one statement, or the engine rejects it; ``timezone`` is no zone, or not that of the session.
+            UsageError: The text is not one statement, or the engine rejects it; a parameter has no value; an argument is no frame;
+                ``timezone`` is no zone, or not that of the session.
             NotFoundError: A table that does not exist.
-            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
+            UnsupportedFeatureError: Something that is not supported, by its name; or no engine for a query.
         """
+        from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import Query, statement_zone
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
         arguments.optional(storable, "timezone", timezone)
+        options = {"author": author, "message": message, "extra_info": extra_info, "commit_id": commit_id}
+        commit = {name: value for name, value in options.items() if value is not None}
         arguments.check_commit(commit)
         zone = statement_zone(timezone, spark)
+        sql = with_parameters(sql, parameters)
+        sources = frame_sources(sql, frames)
         if is_query(sql):
             if commit:
                 raise UsageError(f"a query commits nothing, so {', '.join(commit)} cannot be given")
             with self._context.reader() as reader:
-                return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone)
+                return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone, sources)
         if at is not None:
             raise UsageError("at is for queries: a statement changes the newest snapshot")
         with in_zone(zone):
-            return self._run_again(lambda tx: tx.sql(sql, spark=spark), commit, CallRetries())
+            return self._run_again(lambda tx: tx._run(sql, spark, sources), commit, CallRetries())  # noqa: SLF001
 
     def _run_again(self, work: Callable[[Transaction], object], commit: Mapping[str, Any], retries: CallRetries) -> TransactionResult:
         """Do some work in a transaction, and again in another one after a conflict: it is as if it had begun after the other writers."""

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from ducklake_core.catalog.reading.reader import CatalogReader
     from ducklake_core.engines.arrow.merge import ChangeRequest
     from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.format.evolution.schema_edits import ColumnName
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.files.data_files import WrittenFile
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.state import SchemaState, TableState
     from ducklake_core.format.types.type_parser import TypeLike
     from ducklake_core.sql.changes import ComputedChange
-    from ducklake_core.staging.arguments import At, RestoredColumns
+    from ducklake_core.staging.arguments import At, RestoredColumns, SqlParameters
     from ducklake_core.staging.context import Base
     from ducklake_core.staging.staged_table import StagedView, Step
 
@@ -1563,39 +1564,62 @@ class Transaction:
 
     # SQL
 
-    def sql(self, sql: str, *, spark: SparkSession | None = None, timezone: str | None = None) -> Readable | None:
+    def sql(
+        self,
+        sql: str,
+        parameters: SqlParameters = None,
+        *,
+        spark: SparkSession | None = None,
+        timezone: str | None = None,
+        **frames: FrameLike,
+    ) -> Readable | None:
         """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
 
         Args:
-            sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
-            spark: A session for the work; queries on it see the committed tables only, and are rejected where the transaction changed one.
+            sql: A statement as :meth:`DuckLake.sql` takes it. The rows of a query can be read until the transaction's block ends.
+            parameters: Values of the parameters: a list for ``?`` and ``$1``, a dict for ``$name``; None for SQL without parameters.
+            spark: A session for the work. It reads committed tables only; a query of a table that the transaction changed is rejected.
             timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
+            frames: Frames that the SQL names as tables, each as an argument of that name.
+
+        Returns:
+            The rows of a query, None for any other statement.
 
         Raises:
-            UsageError: The text is not one statement, or the engine rejects it.
-            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
+            UsageError: The text is not one statement, or the engine rejects it; a parameter has no value; an argument is no frame.
+            UnsupportedFeatureError: Something that is not supported, by its name; or no engine for a query.
         """
+        from ducklake_core.sql.parameters import frame_sources, with_parameters
         from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
 
         storable("sql", sql, nul=True)
         arguments.optional(storable, "timezone", timezone)
         zone = statement_zone(timezone, spark)
+        sql = with_parameters(sql, parameters)
+        sources = frame_sources(sql, frames)
         if is_query(sql):
             if spark is not None:
                 raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
-            return StagedQuery(self._queries(), sql, zone)
+            return StagedQuery(self._queries(sources), sql, zone)
         with in_zone(zone):
-            Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
+            self._run(sql, spark, sources)
         return None
 
-    def _queries(self) -> StagedQueries:
+    def _run(self, sql: str, spark: SparkSession | None, frames: tuple[TableSource, ...]) -> None:
+        """Run a statement that is no query, whose parameters are replaced."""
+        if spark is not None and frames:
+            raise UnsupportedFeatureError("a statement with frames runs in this process: leave spark out")
+        Statement(self, self._queries(frames), sql, spark, self._change_computed).carry_out()
+
+    def _queries(self, frames: tuple[TableSource, ...] = ()) -> StagedQueries:
         return StagedQueries(
             lake=self._lake,
             catalog=lambda: self._catalog,
             table=self.table,
             coordinator=self._coordinator,
             is_done=self.repeated is not None,
+            frames=frames,
         )
 
     def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:

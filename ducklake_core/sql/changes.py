@@ -452,7 +452,7 @@ def _change(queries: StagedQueries, text: str, found: Sources, staged: StagedTab
     from ducklake_core.view_sql.scopes import OTHER_SNAPSHOTS
 
     state, name = staged.state, staged.name
-    tables = [one for one in found.tables if one.schema_name != OTHER_SNAPSHOTS]
+    tables = [one for one in found.tables if one.schema_name != OTHER_SNAPSHOTS and not one.is_frame]
     of_name = {(folded(one.schema_name), folded(one.name)): one for one in tables}
     named = of_name.get((folded(state.schema_name), folded(state.name)))
     table = TableSource(

@@ -14,7 +14,7 @@ from sqlglot import TokenType
 from ducklake_core.catalog.reading.definitions import Macro, ViewState, find_view, macros, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource, schema_in_instance
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, quoted_path, split_path
 from ducklake_core.planning.table_info import row_counts
 from ducklake_core.scan import Scan
@@ -64,12 +64,14 @@ class Names:
         tables: The tables.
         views: The views, ``macros`` the macros.
         snapshot_id: The snapshot of all of them.
+        frames: Frames of the caller.
     """
 
     tables: tuple[NamedTable, ...]
     views: tuple[ViewState, ...]
     macros: tuple[Macro, ...]
     snapshot_id: int
+    frames: tuple[TableSource, ...] = ()
 
     def objects(self) -> list[tuple[str, str]]:
         """Return the path of the schema and name of each of them."""
@@ -123,6 +125,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     """
     text, then = without_time_travel(sql)
     objects = names.objects()
+    _check_frames(names)
     paths = SchemaPaths(objects)
     _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
@@ -151,9 +154,16 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
     named = [one for one in names.tables if folded(one.name) in mentioned]
     # Counts of rows cost a query, and DuckDB needs them only to order joins.
-    is_joined = len(named) + len(then) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
-    tables = [*_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
+    is_joined = len(named) + len(then) + len(names.frames) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
+    tables = [*names.frames, *_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
     return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
+
+
+def _check_frames(names: Names) -> None:
+    taken = {folded(name) for schema, name in names.objects() if folded(schema) == DEFAULT_SCHEMA} if names.frames else set()
+    for frame in names.frames:
+        if folded(frame.name) in taken:
+            raise UsageError(f"the lake has a {frame.name} of its own: pass the frame under another name", parameter=frame.name)
 
 
 def _check_lists(text: str, schemas: Collection[str]) -> None:

@@ -29,6 +29,7 @@ from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.sql.names import Names
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.view_sql.selection import Selection
@@ -47,8 +48,17 @@ class Query(Readable):
     Everything else is computed by DuckDB in this process, if it is installed, over scans that read only the columns and files it needs.
     """
 
-    def __init__(self, lake: LakeContext, sql: str, snapshot_id: int, session: SparkSession | None = None, zone: str | None = None) -> None:
+    def __init__(
+        self,
+        lake: LakeContext,
+        sql: str,
+        snapshot_id: int,
+        session: SparkSession | None = None,
+        zone: str | None = None,
+        frames: tuple[TableSource, ...] = (),
+    ) -> None:
         self._lake = lake
+        self._frames = frames
         self._sql = sql
         self._snapshot_id = snapshot_id
         self._session = session
@@ -90,7 +100,7 @@ class Query(Readable):
 
         require_duckdb("the query is more than columns of one table: give a Spark session (spark)")
         with self._lake.reader() as reader:
-            names = lake_names(self._lake, reader, self._snapshot_id)
+            names = replace(lake_names(self._lake, reader, self._snapshot_id), frames=self._frames)
         return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
@@ -104,6 +114,8 @@ class Query(Readable):
             UsageError: There is no session, it does not follow ANSI SQL, or its time zone is not that of the query.
         """
         session = session or self._session
+        if self._frames:
+            raise UnsupportedFeatureError("a query of frames runs in this process: leave out spark, or write the frames to tables")
         if session is None:
             raise UsageError("to_spark needs a session: query.to_spark(session), or lake.sql(..., spark=session)")
         with in_zone(statement_zone(self._given_zone, session)):
@@ -122,6 +134,8 @@ class Query(Readable):
 
     def _selection(self) -> Selection | None:
         """Return the query as a scan of one table, None when it is more."""
+        if self._frames:
+            return None
         from ducklake_core.view_sql.selection import selection
 
         try:

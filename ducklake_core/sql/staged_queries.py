@@ -20,6 +20,7 @@ from ducklake_core.format.values.temporal import in_zone
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ducklake_core.engines.duckdb.relations import TableSource
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.sql.names import Names, ScanTable
     from ducklake_core.staging.arguments import FrameLike
@@ -39,6 +40,7 @@ class StagedQueries:
         table: Reads of a table inside the transaction.
         coordinator: Reads of rows with their ids.
         is_done: Whether an earlier run has committed the transaction, so that nothing is staged.
+        frames: Frames of the caller that the statement names.
     """
 
     lake: LakeContext
@@ -46,6 +48,7 @@ class StagedQueries:
     table: Callable[[str], TransactionTable]
     coordinator: CommitCoordinator
     is_done: bool
+    frames: tuple[TableSource, ...] = ()
 
     def rows_of(
         self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
@@ -129,7 +132,7 @@ class StagedQueries:
 
         catalog = self.catalog()
         with self.lake.reader() as reader:
-            names = lake_names(self.lake, reader, catalog.base.id)
+            names = replace(lake_names(self.lake, reader, catalog.base.id), frames=self.frames)
         # An earlier run committed the transaction: the lake has its changes, and nothing is staged.
         if self.is_done:
             return names

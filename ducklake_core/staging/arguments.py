@@ -53,6 +53,9 @@ Where: TypeAlias = str | Condition | Column | Predicate | None
 Partitions: TypeAlias = Sequence[Mapping[str, object]] | Literal["in_data"]
 """Partitions of a table, each by the values of all of its keys; or those that rows of the frame are in."""
 
+SqlParameters: TypeAlias = Sequence[object] | Mapping[str, object] | None
+"""Values of the parameters of SQL: by position, by name, or none."""
+
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 

@@ -95,6 +95,7 @@ class TableSource:
 
     Attributes:
         row_count: Approximate number of rows, for the order of joins; None if nothing is joined.
+        is_frame: Whether it is a frame of the caller, and no table of the lake; by default False.
     """
 
     schema_name: str
@@ -102,6 +103,7 @@ class TableSource:
     columns: Schema
     read: ReadRows
     row_count: int | None = None
+    is_frame: bool = False
 
 
 @dataclass(slots=True)

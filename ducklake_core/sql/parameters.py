@@ -1,0 +1,153 @@
+"""Values and frames that the caller passes with SQL: parameters become constants, frames become tables that the SQL may name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import TokenType
+
+from ducklake_core.engines.arrow.frame import ArrowFrame, arrow_frame, is_a
+from ducklake_core.engines.arrow.merge import source_ids
+from ducklake_core.engines.duckdb.relations import TableSource
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.arguments import COMMIT_OPTIONS
+from ducklake_core.format.expressions.conditions import is_missing, python_value
+from ducklake_core.format.expressions.parser import literal_of
+from ducklake_core.format.expressions.sql import literal_text, quoted
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
+from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.sql.time_travel import identifiers, tokens_of
+
+if TYPE_CHECKING:
+    from ducklake_core.staging.arguments import FrameLike, SqlParameters
+
+
+def with_parameters(sql: str, parameters: SqlParameters) -> str:
+    """Return the SQL with constants in place of its parameters.
+
+    >>> with_parameters("SELECT * FROM t WHERE a = ? AND b > ?", ["it's", -1])
+    "SELECT * FROM t WHERE a =  'it''s'  AND b >  (-1) "
+    >>> with_parameters("SELECT $low, $low", {"low": None})
+    'SELECT  NULL ,  NULL '
+
+    Args:
+        sql: A statement; ``?``, ``?1`` and ``$1`` are parameters by position, which begins at 1, and ``$name`` is one by name.
+        parameters: The values: a sequence for positions, a mapping for names. None for SQL without parameters.
+
+    Raises:
+        UsageError: A parameter has no value, a value has no parameter, or a value cannot be a constant of SQL.
+    """
+    if parameters is None and "?" not in sql and "$" not in sql:
+        return sql
+    if parameters is not None and (isinstance(parameters, str | bytes) or not isinstance(parameters, Mapping | Sequence)):
+        raise UsageError(
+            f"parameters must be a list of values, or a dict of values by name, not {type(parameters).__name__}", parameter="parameters"
+        )
+    found = list(_found(sql))
+    values: dict[int | str, object] = {}
+    if parameters is not None:
+        values.update(parameters if isinstance(parameters, Mapping) else enumerate(parameters, 1))
+    keys = {key for _, _, key in found}
+    missing = [key for key in dict.fromkeys(key for _, _, key in found) if key not in values]
+    if missing:
+        given = "no parameters were given" if parameters is None else f"the parameters are {', '.join(map(repr, values)) or 'empty'}"
+        raise UsageError(f"the SQL has a parameter {_shown(missing[0])} without a value: {given}", parameter="parameters")
+    unused = [key for key in values if key not in keys]
+    if unused:
+        raise UsageError(f"the SQL has no parameter {_shown(unused[0])}", parameter="parameters")
+    pieces, done = [], 0
+    for start, end, key in found:
+        pieces += [sql[done:start], f" {_constant(values[key], key)} "]
+        done = end
+    return "".join([*pieces, sql[done:]])
+
+
+def _found(sql: str) -> Iterator[tuple[int, int, int | str]]:
+    """Yield the start, the end and the key of each parameter."""
+    tokens = tokens_of(sql)
+    position = 0
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        # sqlglot reads ``?::`` as an operator of another dialect.
+        if token.token_type not in (TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.QDCOLON):
+            continue
+        if after is not None and after.start == token.end + 1 and after.text.isidentifier() and token.text == "$":
+            yield token.start, after.end + 1, after.text
+        elif after is not None and after.start == token.end + 1 and after.token_type == TokenType.NUMBER:
+            yield token.start, after.end + 1, int(after.text)
+        else:
+            position += 1
+            yield token.start, token.start + 1, position
+
+
+def _shown(key: int | str) -> str:
+    return f"${key}" if isinstance(key, str) else f"number {key}"
+
+
+def _constant(given: Any, key: int | str) -> str:
+    value = python_value(given)
+    if is_missing(value):
+        return "NULL"
+    match value:
+        case str():
+            return quoted(value, "duckdb")
+        case timedelta():
+            return f"(INTERVAL '{value.days} days' + INTERVAL '{value.seconds * 1_000_000 + value.microseconds} microseconds')"
+        case list() | tuple():
+            return f"[{', '.join(_constant(one, key) for one in value)}]"
+        case dict() if value and all(isinstance(name, str) for name in value):
+            return "{" + ", ".join(f"{quoted(name, 'duckdb')}: {_constant(one, key)}" for name, one in value.items()) + "}"
+    try:
+        literal = literal_of(value)
+    except UsageError as problem:
+        raise UsageError(f"the value of parameter {_shown(key)} has no constant in SQL: {type(value).__name__}") from problem
+    text = literal_text(literal.value, literal.type, "duckdb")
+    # Behind another minus sign, a negative number would begin a comment.
+    return f"({text})" if text.startswith("-") else text
+
+
+def frame_sources(sql: str, frames: Mapping[str, FrameLike]) -> tuple[TableSource, ...]:
+    """Return the caller's frames as tables of the schema ``main``; their rows are held in memory.
+
+    Args:
+        sql: The statement that names them.
+        frames: The frames by name.
+
+    Raises:
+        UsageError: A value that is no frame, or that the SQL does not name.
+        UnsupportedFeatureError: A Spark DataFrame.
+    """
+    named: Collection[str] = identifiers(sql) if frames else ()
+    sources = []
+    for name, data in frames.items():
+        try:
+            if is_a(data, "pyspark", "DataFrame"):
+                raise UnsupportedFeatureError(
+                    f"{name} is a Spark DataFrame, which lake.sql does not read: write it with lake.write, or use spark.sql"
+                )
+            frame = arrow_frame(data)
+        except UsageError as problem:
+            options = ", ".join(COMMIT_OPTIONS)
+            message = f"Unexpected argument {name!r}. Commit options are {options}; other names stand for frames that the SQL reads"
+            raise UsageError(f"{message}: {problem.message}", parameter=name) from problem
+        if folded(name) not in named:
+            raise UsageError(f"Unexpected argument {name!r}. The SQL does not name a table {name}.", parameter=name)
+        sources.append(_source(name, frame))
+    return tuple(sources)
+
+
+def _source(name: str, frame: ArrowFrame) -> TableSource:
+    columns = source_ids(frame.schema)
+    data = frame.replayable().data
+    assert isinstance(data, pa.Table)
+    rows = cast_to(data, columns, physical=False, exact=True)
+    return TableSource(
+        schema_name=DEFAULT_SCHEMA,
+        name=name,
+        columns=columns,
+        read=lambda names, _: rows.select(list(names)).to_reader(),
+        row_count=rows.num_rows,
+        is_frame=True,
+    )
