@@ -10,15 +10,14 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import doctor, maintaining, reading
+from ducklake_core.cli import data, doctor, maintaining, reading, settings
 from ducklake_core.cli.output import write
 from ducklake_core.cli.session import CommandGroup, LakeOptions
 
 app = typer.Typer(
     name="ducklake",
     cls=CommandGroup,
-    help="What is in a lake, and what keeps it small, fast and sound.",
-    add_completion=False,
+    help="Create, read, write, check and maintain DuckLake lakes.",
     # Local variables hold addresses with passwords.
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -26,13 +25,16 @@ app = typer.Typer(
 )
 
 _READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
-_MAINTAINING = (*maintaining.PLANNED, maintaining.restore, maintaining.check, maintaining.health)
+_DATA = (data.create, data.load, data.export)
+_MAINTAINING = (*maintaining.PLANNED, maintaining.restore, maintaining.undrop, maintaining.check, maintaining.health)
 
-for _command in (*_READING, *_MAINTAINING, doctor.doctor):
+for _command in (*_READING, *_DATA, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)
+app.add_typer(settings.option)
+app.add_typer(settings.hold)
 
 plans = typer.Typer(
-    name="plan", cls=CommandGroup, help="Print what a verb would do, and change nothing: its very plan.", rich_markup_mode=None
+    name="plan", cls=CommandGroup, help="Print what a maintenance command would do, without changing anything.", rich_markup_mode=None
 )
 for _command in maintaining.PLANNED:
     plans.command(_command.__name__)(maintaining.planned(_command))

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from ducklake_core.cli.output import print_json, print_report, progress_bar, read_or_not, write
+from ducklake_core.cli.output import print_json, print_lines, print_report, progress_bar, read_or_not, write
+from ducklake_core.cli.report import print_outcome
 from ducklake_core.cli.session import (
     FOUND,
     Author,
@@ -24,10 +25,12 @@ from ducklake_core.cli.session import (
     time_with_zone,
 )
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.text import parse_age
+from ducklake_core.format.types.text import counted, parse_age
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance.check.findings import CheckLevel
-from ducklake_core.maintenance.cleanup import age_text
+from ducklake_core.maintenance.cleanup import CleanupResult, age_text
+from ducklake_core.maintenance.expire import ExpiryResult
+from ducklake_core.maintenance.orphans import OrphansResult
 from ducklake_core.maintenance.request import MaintenanceResult
 
 OPTIONS: Mapping[str, Any] = {
@@ -101,7 +104,10 @@ def command(name: str, method: Callable[..., MaintenanceResult], summary: str, *
             with progress_bar(as_json=as_json) as progress:
                 result = method(lake, progress=progress, **arguments)
             with read_or_not():
-                print_report(result, as_json=as_json)
+                if as_json or given["dry_run"] or isinstance(result, ExpiryResult | CleanupResult | OrphansResult):
+                    print_report(result, as_json=as_json)
+                else:
+                    print_outcome(result)
             exit_with(FOUND, not result.failed_steps)
 
     parameters = [
@@ -191,6 +197,32 @@ def restore(
             print_json(result)
         else:
             write("nothing to change\n" if result is None else f"{result}\n")
+
+
+def undrop(
+    context: typer.Context,
+    *,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="table or schema.table, as it was called when it was dropped")],
+    at: Annotated[
+        str | None, typer.Option("--at", help="Snapshot to take it from: its id, or a time with a zone. The last with it by default.")
+    ] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="New name, in the same schema. The former name by default.")] = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
+    as_json: Json = False,
+) -> None:
+    """Re-create a table that was dropped, with its rows, as a new snapshot.
+
+    Example: ducklake undrop sales.orders --as orders_before
+    """
+    with opened(context, read_only=False) as lake:
+        made = lake.undrop_table(table, at=snapshot_at(at), new_name=new_name, author=author, message=message, extra_info=extra_info)
+        info = made.info()
+        if as_json:
+            print_json(info)
+        else:
+            print_lines([f"{made.name} is back with {counted(info.row_count, 'row')}, at snapshot {made.snapshot_id}"])
 
 
 def check(

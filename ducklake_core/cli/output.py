@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import os
@@ -13,7 +14,6 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Protocol
 
-import pyarrow as pa
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,7 +22,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from ducklake_core.errors import StorageError
-from ducklake_core.format.types.text import visible
+from ducklake_core.format.types.text import counted, visible
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.maintenance.migrate import MigrationResult
 from ducklake_core.maintenance.request import MaintenanceResult, Progress, ProgressCallback
@@ -105,6 +105,19 @@ class _Output:
 _OUTPUT: Any = _Output()
 
 
+class BinaryOutput(io.RawIOBase):
+    """The output as a file for bytes, which can only be written from its beginning to its end."""
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes. Raises as :func:`write` does."""
+        with _output_errors():
+            return sys.stdout.buffer.write(data)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Raise the error, as the group of commands says how the command ends."""
@@ -142,8 +155,12 @@ def read_or_not() -> Iterator[None]:
 
 def json_text(value: object, indent: int | None = None) -> str:
     """Return a value as JSON, in letters that the output has."""
-    has_all_letters = (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(plain(value), ensure_ascii=not has_all_letters, indent=indent)
+    return json.dumps(plain(value), ensure_ascii=not has_all_letters(), indent=indent)
+
+
+def has_all_letters() -> bool:
+    """Return whether the output can show every letter."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def print_json(value: object) -> None:
@@ -154,10 +171,16 @@ def print_json(value: object) -> None:
 def print_report(report: Report, *, as_json: bool) -> None:
     """Print the result of an operation: its lines, or all of its values."""
     if as_json:
-        steps = {"steps": report.steps} if isinstance(report, MaintenanceResult) else {}
-        print_json({**plain(report), **steps})
+        # Steps of a table, or of one operation of several, are among those of the whole result.
+        print_json({**_without_steps(plain(report)), "steps": report.steps} if isinstance(report, MaintenanceResult) else report)
     else:
         print_lines(report.brief_lines() if isinstance(report, MaintenanceResult | MigrationResult) else report.lines())
+
+
+def _without_steps(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_steps(one) for name, one in value.items() if name != "steps"}
+    return [_without_steps(one) for one in value] if isinstance(value, list) else value
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -177,6 +200,17 @@ class Size(int):
         return format_bytes(int(self))
 
 
+class Count(int):
+    """A number of things; ids are plain integers.
+
+    >>> str(Count(1234567))
+    '1,234,567'
+    """
+
+    def __str__(self) -> str:
+        return f"{int(self):,}"
+
+
 class Parts(tuple[str, ...]):
     """Strings in one cell: each on a line of its own on a terminal, and separated by commas elsewhere."""
 
@@ -184,51 +218,48 @@ class Parts(tuple[str, ...]):
 
 
 def is_terminal() -> bool:
-    """Return whether people read the output as it comes; a file or a pipe has no width, so that nothing is folded or shortened for it."""
-    return _console().is_terminal
+    """Return whether the output is a terminal; a file or a pipe has no width, so nothing is folded or shortened for it."""
+    return console().is_terminal
 
 
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, framed: bool = False, shorten_last: bool = False
-) -> bool:
-    """Print rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, shorten_last: bool = False) -> bool:
+    """Print a listing; numbers to the right. On a terminal, columns without any value are left out.
 
     Args:
         columns: Their headings.
         rows: Their values.
         title: Heading of the table.
-        framed: Whether lines separate the columns, for values that may be anything.
         shorten_last: Whether a terminal that is too narrow shortens the last column in the middle, instead of folding it.
 
     Returns:
         Whether something was shortened.
     """
-    found, console = [list(row) for row in rows], _console()
-    if console.is_terminal and not framed:
+    found, target = [list(row) for row in rows], console()
+    if target.is_terminal:
         columns, found = _without_empty(columns, found)
     numeric = [bool(found) and all(isinstance(row[place], int | float | None) for row in found) for place in range(len(columns))]
-    texts = [[_cell(value, lines=console.is_terminal) for value in row] for row in found]
+    texts = [[_cell(value, lines=target.is_terminal) for value in row] for row in found]
     # Numbers are narrower than what is said of them.
     headings = [
-        name.replace(" ", "\n") if console.is_terminal and is_number else name
+        name.replace(" ", "\n") if target.is_terminal and is_number else name
         for name, is_number in zip(map(visible, columns), numeric, strict=True)
     ]
     widths = [max(map(_width, (name, *(row[place] for row in texts)))) for place, name in enumerate(headings)]
     shortened = False
-    if not console.is_terminal:
-        console = _console(width=1 + sum(3 + width for width in widths))
-    elif shorten_last and (room := max(_MIN_WIDTH, console.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
+    if not target.is_terminal:
+        target = console(width=1 + sum(3 + width for width in widths))
+    elif shorten_last and (room := max(_MIN_WIDTH, target.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
         shortened = True
         texts = [[*row[:-1], _shortened(row[-1], room)] for row in texts]
-    table = Table(title=title, title_justify="left", header_style="bold")
-    if not framed:
-        table.box, table.show_edge, table.pad_edge, table.padding = SIMPLE_HEAD, False, False, (0, 1, 0, 0)
+    table = Table(
+        title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for place, (name, is_number) in enumerate(zip(headings, numeric, strict=True)):
         is_narrow = is_number or all(isinstance(row[place], datetime | None) for row in found)
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_narrow and not framed)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_narrow)
     for row in texts:
         table.add_row(*row)
-    console.print(table)
+    target.print(table)
     return shortened
 
 
@@ -238,7 +269,8 @@ def _without_empty(columns: Sequence[str], rows: list[list[object]]) -> tuple[Se
     return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
-def _console(width: int | None = None) -> Console:
+def console(width: int | None = None) -> Console:
+    """Return the output as a console of ``rich``, with the width of the terminal unless one is given."""
     return _Console(file=_OUTPUT, highlight=False, markup=False, width=width)
 
 
@@ -263,39 +295,9 @@ def _cell(value: object, *, lines: bool) -> str:
         case datetime():
             return value.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
         case Parts():
-            return ("\n" if lines else ",").join(map(visible, value))
+            return ("\n" if lines else ", ").join(map(visible, value))
         case _:
             return visible(str(value))
-
-
-def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_json: bool) -> int:
-    """Print rows of a table: a table for people, one JSON object a line for programs, which may be any number.
-
-    Returns:
-        Number of rows.
-    """
-    if as_json:
-        count = 0
-        for row in rows_of(batches):
-            write(json_text(dict(zip(names, row, strict=True))) + "\n")
-            count += 1
-        return count
-    rows = list(rows_of(batches))
-    print_table(names, rows, framed=True)
-    return len(rows)
-
-
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
-    """Yield rows as Python values; columns with values that Python has no form for, such as years before Christ, as strings."""
-    for batch in batches:
-        yield from zip(*map(_values, batch.columns), strict=True)
-
-
-def _values(column: pa.Array) -> list[object]:
-    try:
-        return list(column.to_pylist())
-    except (OverflowError, ValueError):
-        return list(column.cast(pa.string()).to_pylist())
 
 
 @contextmanager
@@ -345,7 +347,7 @@ def counts(progress: Progress) -> str:
     >>> counts(Progress(verb="check", phase="read rows", unit="files", done=2, total=8, rows=500, bytes=3 << 20))
     '2/8 files, 500 rows, 3.0 MiB'
     """
-    of = "" if progress.total is None else f"/{progress.total}"
-    rows = f", {progress.rows} rows" if progress.rows else ""
+    of = "" if progress.total is None else f"/{progress.total:,}"
+    rows = f", {counted(progress.rows, 'row')}" if progress.rows else ""
     size = f", {format_bytes(progress.bytes)}" if progress.bytes else ""
-    return f"{progress.done}{of} {progress.unit}{rows}{size}"
+    return f"{progress.done:,}{of} {progress.unit}{rows}{size}"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ducklake_core.cli.output import Parts, Size, is_terminal, plain, print_json, print_lines, print_rows, print_table, write
+from ducklake_core.catalog.reading.change_names import named_changes
+from ducklake_core.cli.output import Count, Parts, Size, is_terminal, plain, print_json, print_lines, print_table, write
+from ducklake_core.cli.rows import Format, JsonLines, Limit, most_rows, print_rows, row_format
 from ducklake_core.cli.session import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where, column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
+from ducklake_core.errors import UsageError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.sql.query import Query
-
-_ROWS_FOR_PEOPLE = 100
-_CHANGE = re.compile(r'(?:[^,"]|"[^"]*"?)+')
-"""One change of a snapshot; names in it may have commas, and quotes, which are doubled."""
 
 
 def snapshots(
@@ -34,7 +34,9 @@ def snapshots(
         if as_json:
             print_json(found)
         else:
-            rows = [(one.id, one.time, Parts(_CHANGE.findall(one.changes)), one.author, one.message) for one in found]
+            with lake.reader() as reader:
+                changes_of = named_changes(reader, found)
+            rows = [(one.id, one.time, Parts(said), one.author, one.message) for one, said in zip(found, changes_of, strict=True)]
             print_table(("snapshot", "time (UTC)", "changes", "author", "message"), rows)
 
 
@@ -52,7 +54,14 @@ def tables(
             print_json(found)
         else:
             rows = [
-                (one.table, one.row_count, one.file_count, Size(one.file_size_bytes), one.deleted_row_count, one.inlined_row_count)
+                (
+                    one.table,
+                    Count(one.row_count),
+                    Count(one.file_count),
+                    Size(one.file_size_bytes),
+                    Count(one.deleted_row_count),
+                    Count(one.inlined_row_count),
+                )
                 for one in found
             ]
             print_table(("table", "rows", "files", "size", "deleted rows", "inlined rows"), rows)
@@ -76,9 +85,9 @@ def _print_files(files: Sequence[DataFile]) -> None:
     rows = [
         (
             one.id,
-            one.record_count,
+            Count(one.record_count),
             Size(one.file_size_bytes),
-            sum(deletes.delete_count for deletes in one.delete_files) + len(one.inlined_deletes),
+            Count(sum(deletes.delete_count for deletes in one.delete_files) + len(one.inlined_deletes)),
             one.begin_snapshot,
             ", ".join("NULL" if value is None else value for _, value in sorted(one.partition_values)),
             one.path.removeprefix(shared),
@@ -127,16 +136,34 @@ def info(
                     {"name": column.name, "type": str(column.type), "nullable": column.nullable, "id": column.id} for column in one.schema
                 ],
                 "partition_by": [key.expression for key in one.partition_spec.fields] if one.partition_spec else [],
-                "sorted_by": [key.expression for key in one.sort_keys],
+                "sorted_by": [f"{key.expression} {key.direction} {key.null_order.replace('_', ' ')}" for key in one.sort_keys],
             }
         if as_json:
             print_json(summary)
             return
-        for name, value in summary.items():
-            if isinstance(value, list) and value and isinstance(value[0], dict):
-                print_table(tuple(value[0]), [tuple(item.values()) for item in value], title=name)
-            else:
-                print_lines([f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}"])
+        listings = {name: value for name, value in summary.items() if name in ("columns", "options") and value}
+        others = {name: value for name, value in summary.items() if name not in ("columns", "options")}
+        facts = [(name.removesuffix("_bytes").replace("_", " "), _fact(name, value)) for name, value in others.items()]
+        width = max(len(name) for name, _ in facts)
+        print_lines(f"{name:<{width}}  {value}" for name, value in facts if value)
+        for name, found in listings.items():
+            write("\n")
+            print_table(tuple(found[0]), [tuple(_mark(value) for value in item.values()) for item in found], title=name)
+
+
+def _fact(name: str, value: Any) -> str:
+    """Return a value of the summary in words; empty when there is nothing to report."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, bool) or value is None:
+        return str(_mark(value))
+    if name.endswith("_bytes"):
+        return str(Size(value))
+    return str(Count(value)) if name.endswith("_count") else str(value)
+
+
+def _mark(value: Any) -> Any:
+    return {True: "yes", False: "no", None: ""}[value] if isinstance(value, bool | None) else value
 
 
 def query(
@@ -146,41 +173,71 @@ def query(
     where: Where = None,
     columns: Columns = None,
     at: At = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    limit: Limit = None,
+    form: Format = None,
+    as_json: JsonLines = False,
 ) -> None:
     """Print rows of a table."""
     with opened(context) as lake:
-        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
+        chosen = row_format(form, as_json=as_json)
+        most = most_rows(limit, chosen)
         scan = lake.table(table, at=snapshot_at(at)).scan(columns=None if columns is None else column_names(columns), where=where)
         reader = (scan if most is None else scan.limit(most)).to_reader()
-        _say_if_more(print_rows(reader, reader.schema.names, as_json=as_json), limit, as_json=as_json)
+        print_rows(reader.schema, reader, chosen, limit)
 
 
 def sql(
     context: typer.Context,
     *,
-    text: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="One statement in DuckDB's dialect; read from the input when missing or -.")
+    ] = None,
+    file: Annotated[str | None, typer.Option("--file", help="File with the statement, in place of SQL.")] = None,
     at: At = None,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    limit: Limit = None,
+    form: Format = None,
+    as_json: JsonLines = False,
 ) -> None:
-    """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
+    """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB.
+
+    Example: ducklake sql "SELECT country, count(*) FROM orders GROUP BY ALL" --format csv
+    """
+    chosen = row_format(form, as_json=as_json)
+    statement = _statement(text, file)
     with opened(context, read_only=False) as lake:
         commit = {"author": author, "message": message, "extra_info": extra_info}
         # A query makes no snapshot, and rejects options of one.
         given: Any = {name: value for name, value in commit.items() if value is not None}
-        found = lake.sql(text, at=snapshot_at(at), **given)
+        found = lake.sql(statement, at=snapshot_at(at), **given)
         if not isinstance(found, Query):
             print_json(found) if as_json else write(f"{found}\n")
             return
-        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
+        most = most_rows(limit, chosen)
         reader = found.to_reader()
-        batches = iter(reader) if most is None else first_rows(iter(reader), most)
-        _say_if_more(print_rows(batches, reader.schema.names, as_json=as_json), limit, as_json=as_json)
+        print_rows(reader.schema, iter(reader) if most is None else first_rows(iter(reader), most), chosen, limit)
+
+
+def _statement(text: str | None, file: str | None) -> str:
+    """Return the SQL of an argument, a file or the input.
+
+    Raises:
+        UsageError: There is none or more than one of them, or the file cannot be read.
+    """
+    if text is not None and file is not None:
+        raise UsageError("give the statement either as SQL or with --file")
+    if file is not None:
+        try:
+            return Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read the statement from {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+    if text in (None, "-"):
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("no statement: give it as an argument, with --file, or on the input")
+        return sys.stdin.read()
+    return str(text)
 
 
 def changes(
@@ -190,19 +247,17 @@ def changes(
     since: Annotated[str, typer.Option("--from", help="First snapshot: its id, or a time with a zone.")],
     until: Annotated[str | None, typer.Option("--to", help="Last snapshot, included. The newest by default.")] = None,
     where: Where = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    columns: Columns = None,
+    limit: Limit = None,
+    form: Format = None,
+    as_json: JsonLines = False,
 ) -> None:
     """Print the rows that came, went and changed between two snapshots, both included."""
     with opened(context) as lake:
         first = snapshot_at(since)
         assert first is not None
-        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
-        feed = lake.table(table).changes(first, snapshot_at(until), where=where)
+        chosen = row_format(form, as_json=as_json)
+        most = most_rows(limit, chosen)
+        feed = lake.table(table).changes(first, snapshot_at(until), where=where, columns=None if columns is None else column_names(columns))
         reader = (feed if most is None else feed.limit(most)).to_reader()
-        _say_if_more(print_rows(reader, reader.schema.names, as_json=as_json), limit, as_json=as_json)
-
-
-def _say_if_more(count: int, limit: int | None, *, as_json: bool) -> None:
-    if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
-        typer.echo(f"the first {count} rows; --limit gives more", err=True)
+        print_rows(reader.schema, reader, chosen, limit)

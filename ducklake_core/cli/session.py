@@ -67,13 +67,7 @@ class LakeOptions:
         Raises:
             UsageError: Nothing says which, no lake of that name is known, or options that cannot be read.
         """
-        if not self.url:
-            raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
-        is_name = re.fullmatch(r"[\w-]+", self.url) is not None
-        try:
-            known = find_lake(self.url) if is_name else LakeSpec(name=self.url, catalog=self.url)
-        except NotFoundError as error:
-            raise UsageError(error.message, **error.details) from error
+        known = self._known(self.url)
         return DuckLake.connect(
             known.catalog,
             data_path=known.data_path if self.data_path is None else self.data_path,
@@ -83,6 +77,37 @@ class LakeOptions:
             allowed_paths=(*known.allowed_paths, *self.allowed_paths),
             read_only=known.read_only or read_only,
         )
+
+    def create(self, address: str | None, *, data_path: str | None, **settings: Any) -> DuckLake:
+        """Create a lake.
+
+        Args:
+            address: Address of its catalog, or a name in ``ducklake.toml``; that of ``--lake`` when None.
+            data_path: Its data path; that of the global option, or of ``ducklake.toml``, when None.
+            **settings: Further arguments of :meth:`DuckLake.create`.
+
+        Raises:
+            UsageError: No address, or an unknown name.
+        """
+        known = self._known(address or self.url)
+        return DuckLake.create(
+            known.catalog,
+            data_path=data_path or self.data_path or known.data_path,
+            metadata_schema=known.metadata_schema if self.metadata_schema is None else self.metadata_schema,
+            storage_options={**known.storage_options, **self._storage_options()},
+            allowed_paths=(*known.allowed_paths, *self.allowed_paths),
+            **settings,
+        )
+
+    @staticmethod
+    def _known(url: str | None) -> LakeSpec:
+        if not url:
+            raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
+        is_name = re.fullmatch(r"[\w-]+", url) is not None
+        try:
+            return find_lake(url) if is_name else LakeSpec(name=url, catalog=url)
+        except NotFoundError as error:
+            raise UsageError(error.message, **error.details) from error
 
     def _storage_options(self) -> dict[str, dict[str, object]]:
         if not self.storage_options:

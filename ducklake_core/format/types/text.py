@@ -228,6 +228,17 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things with separators and the singular or plural of a regular noun.
+
+    >>> counted(1, "file"), counted(1234, "inlined row"), counted(2, "query")
+    ('1 file', '1,234 inlined rows', '2 queries')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
 def similar(name: str, candidates: Iterable[str]) -> str:
     """Return the names most like one that does not exist, as a question; empty when none is.
 

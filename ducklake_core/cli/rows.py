@@ -1,0 +1,277 @@
+"""Print rows of tables and queries: as a table that fits the terminal, one value a line, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from rich.box import SQUARE
+from rich.cells import cell_len, set_cell_size
+from rich.table import Table
+
+from ducklake_core.cli.output import BinaryOutput, console, flush, has_all_letters, is_terminal, json_text, write
+from ducklake_core.errors import UsageError
+from ducklake_core.format.types.text import counted, visible
+
+RowFormat: TypeAlias = Literal["table", "vertical", "csv", "json", "jsonl", "parquet"]
+Format: TypeAlias = Annotated[
+    RowFormat | None,
+    typer.Option("--format", help="table (the default), vertical, csv, json (an array), jsonl (an object a line) or parquet."),
+]
+JsonLines: TypeAlias = Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")]
+Limit: TypeAlias = Annotated[
+    int | None, typer.Option("--limit", min=0, help="Maximum number of rows; 100 by default for table and vertical, else all.")
+]
+
+_ROWS_FOR_PEOPLE = 100
+_MIN_WIDTH = 16
+"""Columns of a terminal that a long value gets at least. Numbers and times are never cut: a part of one reads as another one."""
+
+
+def row_format(name: RowFormat | None, *, as_json: bool) -> RowFormat:
+    """Return the format that the options name.
+
+    Raises:
+        UsageError: Both options name one.
+    """
+    if as_json and name not in (None, "jsonl"):
+        raise UsageError(f"give either --json, which is --format jsonl, or --format {name}")
+    return "jsonl" if as_json else name or "table"
+
+
+def most_rows(limit: int | None, name: RowFormat) -> int | None:
+    """Return the number of rows to read, None for all: one more than are printed by default, to know whether there are more."""
+    return _ROWS_FOR_PEOPLE + 1 if limit is None and name in ("table", "vertical") else limit
+
+
+def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], name: RowFormat, limit: int | None) -> None:
+    """Print rows in a format.
+
+    Args:
+        schema: Columns of the rows.
+        batches: The rows, of which at most :func:`most_rows` are read.
+        name: The format.
+        limit: Number of rows that the user wants, None by default.
+    """
+    if name not in ("table", "vertical"):
+        _PRINTERS[name](schema, batches)
+        return
+    kept = _ROWS_FOR_PEOPLE if limit is None else limit
+    rows = rows_of(batches)
+    shown = list(islice(rows, kept))
+    has_more = limit is None and next(rows, None) is not None
+    hidden = _print_table(schema, shown) if name == "table" else _print_vertical(schema, shown)
+    flush()
+    notes = [f"the first {counted(kept, 'row')}; --limit shows more"] if has_more else [counted(len(shown), "row")] if is_terminal() else []
+    if hidden:
+        notes.append(f"{hidden:,} of {counted(len(schema), 'column')} hidden: use --columns, --format vertical or a wider terminal")
+    if notes:
+        typer.echo("; ".join(notes), err=True)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
+    """Yield rows as Python values; columns with values that Python cannot represent, such as years before Christ, as strings."""
+    for batch in batches:
+        yield from zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[object]:
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return list(column.cast(pa.string()).to_pylist())
+
+
+def text_of(value: object, kind: pa.DataType) -> str:
+    """Return a value as DuckDB prints it. A string that reads NULL is quoted, and strings within lists and structs are.
+
+    >>> text_of(None, pa.string()), text_of("NULL", pa.string()), text_of(b"a\\xff", pa.binary())
+    ('NULL', "'NULL'", 'a\\\\xFF')
+    >>> text_of({"a": [True, None], "b": "it's"}, pa.struct({"a": pa.list_(pa.bool_()), "b": pa.string()}))
+    "{'a': [true, NULL], 'b': 'it''s'}"
+    """
+    if isinstance(value, str):
+        return _quoted(value) if value.strip("'") == "NULL" else value
+    return _nested_text(value, kind)
+
+
+def _nested_text(value: Any, kind: pa.DataType) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in value)
+        case datetime():
+            return value.isoformat(sep=" ")
+        case str():
+            return _quoted(value)
+        case list() if pa.types.is_map(kind):
+            return f"{{{', '.join(f'{_nested_text(k, kind.key_type)}={_nested_text(v, kind.item_type)}' for k, v in value)}}}"
+        case list():
+            return f"[{', '.join(_nested_text(one, kind.value_type) for one in value)}]"
+        case Mapping():
+            fields = (f"{_quoted(name)}: {_nested_text(one, kind.field(name).type)}" for name, one in value.items())
+            return f"{{{', '.join(fields)}}}"
+        case _:
+            return str(value)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _print_table(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> int:
+    """Print a table, on a terminal within its width: long values are cut, then columns in the middle are left out.
+
+    Returns:
+        Number of columns that are left out.
+    """
+    names = [visible(name) for name in schema.names]
+    texts = [[visible(text_of(value, field.type)) for value, field in zip(row, schema, strict=True)] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(names, *texts, strict=True)]
+    target = console()
+    shown = list(range(len(names)))
+    if target.is_terminal:
+        least = [_MIN_WIDTH if _may_be_cut(field.type) else width for field, width in zip(schema, widths, strict=True)]
+        widths = _narrowed(widths, least, target.width)
+        shown = fitting(widths, target.width)
+    else:
+        target = console(width=1 + sum(3 + width for width in widths))
+    is_cut = len(shown) < len(names)
+    table = Table(box=SQUARE, header_style="bold")
+    columns: list[int | None] = list(shown)
+    if is_cut:
+        # Neighbours differ by more than one where columns are left out.
+        columns.insert(next((place for place in range(1, len(shown)) if shown[place] != shown[place - 1] + 1), len(shown)), None)
+    dots = "…" if has_all_letters() else "..."
+    for place in columns:
+        justify = "right" if place is not None and _is_number(schema.field(place).type) else "left"
+        header = dots if place is None else _cut(names[place], widths[place], dots)
+        table.add_column(header, justify=justify, no_wrap=True, overflow="crop")  # type: ignore[arg-type]
+    for row in texts:
+        table.add_row(*(dots if place is None else _cut(row[place], widths[place], dots) for place in columns))
+    target.print(table)
+    return len(names) - len(shown)
+
+
+def _may_be_cut(kind: pa.DataType) -> bool:
+    return not (_is_number(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """Return the widths of columns, the widest ones reduced as far as the table needs it, but none below its minimum.
+
+    >>> _narrowed([60, 30, 5], [16, 30, 5], 80), _narrowed([60, 60], [16, 16], 30)
+    ([35, 30, 5], [16, 16])
+    """
+    room = width - 1 - 3 * len(widths)
+    most = max(widths, default=0)
+    found = list(widths)
+    while most > _MIN_WIDTH and sum(found) > room:
+        most -= 1
+        found = [min(one, max(most, floor)) for one, floor in zip(widths, least, strict=True)]
+    return found
+
+
+def fitting(widths: Sequence[int], width: int) -> list[int]:
+    """Return the positions of the columns that fit, without those in the middle: the first and the last ones say most.
+
+    >>> fitting([10, 10, 10], 80), fitting([10] * 9, 60), fitting([200, 3], 60)
+    ([0, 1, 2], [0, 1, 2, 8], [0])
+    """
+    if 1 + sum(one + 3 for one in widths) <= width:
+        return list(range(len(widths)))
+    # The column of dots is one of three columns and its frame.
+    room = width - 1 - 6
+    first, last = [0], list[int]()
+    room -= widths[0] + 3
+    left, right = 1, len(widths) - 1
+    is_open = {"first": True, "last": True}
+    while left <= right and any(is_open.values()):
+        # Two of the first columns for each of the last ones.
+        side = "first" if is_open["first"] and (len(first) <= 2 * len(last) + 1 or not is_open["last"]) else "last"
+        place = left if side == "first" else right
+        is_open[side] = widths[place] + 3 <= room
+        if not is_open[side]:
+            continue
+        room -= widths[place] + 3
+        if side == "first":
+            first.append(place)
+            left += 1
+        else:
+            last.insert(0, place)
+            right -= 1
+    return [*first, *last]
+
+
+def _cut(text: str, width: int, dots: str) -> str:
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - len(dots))).rstrip() + dots
+
+
+def _print_vertical(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> int:
+    names = [visible(name) for name in schema.names]
+    width = max(map(cell_len, names), default=0)
+    for number, row in enumerate(rows, 1):
+        write(f"row {number:,}\n")
+        for name, value, field in zip(names, row, schema, strict=True):
+            write(f"  {set_cell_size(name, width)}  {visible(text_of(value, field.type))}\n")
+    return 0
+
+
+def _print_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Print CSV with a header, as DuckDB writes it: NULL is an empty field, an empty string is quoted."""
+    write(",".join(map(_csv_field, schema.names)) + "\n")
+    for row in rows_of(batches):
+        cells = ("" if value is None else _csv_field(_csv_text(value, field.type)) for value, field in zip(row, schema, strict=True))
+        write(",".join(cells) + "\n")
+
+
+def _csv_text(value: object, kind: pa.DataType) -> str:
+    return value if isinstance(value, str) else json_text(value) if isinstance(value, Mapping | list) else _nested_text(value, kind)
+
+
+def _csv_field(text: str) -> str:
+    is_plain = text != "" and not any(letter in text for letter in ',"\n\r') and text.strip() == text
+    return text if is_plain else '"' + text.replace('"', '""') + '"'
+
+
+def _print_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    before = "[\n"
+    for row in rows_of(batches):
+        write(f"{before}  {json_text(dict(zip(schema.names, row, strict=True)))}")
+        before = ",\n"
+    write("[]\n" if before == "[\n" else "\n]\n")
+
+
+def _print_json_lines(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    for row in rows_of(batches):
+        write(json_text(dict(zip(schema.names, row, strict=True))) + "\n")
+
+
+def _print_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    if is_terminal():
+        raise UsageError("--format parquet prints bytes, which a terminal cannot show: redirect the output to a file")
+    with pq.ParquetWriter(pa.PythonFile(BinaryOutput(), mode="w"), schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+_PRINTERS: Mapping[str, Callable[[pa.Schema, Iterable[pa.RecordBatch]], None]] = {
+    "csv": _print_csv,
+    "json": _print_json,
+    "jsonl": _print_json_lines,
+    "parquet": _print_parquet,
+}
