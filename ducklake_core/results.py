@@ -10,7 +10,7 @@ from ducklake_core.format.expressions.pruning import ValueRange
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.names import folded, join_name, split_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.types.text import short_repr, visible
+from ducklake_core.format.types.text import counted, short_repr, visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,12 @@ class WriteResult:
 
     def _done(self) -> list[str]:
         counts = (
-            (self.rows_added, "rows added"), (self.rows_updated, "rows updated"), (self.rows_deleted, "rows deleted"),
-            (self.rows_inlined, "rows kept in the catalog"), (self.files_added, f"files added ({self.bytes_added:,} bytes)"),
-            (self.files_removed, "files removed"), (self.delete_files_added, "delete files added"),
+            (self.rows_added, "row", "added"), (self.rows_updated, "row", "updated"), (self.rows_deleted, "row", "deleted"),
+            (self.rows_inlined, "row", "kept in the catalog"), (self.files_added, "file", f"added ({self.bytes_added:,} bytes)"),
+            (self.files_removed, "file", "removed"), (self.delete_files_added, "delete file", "added"),
         )  # fmt: skip
         changes = ["created", *map(visible, self.schema_changes)] if self.created_table else list(map(visible, self.schema_changes))
-        return [*changes, *(f"{count:,} {what}" for count, what in counts if count)]
+        return [*changes, *(f"{counted(count, noun)} {done}" for count, noun, done in counts if count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

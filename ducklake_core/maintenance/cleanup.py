@@ -17,7 +17,7 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.paths import file_key, is_below
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
-from ducklake_core.format.types.text import BEGINNING, END, in_utc, parse_age
+from ducklake_core.format.types.text import BEGINNING, END, counted, in_utc, parse_age
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.request import (
     OUT_OF_FILES,
@@ -92,7 +92,7 @@ class CleanupResult(MaintenanceResult):
         lines += listed(self.kept, lambda file: f"kept {file.path}: {file.reason}", most, more_files)
         lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
-        return [*lines, f"{would} {len(self.files)} files ({len(self.missing)} were missing), {counts}"]
+        return [*lines, f"{would} {counted(len(self.files), 'file')} ({len(self.missing):,} already missing), {counts}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:

@@ -29,7 +29,7 @@ from ducklake_core.format import arguments
 from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import folded, storable
-from ducklake_core.format.types.text import END
+from ducklake_core.format.types.text import END, counted
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes
@@ -111,17 +111,18 @@ class ExpiryResult(MaintenanceResult):
             lambda rest: f"{_left_out(rest)}, kept too",
         )
         lines += listed(
-            self.tables, lambda one: f"  forget dropped table {one.name}", most, lambda rest: f"{len(rest):,} more dropped tables"
+            self.tables, lambda one: f"  forget dropped table {one.name}", most, lambda rest: f"{counted(len(rest), 'more dropped table')}"
         )
         lines += listed(
             self.files,
             lambda f: f"  schedule {f.kind} file {f.path} ({format_bytes(f.file_size_bytes)}) of {f.table}: {f.reason}",
             most,
-            lambda rest: f"{len(rest):,} more files ({format_bytes(sum(f.file_size_bytes for f in rest))})",
+            lambda rest: f"{counted(len(rest), 'more file')} ({format_bytes(sum(f.file_size_bytes for f in rest))})",
         )
         size = format_bytes(self.bytes_scheduled)
-        summary = f"{would} {len(self.snapshots)} snapshots, {len(self.files)} files ({size}) lose their last reader"
-        return [*lines, summary]
+        would_be = "would be" if self.dry_run else "was" if len(self.files) == 1 else "were"
+        files = f"{counted(len(self.files), 'file')} ({size}) {would_be} scheduled for deletion"
+        return [*lines, f"{would} {counted(len(self.snapshots), 'snapshot')}; {files}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
@@ -145,7 +146,7 @@ class ExpiryResult(MaintenanceResult):
 def _left_out(snapshots: Sequence[ExpiringSnapshot | HeldSnapshot]) -> str:
     times = [one.time for one in snapshots if one.time is not None]
     span = f", of {_time_text(min(times))} to {_time_text(max(times))}" if times else ""
-    return f"{len(snapshots):,} more snapshots: {id_ranges(one.id for one in snapshots)}{span}"
+    return f"{counted(len(snapshots), 'more snapshot')}: {id_ranges(one.id for one in snapshots)}{span}"
 
 
 def _time_text(time: datetime | None) -> str:
@@ -377,7 +378,9 @@ class Holds:
                 other = _find(read_holds(connection, self._database.tables), name)
                 if other is not None and not replace and (other.snapshot_id, other.until) != (found, end):
                     raise AlreadyExistsError(
-                        f"there is a hold {other.name!r} on snapshot {other.snapshot_id} already; pass replace=True to move it",
+                        f"there is a hold {other.name!r} on snapshot {other.snapshot_id} already; "
+                        "choose another name, or move it with replace",
+                        parameter="replace",
                         hold=other.name,
                         snapshot_id=other.snapshot_id,
                     )

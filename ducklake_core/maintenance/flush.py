@@ -27,6 +27,7 @@ from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState, is_same_snapshot
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.clustering import followed_order
 from ducklake_core.maintenance.groups import REPLANS, Change, Execution, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.maintenance.request import (
@@ -117,7 +118,7 @@ class FlushResult(MaintenanceResult):
 
 def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
     outcome: StepOutcome = "planned" if dry_run else "done"
-    reason = f"{table.rows} rows and {table.deletes} deletes of files are inlined"
+    reason = f"{counted(table.rows, 'inlined row')} and {counted(table.deletes, 'inlined delete')}"
     if table.superseded:
         reason += f", and tables of inlined rows for earlier columns: {table.superseded}"
     if table.failure is not None:
@@ -291,7 +292,7 @@ class _Flusher:
             table=stored.table,
             base=stored.base,
             action=stored.action(files, gathered),
-            message=f"{_OPERATION}: {stored.num_rows} rows and {stored.deletes} deletes of {planned.table}",
+            message=f"{_OPERATION}: {counted(stored.num_rows, 'row')} and {counted(stored.deletes, 'delete')} of {planned.table}",
             commit=self.request.commit,
             files=tuple((state.directory + path, size) for path, size in made),
         )

@@ -15,7 +15,7 @@ from ducklake_core.catalog.reading.integrity_scan import registered_names
 from ducklake_core.catalog.reading.maintenance import FILE_SIZE_BANDS, LakeGauges, read_gauges
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.types.names import join_name
-from ducklake_core.format.types.text import shown
+from ducklake_core.format.types.text import counted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,8 +164,10 @@ class LakeHealth:
         files = sum(one.file_count for one in self.tables)
         size = sum(one.file_size_bytes for one in self.tables)
         head = (
-            f"snapshot {self.snapshot_id}: {self.snapshot_count} snapshots, the oldest {_span(self.at - self.oldest_snapshot)} old; "
-            f"{len(self.tables)} tables, {files} files ({format_bytes(size)}), {self.scheduled_file_count} scheduled for deletion"
+            f"snapshot {self.snapshot_id}: {counted(self.snapshot_count, 'snapshot')}, "
+            f"the oldest {_span(self.at - self.oldest_snapshot)} old; "
+            f"{counted(len(self.tables), 'table')}, {counted(files, 'file')} ({format_bytes(size)}), "
+            f"{self.scheduled_file_count:,} scheduled for deletion"
         )
         faults = [f"{number} {name.replace('_', ' ')}" for name, number in self.faults.items()]
         return [head, *map(_line, self.tables), *([f"faults, which a check describes: {', '.join(faults)}"] if faults else [])]
@@ -302,15 +304,15 @@ def _fitting(number: object) -> object:
 
 def _line(one: TableHealth) -> str:
     parts = [
-        f"{one.file_count} files ({format_bytes(one.file_size_bytes)}, {one.small_file_count} small)",
-        f"{one.record_count} rows in them",
+        f"{counted(one.file_count, 'file')} ({format_bytes(one.file_size_bytes)}, {one.small_file_count:,} small)",
+        f"{counted(one.record_count, 'row')} in them",
     ]
     if one.deleted_row_count:
-        parts.append(f"{one.deleted_row_count} deleted ({one.delete_ratio:.1%}, {one.delete_file_count} delete files)")
+        parts.append(f"{one.deleted_row_count:,} deleted ({one.delete_ratio:.1%}, {counted(one.delete_file_count, 'delete file')})")
     if one.inlined_row_count or one.inlined_ended_row_count:
-        parts.append(f"{one.inlined_row_count} rows inlined ({one.inlined_ended_row_count} more for earlier snapshots)")
+        parts.append(f"{counted(one.inlined_row_count, 'row')} inlined ({one.inlined_ended_row_count:,} more for earlier snapshots)")
     if one.ended_file_count:
-        parts.append(f"{one.ended_file_count} files ({format_bytes(one.ended_file_bytes)}) for earlier snapshots only")
+        parts.append(f"{counted(one.ended_file_count, 'file')} ({format_bytes(one.ended_file_bytes)}) for earlier snapshots only")
     return f"{one.table}: {', '.join(parts)}"
 
 

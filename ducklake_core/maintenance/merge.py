@@ -25,6 +25,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.clustering import (
     ClusteringGain,
     Statistics,
@@ -150,11 +151,12 @@ class MergeResult(MaintenanceResult):
         for kind, tables in kinds:
             first, middle, last = ends(tables, most)
             lines += [line for table in first for line in _lines_of(table, would, most)]
-            lines += [f"... {len(middle):,} more tables {kind}"] if middle else []
+            lines += [f"... {counted(len(middle), 'more table')} {kind}"] if middle else []
             lines += [line for table in last for line in _lines_of(table, would, most)]
         sizes = format_bytes(sum(table.bytes_read for table in self.tables))
         lines += [f"{pattern}: no table matches it" for pattern in self.unmatched]
-        return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, failures: {len(self.failures)}"]
+        merged = f"{counted(self.files_merged, 'file')} ({sizes}) into {self.files_created:,}"
+        return [*lines, f"{would} {merged}, failures: {len(self.failures):,}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
@@ -162,13 +164,20 @@ class MergeResult(MaintenanceResult):
         return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_OPERATION, self.unmatched))
 
 
+def _more(left_out: Sequence[str], noun: str) -> str:
+    return counted(len(left_out), f"more {noun}")
+
+
 def _lines_of(table: TableMerge, would: str, most: int | None) -> list[str]:
     lines = listed(
-        table.groups, lambda group: f"{table.table}: {would} {group}", most, lambda rest: f"{len(rest):,} more groups of {table.table}"
+        table.groups,
+        lambda group: f"{table.table}: {would} {group}",
+        most,
+        lambda rest: f"{_more(rest, 'group')} of {table.table}",
     )
-    lines += [f"{table.table}: {count} files left alone, {reason}" for reason, count in table.left]
+    lines += [f"{table.table}: {counted(count, 'file')} left alone, {reason}" for reason, count in table.left]
     lines += [f"{table.table}: left alone, {table.skipped}"] if table.skipped is not None else []
-    failed = listed(table.failures, lambda text: f"{table.table}: FAILED, {text}", most, lambda rest: f"{len(rest):,} more failures")
+    failed = listed(table.failures, lambda text: f"{table.table}: FAILED, {text}", most, lambda rest: _more(rest, "failure"))
     return [*lines, *failed]
 
 
@@ -463,7 +472,7 @@ class MergeGroup:
     def __str__(self) -> str:
         where = f" of partition {self.partition_values}" if self.partition_values else ""
         gain = f"; {self.gain}" if self.gain is not None else ""
-        return f"{len(self.files)} files{where}, {self.record_count} rows, {format_bytes(self.bytes)}{gain}"
+        return f"{counted(len(self.files), 'file')}{where}, {counted(self.record_count, 'row')}, {format_bytes(self.bytes)}{gain}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ducklake_core.engines.arrow.file_reader import field_id
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.text import short_repr
+from ducklake_core.format.types.text import counted, short_repr
 from ducklake_core.format.versions import FormatVersion
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.request import MAX_LINES, listed, more_files
@@ -64,7 +64,7 @@ class MigrationResult:
         would = "would migrate" if self.dry_run else "migrated"
         lines = [f"  {step}" for step in self.steps]
         lines += listed(self.forgotten, lambda path: f"  forget which rows of {path} are of which snapshot", most, more_files)
-        return [*lines, f"{would} from version {self.former} to {self.version} in {len(self.steps)} steps"]
+        return [*lines, f"{would} from version {self.former} to {self.version} in {counted(len(self.steps), 'step')}"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -21,6 +21,7 @@ from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.format.files.paths import file_name, has_writers_name, is_below
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.cleanup import AGE_FLOOR, LOST, Age, LeftFile, deletion_limit
 from ducklake_core.maintenance.groups import run_write
 from ducklake_core.maintenance.health import format_bytes
@@ -104,13 +105,13 @@ class OrphansResult(MaintenanceResult):
             self.uploads,
             lambda upload: f"{abort} the upload of {upload.path}, begun {upload.started:%Y-%m-%d %H:%M:%S} UTC",
             most,
-            lambda rest: f"{len(rest):,} more uploads",
+            lambda rest: f"{counted(len(rest), 'more upload')}",
         )
         lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
         if self.uploads_unknown:
-            lines.append(f"unfinished uploads were not looked for: {self.uploads_unknown}")
+            lines.append(f"unfinished uploads were not listed: {self.uploads_unknown}")
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
-        return [*lines, f"{would} {len(self.files)} orphaned files ({format_bytes(self.bytes)}), {counts}"]
+        return [*lines, f"{would} {counted(len(self.files), 'orphaned file')} ({format_bytes(self.bytes)}), {counts}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:

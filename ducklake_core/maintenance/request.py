@@ -18,7 +18,7 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.arguments import optional, seconds, whole_number
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.names import TablePattern, join_name, schema_path, schemas_meant, split_name
-from ducklake_core.format.types.text import short_repr, shown
+from ducklake_core.format.types.text import counted, short_repr, shown
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.storage.uploads import StoredFile
 
@@ -88,7 +88,7 @@ def _left_out(steps: Sequence[MaintenanceStep]) -> str:
 
 
 def _sizes(files: int, rows: int, size: int) -> str:
-    sizes = [f"{count} {unit}" for count, unit in ((files, "files"), (rows, "rows")) if count]
+    sizes = [counted(count, noun) for count, noun in ((files, "file"), (rows, "row")) if count]
     sizes += [format_bytes(size)] if size else []
     return f" ({', '.join(sizes)})" if sizes else ""
 
@@ -159,7 +159,7 @@ def ends(items: Sequence[T], most: int | None) -> tuple[Sequence[T], Sequence[T]
 
 def more_files(left_out: Sequence[object]) -> str:
     """Return the line for files that are left out of a list."""
-    return f"{len(left_out):,} more files"
+    return f"{counted(len(left_out), 'more file')}"
 
 
 def id_ranges(ids: Iterable[int]) -> str:
@@ -342,12 +342,12 @@ class Progress:
     seconds_left: float | None = None
 
     def __str__(self) -> str:
-        of = "" if self.total is None else f" of {self.total}"
-        sizes = [f"{self.rows} rows"] if self.rows else []
+        of = "" if self.total is None else f" of {self.total:,}"
+        sizes = [counted(self.rows, "row")] if self.rows else []
         sizes += [format_bytes(self.bytes)] if self.bytes else []
         left = "" if self.seconds_left is None else f", {self.seconds_left:.0f} s left"
         table = "" if self.table is None else f" {self.table}"
-        return f"{self.verb}{table}: {', '.join([f'{self.done}{of} {self.unit}', *sizes])} in {self.seconds:.0f} s{left} ({self.phase})"
+        return f"{self.verb}{table}: {', '.join([f'{self.done:,}{of} {self.unit}', *sizes])} in {self.seconds:.0f} s{left} ({self.phase})"
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]

@@ -30,6 +30,7 @@ from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.text import counted
 from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clustered_columns, expected_gain, followed_order, touched_files
 from ducklake_core.maintenance.groups import (
     REPLANS,
@@ -181,8 +182,8 @@ def _reason(group: RewrittenGroup, threshold: float) -> str:
     if group.gain is not None:
         return str(group.gain)
     all_rows = group.deleted_rows + group.live_rows
-    joined = f", beside {group.neighbours} small files next to them" if group.neighbours else ""
-    return f"{group.deleted_rows} of {all_rows} rows are deleted, {threshold:.0%} or more of each file{joined}"
+    joined = f", together with {counted(group.neighbours, 'small file')} next to them" if group.neighbours else ""
+    return f"{group.deleted_rows:,} of {all_rows:,} rows are deleted, {threshold:.0%} or more of each file{joined}"
 
 
 def rewrite_data_files(
@@ -360,7 +361,7 @@ class _Rewriter:
             table=table,
             base=plan.base,
             action=RewriteFiles(table_id=table.id, sources=sources, outputs=outputs),
-            message=f"{_OPERATION}: {len(sources)} files of {name} into {len(outputs)}",
+            message=f"{_OPERATION}: {counted(len(sources), 'file')} of {name} into {len(outputs)}",
             commit=self.request.commit,
             facts=self._mark(table, [group for group, _ in done]),
             files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),
@@ -462,7 +463,7 @@ class RewriteGroup:
 
     def __str__(self) -> str:
         rows = sum(file.record_count for file in self.files)
-        return f"{len(self.files)} files, {self.deleted_rows} of {rows} rows deleted, {format_bytes(self.bytes)}"
+        return f"{counted(len(self.files), 'file')}, {self.deleted_rows:,} of {rows:,} rows deleted, {format_bytes(self.bytes)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ducklake_core.format.types.text import short_repr
+from ducklake_core.format.types.text import counted, short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,10 +110,10 @@ class CheckResult:
     def lines(self) -> list[str]:
         """Return each finding, each repair, and the sum, in words."""
         counts = Counter(finding.severity for finding in self.findings)
-        summary = ", ".join(f"{counts[one]} {one}s" for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
+        summary = ", ".join(counted(counts[one], one) for one in ("error", "warning", "notice") if counts[one]) or "nothing found"
         depth = {"catalog": "the catalog alone", "footers": "catalog and footers", "rows": "catalog, footers and rows"}[self.level]
-        last = f"{summary} in {self.tables} tables and {self.files} files at snapshot {self.snapshot_id} ({depth})"
-        repairs = [f"mended: {one}" for one in self.repairs]
+        last = f"{summary} in {counted(self.tables, 'table')} and {counted(self.files, 'file')} at snapshot {self.snapshot_id} ({depth})"
+        repairs = [f"repaired: {one}" for one in self.repairs]
         made = [f"the repairs are snapshot {self.repair_snapshot_id}"] if self.repair_snapshot_id is not None else []
         return [*map(str, self.findings), *repairs, last, *made]
 

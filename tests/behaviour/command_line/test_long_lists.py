@@ -42,7 +42,7 @@ def test_snapshots_and_files(lake: DuckLake, run: Run) -> None:
         assert [one for one in told if "more dropped tables" in one] == ["... 12 more dropped tables"]
         assert len([one for one in told if re.fullmatch(r"\.\.\. 12 more files \(\d+\.\d KiB\)", one)]) == 1
         assert len(told) == 23
-        assert told[-1].startswith("would expire 38 snapshots, 18 files (")
+        assert re.fullmatch(r"would expire 38 snapshots; 18 files \(.*\) would be scheduled for deletion", told[-1])
         planned = answer(run(f"{line} --json"))
         assert (len(planned["snapshots"]), len(planned["files"])) == (38, 18)
     done = run(f"expire {_NOW}").stdout.splitlines()
@@ -74,8 +74,11 @@ def test_tables_of_a_round(lake: DuckLake, run: Run) -> None:
     assert len([one for one in told if one.startswith("planned merge_adjacent_files")]) == 6
     assert any(re.match(r"\.\.\. 2 more: planned merge_adjacent_files: merge small files into one \(4 files, 80 rows", one) for one in told)
     assert told[-1] == "steps: 8 planned, 26 skipped"
-    assert "... 2 more tables of which files are merged" in run("merge").stdout.splitlines()
-    assert "... 5 more tables that are left alone" in run("merge").stdout.splitlines()
+    assert "... 2 more tables of which files are merged" in run("plan merge").stdout.splitlines()
+    done = run("merge").stdout.splitlines()
+    assert len([one for one in done if re.match(r"main\.u\d +merged 2 files \(.*\) into 1 \(", one)]) == 8
+    assert done[-1].startswith("nothing to do: 3 tables (")
+    assert run("merge").stdout.startswith("nothing to do: 11 tables (")
 
 
 def test_groups_of_one_table_and_failures() -> None:

@@ -151,7 +151,7 @@ def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
     found = lake.check(repair=True)
     assert set(found.by_code) == codes
     assert lake.check(level="rows").by_code == {}, str(lake.check())
-    assert len([line for line in found.lines() if line.startswith("mended: dropped ducklake_inlined_d")]) == 2
+    assert len([line for line in found.lines() if line.startswith("repaired: dropped ducklake_inlined_d")]) == 2
     lake.write("t", pa.table({"a": [1], "b": ["x"], "x": [0.5]}))
     assert lake.check(level="rows").is_sound
     lake.close()

@@ -61,7 +61,7 @@ def test_a_schema_is_a_line_and_a_tree() -> None:
 
 def test_results_show_what_happened(lake: DuckLake) -> None:
     written = lake.write("t", pa.table({"n": [1, 2, 3]}), inline=False)
-    assert re.fullmatch(r"<WriteResult: main.t at snapshot 1: created, 3 rows added, 1 files added \([\d,]+ bytes\)>", repr(written))
+    assert re.fullmatch(r"<WriteResult: main.t at snapshot 1: created, 3 rows added, 1 file added \([\d,]+ bytes\)>", repr(written))
     assert str(lake.table("t").delete("n > 5")) == "main.t at snapshot 1: nothing to change"
     assert repr(lake.table("t").info()).startswith("TableInfo(table='main.t', table_id=1, ")
     assert "inlined_row_count" not in repr(lake.table("t").info())
@@ -70,9 +70,9 @@ def test_results_show_what_happened(lake: DuckLake) -> None:
         assert repr(tx) == "<Transaction on snapshot 1, open: no table so far>"
         tx.append("t", pa.table({"n": [4]}))
         assert repr(tx) == "<Transaction on snapshot 1, open: main.t>"
-    assert repr(tx).startswith("<Transaction that became snapshot 2; main.t at snapshot 2: 1 rows added")
+    assert repr(tx).startswith("<Transaction that became snapshot 2; main.t at snapshot 2: 1 row added")
     assert repr(lake.transaction()) == "<Transaction that is not open>"
-    assert repr(tx.result).startswith("<TransactionResult: snapshot 2; main.t at snapshot 2: 1 rows added")
+    assert repr(tx.result).startswith("<TransactionResult: snapshot 2; main.t at snapshot 2: 1 row added")
 
 
 def test_scans_and_feeds_show_their_query(lake: DuckLake) -> None:
