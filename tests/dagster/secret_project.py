@@ -26,13 +26,11 @@ VARIABLES = {
     "catalog": DuckLakeResource(catalog=PostgresCatalog(host="h", database="d", password=HIDDEN), storage=LOCAL),
     "address": DuckLakeResource(catalog=dg.EnvVar("LAKE_ADDRESS"), storage=LOCAL),
     "s3": DuckLakeResource(
-        catalog=SQLITE,
-        storage=S3Storage(data_path="s3://b/", access_key_id=HIDDEN, secret_access_key=HIDDEN, session_token=HIDDEN),
+        catalog=SQLITE, storage=S3Storage(data_path="s3://b/", access_key_id=HIDDEN, secret_access_key=HIDDEN, session_token=HIDDEN)
     ),
     "gcs": DuckLakeResource(catalog=SQLITE, storage=GCSStorage(data_path="gs://b/", token=HIDDEN)),
     "azure": DuckLakeResource(
-        catalog=SQLITE,
-        storage=AzureStorage(data_path="abfss://b/", account_key=HIDDEN, connection_string=HIDDEN, sas_token=HIDDEN),
+        catalog=SQLITE, storage=AzureStorage(data_path="abfss://b/", account_key=HIDDEN, connection_string=HIDDEN, sas_token=HIDDEN)
     ),
 }
 # No server listens there, so that the error message is covered too.

@@ -153,7 +153,7 @@ def own_lake(tmp_path: Path) -> DuckLakeResource:
     )
 
 
-def test_what_a_run_left_is_read_where_it_left_it(run: Run, own_lake: DuckLakeResource) -> None:
+def test_results_of_a_run_are_read_where_it_wrote_them(run: Run, own_lake: DuckLakeResource) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake}
     production = run([source], tags={"n": "1"}).run_id
     in_branch = [run([source], tags={"n": str(n)}, io=branch).run_id for n in (2, 3)]

@@ -10,15 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster import (
-    DuckLakeResource,
-    Freshness,
-    InlinedRows,
-    RowCountChange,
-    UniqueKey,
-    build_check_sensor,
-    build_lake_checks,
-)
+from ducklake_dagster import DuckLakeResource, Freshness, InlinedRows, RowCountChange, UniqueKey, build_check_sensor, build_lake_checks
 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-03")
 KEYS = DAYS.get_partition_keys()
@@ -29,7 +21,7 @@ def rows(keys: list[str], each: int) -> pa.Table:
     return pa.table({"day": pa.array([date.fromisoformat(key) for key in keys for _ in range(each)], pa.date32())})
 
 
-def test_what_changed_is_judged_by_the_partitions_that_changed(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_changed_partitions_are_checked(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     lake = lake_resource.connect()
     lake.set_option("data_inlining_row_limit", 0)
     checks = [RowCountChange(max_drop=0.5), InlinedRows(maximum=5)]

@@ -130,10 +130,7 @@ def test_no_file_is_read_and_a_missing_table_does_not_stop_the_others(run: Run, 
     run([asset])
     for file in lake_resource.connect().table("things").scan().plan().plan.tasks:
         Path(file.file.path).unlink()
-    checks = [
-        *build_row_count_change_checks(assets=[asset, other]),
-        *build_null_fraction_checks(assets=[asset], columns={"n": 0.0}),
-    ]
+    checks = [*build_row_count_change_checks(assets=[asset, other]), *build_null_fraction_checks(assets=[asset], columns={"n": 0.0})]
     assert len(checks) == 2
     result = run(checks, selection=dg.AssetSelection.all_asset_checks())
     found = {(check.asset_key.to_user_string(), check.check_name): check for check in result.get_asset_check_evaluations()}
@@ -195,16 +192,9 @@ def state(run: Run, checks: list[Any], names: list[str] = KEYS) -> dict[str, dic
 
 def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) -> None:
     strict = [
-        RowCount(minimum=100),
-        Freshness(max_age=timedelta(0)),
-        FileSize(min_average_bytes=10**6),
-        SmallFiles(max_ratio=0.1, min_files=2),
-        DeleteRatio(maximum=0.01),
-        InlinedRows(maximum=0),
-        SnapshotBacklog(maximum=1),
-        ScheduledFiles(maximum=0),
-        SoundCatalog(),
-    ]
+        RowCount(minimum=100), Freshness(max_age=timedelta(0)), FileSize(min_average_bytes=10**6), SmallFiles(max_ratio=0.1, min_files=2),
+        DeleteRatio(maximum=0.01), InlinedRows(maximum=0), SnapshotBacklog(maximum=1), ScheduledFiles(maximum=0), SoundCatalog(),
+    ]  # fmt: skip
     assert state(run, strict) == {
         "row_count": {"filled": True, "inlined": False, "gone": False},
         "freshness": {"filled": False, "inlined": False, "gone": False},
@@ -217,15 +207,9 @@ def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) 
         "catalog": {"filled": True, "inlined": True, "gone": False},
     }
     loose = [
-        RowCount(maximum=400),
-        Freshness(max_age="1 day"),
-        FileSize(min_average_bytes=1),
-        SmallFiles(min_files=5, max_ratio=0),
-        DeleteRatio(maximum=0.05),
-        InlinedRows(maximum=3),
-        SnapshotBacklog(maximum=100, max_age="1 day"),
-        ScheduledFiles(max_age="1 hour"),
-    ]
+        RowCount(maximum=400), Freshness(max_age="1 day"), FileSize(min_average_bytes=1), SmallFiles(min_files=5, max_ratio=0),
+        DeleteRatio(maximum=0.05), InlinedRows(maximum=3), SnapshotBacklog(maximum=100, max_age="1 day"), ScheduledFiles(max_age="1 hour"),
+    ]  # fmt: skip
     for found in state(run, loose).values():
         assert found == {"filled": True, "inlined": True, "gone": False}
 

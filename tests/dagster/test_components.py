@@ -293,7 +293,7 @@ def test_every_catalog_can_be_scaffolded() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_scaffolded_passes_dg_check(dg_project: Path) -> None:
+def test_scaffolded_components_pass_dg_check(dg_project: Path) -> None:
     for kind, folder, *options in (
         ("DuckLakeComponent", "lake", "--catalog", "sqlite", "--data-path", "lake_files/"),
         ("DuckLakeTablesComponent", "tables", "--lake", "lake"),

@@ -18,15 +18,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, StorageError
 from ducklake_core.storage.stores import classify_store_error
-from ducklake_dagster import (
-    DuckLakeIOManager,
-    DuckLakeResource,
-    LocalStorage,
-    MySQLCatalog,
-    PostgresCatalog,
-    S3Storage,
-    SqliteCatalog,
-)
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, MySQLCatalog, PostgresCatalog, S3Storage, SqliteCatalog
 from tests.dagster.conftest import QUIET
 from tests.support.postgres import PostgresServer
 from tests.support.s3 import BUCKET, S3Server

@@ -112,7 +112,7 @@ def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 
-def test_what_may_pass_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_errors_are_retried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_dagster.io.outputs import TableOutput
 
     computed: list[int] = []

@@ -115,7 +115,7 @@ def test_a_step_that_is_tried_again_after_its_commit_writes_once(
 
 
 @pytest.mark.parametrize("fault", ["frame", "audit"])
-def test_what_fails_in_one_of_them_leaves_all_as_they_were(run: Run, lake_resource: DuckLakeResource, fault: str) -> None:
+def test_a_failure_in_one_asset_changes_none(run: Run, lake_resource: DuckLakeResource, fault: str) -> None:
     FRAMES.clear()
     FRAMES.update(orders=numbers(1), lines=numbers(2))
     audited = {"lines": ducklake_metadata(audits={"positive": "n > 0"})}

@@ -13,13 +13,7 @@ import pytest
 import yaml
 from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 
-from ducklake_dagster import (
-    DuckLakeIOManager,
-    DuckLakeResource,
-    build_compaction_sensor,
-    build_maintenance_job,
-    build_maintenance_schedule,
-)
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_compaction_sensor, build_maintenance_job, build_maintenance_schedule
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress
 
@@ -143,7 +137,7 @@ def test_one_broken_table_does_not_stop_maintenance(
     assert len(lake.snapshots()) == 1, "expiry had its turn"
 
 
-def test_what_is_left_is_observed_on_the_assets(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_remaining_work_is_observed_on_the_assets(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     filled.connect().table("small").delete("n = 0")
     job = build_maintenance_job(assets=[dg.AssetSpec("small"), dg.AssetSpec("unmade"), dg.AssetSpec(["a", 'odd.na"me'])], schema="main")
     execute(job, filled, instance)

@@ -60,14 +60,9 @@ def test_all_steps_run_and_commits_carry_the_run(
     before = lake.snapshot().id
     steps = executed(build_maintenance_defs(delete_threshold=0.2), lake_resource, instance, ALL_NOW)
     assert list(steps) == [
-        "flush_inlined_data",
-        "expire_snapshots",
-        "merge_adjacent_files",
-        "rewrite_data_files",
-        "cleanup_old_files",
-        "delete_orphaned_files",
-        "outcome",
-    ]
+        "flush_inlined_data", "expire_snapshots", "merge_adjacent_files", "rewrite_data_files", "cleanup_old_files",
+        "delete_orphaned_files", "outcome",
+    ]  # fmt: skip
     assert steps["flush_inlined_data"]["sales.inlined/rows"] == 3
     assert steps["merge_adjacent_files"]["main.small/files_merged"] == 5
     assert steps["rewrite_data_files"]["main.holes/files_rewritten"] == 1
@@ -160,7 +155,7 @@ def snapshot_times(address: LakeAddress, hours_ago: Sequence[float]) -> None:
             catalog.execute("UPDATE ducklake_snapshot SET snapshot_time = ? WHERE snapshot_id = ?", [time, number])
 
 
-def test_what_an_unfinished_run_may_use_stays(
+def test_snapshots_of_unfinished_runs_stay(
     lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     lake = lake_resource.connect()
@@ -188,7 +183,7 @@ def test_what_an_unfinished_run_may_use_stays(
     assert "kept_for_run" not in steps["cleanup_old_files"]
 
 
-def test_what_a_resumed_run_reads_stays(lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress) -> None:
+def test_snapshots_of_resumed_runs_stay(lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress) -> None:
     """A run that resumes another one reads the snapshot that the former one pinned, and what that one committed, however old."""
     from dagster._core.events import EngineEventData
     from dagster._core.test_utils import create_run_for_test
@@ -233,7 +228,7 @@ def test_snapshots_of_runs_that_are_kept_stay(lake_resource: DuckLakeResource, i
     assert len(lake.snapshots()) == 3, "and nothing more to do"
 
 
-def test_what_a_run_needs_reaches_back_to_the_snapshot_that_it_began_with(lake: DuckLake) -> None:
+def test_a_run_keeps_the_snapshots_since_its_beginning(lake: DuckLake) -> None:
     snapshots = lake.snapshots()
     assert set(Pins(since=snapshots[2].time, run_id="r").pinned(snapshots)) == {one.id for one in snapshots[2:]}
     assert len(Pins(since=snapshots[0].time - timedelta(days=1), run_id="r").pinned(snapshots)) == len(snapshots)

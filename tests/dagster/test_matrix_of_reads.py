@@ -11,19 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeResource
-from tests.dagster.test_matrix import (
-    CONNECT,
-    FRAMES,
-    KINDS,
-    OTHER_FRAMES,
-    Bench,
-    Kind,
-    Row,
-    Run,
-    frame,
-    rows_for,
-    spark_frame,
-)
+from tests.dagster.test_matrix import CONNECT, FRAMES, KINDS, OTHER_FRAMES, Bench, Kind, Row, Run, frame, rows_for, spark_frame
 from tests.support.connect import run_tests
 
 ANNOTATIONS = {"arrow": "pyarrow.Table", "pandas": "pandas.DataFrame", "polars": "polars.DataFrame"}

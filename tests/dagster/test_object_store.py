@@ -35,10 +35,7 @@ def storage_of(store: ObjectStore, data_path: str, options: Options) -> S3Storag
 
 @pytest.mark.parametrize("store", ["s3", "azure"], indirect=True)
 def test_outputs_and_inputs(
-    sqlite_address: LakeAddress,
-    store: ObjectStore,
-    instance: dg.DagsterInstance,
-    caplog: pytest.LogCaptureFixture,
+    sqlite_address: LakeAddress, store: ObjectStore, instance: dg.DagsterInstance, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "ducklake_core")
     caplog.set_level(logging.DEBUG, "dagster")

@@ -100,10 +100,7 @@ def test_rows_of_nobodys_partition_are_not_counted_as_somebodys(
     assert judged(RowCount(minimum=55, maximum=55), KEYS[1:2])[0]
     assert judged(NullFraction(limits={"v": 0.1}), KEYS[:1]) == (False, f"{KEYS[0]}: 16.67% of 'v' is NULL, more than 10.00%")
     assert judged(NullFraction(limits={"v": 0.0}), KEYS[1:2])[0]
-    assert judged(CompletePartitions(max_missing=4)) == (
-        False,
-        "; ".join(f"partition {key} has no rows" for key in KEYS[2:]),
-    )
+    assert judged(CompletePartitions(max_missing=4)) == (False, "; ".join(f"partition {key} has no rows" for key in KEYS[2:]))
     assert judged(CompletePartitions(max_missing=5))[0]
     assert judged(CompletePartitions(allowed=tuple(KEYS[2:])))[0]
 
@@ -195,16 +192,11 @@ def test_a_blocking_check_of_the_partition_at_hand_stops_the_run(run: Callable[.
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: NullFraction(limits={}),
-        lambda: NullFraction(limits={"n": 1.1}),
-        lambda: ColumnBounds(bounds={}),
-        lambda: ColumnBounds(bounds={"n": (None, None)}),
-        lambda: RowCountChange(max_drop=-1),
-        RowCountChange,
-        lambda: Freshness(max_age="soon"),
-        lambda: CompletePartitions(max_missing=-1),
+        lambda: NullFraction(limits={}), lambda: NullFraction(limits={"n": 1.1}), lambda: ColumnBounds(bounds={}),
+        lambda: ColumnBounds(bounds={"n": (None, None)}), lambda: RowCountChange(max_drop=-1), RowCountChange,
+        lambda: Freshness(max_age="soon"), lambda: CompletePartitions(max_missing=-1),
     ],
-)
+)  # fmt: skip
 def test_invalid_kinds_of_partitions_raise(make: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         make()

@@ -133,7 +133,7 @@ def daily(context) -> pa.Table:
     return pa.table({"day": pa.array([date.fromisoformat(context.partition_key)], pa.date32()), "n": [n]})
 
 
-def test_what_a_run_left(run: Run) -> None:
+def test_as_of_a_run(run: Run) -> None:
     runs = [run([daily], partition_key="2026-03-28", tags={"n": str(number)}).run_id for number in (1, 2)]
     run([daily], partition_key="2026-03-27", tags={"n": "3"})
     seen: list[Any] = []

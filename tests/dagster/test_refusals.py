@@ -117,17 +117,12 @@ def test_unknown_keys_of_an_input_raise(run: Run, key: str, near: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "meant"),
     [
-        ("mode", "append", "write_mode"),
-        ("writeMode", "append", "write_mode"),
-        ("write-mode", "append", "write_mode"),
-        ("write_modes", "append", "write_mode"),
-        ("root_name", "orders", "table"),
-        ("schema_mode", "merge", "schema_evolution"),
-        ("upsert_options", {"join_cols": ["n"]}, "upsert_keys"),
-        ("merge_config", {"merge_type": "upsert"}, "merge_keys"),
+        ("mode", "append", "write_mode"), ("writeMode", "append", "write_mode"), ("write-mode", "append", "write_mode"),
+        ("write_modes", "append", "write_mode"), ("root_name", "orders", "table"), ("schema_mode", "merge", "schema_evolution"),
+        ("upsert_options", {"join_cols": ["n"]}, "upsert_keys"), ("merge_config", {"merge_type": "upsert"}, "merge_keys"),
         ("partition_exp", "n", "partition_expr"),
     ],
-)
+)  # fmt: skip
 def test_misspelled_settings_raise(run: Run, lake_resource: DuckLakeResource, key: str, value: Any, meant: str) -> None:
     with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
         run([asset(ROWS, **{key: value})])

@@ -275,15 +275,10 @@ def test_catalogs_as_addresses(address: str, expected: object) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "oracle://u:hush-hush@h/d",
-        "mysql://u:hush-hush@h/d?metadata_schema=x",
-        "hush-hush",
-        "postgresql://u:hush-hush@h:port/d",
-        "sqlite:///",
-        "sqlite:////hush-hush%FF.sqlite",
-        "ducklake:postgres:password=hush-hush",
+        "oracle://u:hush-hush@h/d", "mysql://u:hush-hush@h/d?metadata_schema=x", "hush-hush", "postgresql://u:hush-hush@h:port/d",
+        "sqlite:///", "sqlite:////hush-hush%FF.sqlite", "ducklake:postgres:password=hush-hush",
     ],
-)
+)  # fmt: skip
 def test_invalid_addresses_raise_without_their_secrets(address: str) -> None:
     with pytest.raises(UsageError, match="address of the catalog") as caught:
         DuckLakeResource(catalog=address, storage=LocalStorage(data_path="files/"))

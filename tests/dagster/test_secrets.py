@@ -108,7 +108,7 @@ def test_no_secret_is_sent_to_the_web_server(form: str) -> None:
     assert (again.catalog.url(), again.storage_options(), again._allowed_paths(), again.storage.fsspec_options()) == used
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_other_values_than_secrets_are_shown() -> None:
     text = sent_by(definitions(FORMS["options"]()))
     assert "require" in text
     variable = DuckLakeResource(catalog=PostgresCatalog(database="d", password=dg.EnvVar("PGPASSWORD")), storage=LOCAL)

@@ -65,7 +65,7 @@ def test_a_delete_of_one_day_in_the_file_of_a_month(
         assert tick() == ["2026-03-02", "2026-03-05"], "where the row was, and where it is"
 
 
-def test_what_a_run_of_this_instance_changed_is_left_out(
+def test_changes_of_runs_of_this_instance_are_left_out(
     tick: Callable[[], list[str]], lake_resource: DuckLakeResource, instance: dg.DagsterInstance
 ) -> None:
     lake = lake_resource.connect()

@@ -166,17 +166,12 @@ def test_static_keys_are_typed_by_the_column() -> None:
 @pytest.mark.parametrize(
     ("definition", "expr", "types", "text"),
     [
-        (DAILY, None, {}, "partition_expr"),
-        (DAILY, {"day": "at"}, {}, "partition_expr"),
-        (MULTI, "day", {}, "day, region"),
-        (MULTI, {"day": "day"}, {}, "'region'"),
-        (DAILY, "at", {}, "'at'"),
-        (DAILY, "at", {"at": "int32"}, "'at' of main.t is int32"),
-        (DAILY, "at", {"at": "time"}, "'at' of main.t is time"),
-        (HOURLY, "at", {"at": "date"}, "not the start of a day"),
+        (DAILY, None, {}, "partition_expr"), (DAILY, {"day": "at"}, {}, "partition_expr"), (MULTI, "day", {}, "day, region"),
+        (MULTI, {"day": "day"}, {}, "'region'"), (DAILY, "at", {}, "'at'"), (DAILY, "at", {"at": "int32"}, "'at' of main.t is int32"),
+        (DAILY, "at", {"at": "time"}, "'at' of main.t is time"), (HOURLY, "at", {"at": "date"}, "not the start of a day"),
         (REGIONS, "at", {"at": "float64"}, "'at' of main.t is float64"),
     ],
-)
+)  # fmt: skip
 def test_keys_that_match_no_column_raise(definition: Any, expr: object, types: dict[str, str], text: str) -> None:
     with pytest.raises(UsageError) as failure:
         predicate(definition, definition.get_partition_keys()[:1], expr, **types)

@@ -108,10 +108,7 @@ def test_a_view_without_translation_raises(lake: DuckLakeResource, oracle: Calla
 
 
 def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteInProcessResult]) -> None:
-    lake.connect().create_view(
-        "simple",
-        "SELECT day AS d, n FROM raw.events WHERE n > 1",
-    )
+    lake.connect().create_view("simple", "SELECT day AS d, n FROM raw.events WHERE n > 1")
     specs = load_table_specs(lake)
     seen = []
 

@@ -86,7 +86,7 @@ class TestMerge:
         run([asset_of([source], write_mode="merge", merge_keys=["id"], shared=True, **settings)])
         assert {row["id"]: row["v"] for row in content(lake_resource)} == expected
 
-    def test_what_the_source_lacks_goes_from_the_runs_slice_alone(self, run: Run, lake_resource: DuckLakeResource) -> None:
+    def test_rows_missing_in_the_source_are_deleted_from_the_slice_alone(self, run: Run, lake_resource: DuckLakeResource) -> None:
         def rows(key: str, ids: list[int]) -> pa.Table:
             return pa.table({"day": pa.array([date.fromisoformat(key)] * len(ids), pa.date32()), "id": ids})
 

@@ -34,24 +34,14 @@ OPERATIONS: dict[str, Callable[[DuckLake], Any]] = {
 }
 Act = Callable[[Context], None]
 BY_LIBRARY: tuple[Act, ...] = (
-    others.append,
-    others.change,
-    others.replace,
-    others.redefine,
-    others.recreate,
-    others.hold,
-    others.maintain,
-    others.expire,
+    others.append, others.change, others.replace, others.redefine, others.recreate, others.hold, others.maintain, others.expire,
     others.change_and_expire,
-)
+)  # fmt: skip
 DUCKDB: tuple[Act, ...] = (others.duckdb_changes, others.duckdb_maintains)
 _OF_DUCKDB = ("orphaned-file", "table-bounds-narrow", "table-bounds-unknown", "delete-file-orphaned")
 EXPECTED = {"adopt": ("scheduled-live",), "duckdb_changes": _OF_DUCKDB, "duckdb_maintains": _OF_DUCKDB}
 """Findings of a check after each act, with any operation next to it."""
-OF_OPERATIONS: dict[str, tuple[Act, ...]] = {
-    "orphans": (others.write_for_long,),
-    "checkpoint": (others.write_for_long,),
-}
+OF_OPERATIONS: dict[str, tuple[Act, ...]] = {"orphans": (others.write_for_long,), "checkpoint": (others.write_for_long,)}
 
 
 def _expirable(lake: DuckLake, name: str) -> None:
@@ -176,10 +166,10 @@ def test_commits_between_any_two_statements(
     ("operation", "act", "statement"),
     [
         ("expire", others.replace, "SELECT public.ducklake_data_file"),
-        ("expire", others.hold, "FOR UPDATE"),
+        slow("expire", others.hold, "FOR UPDATE"),
         ("merge", others.change, "pg_advisory_xact_lock"),
         slow("rewrite", others.duckdb_changes, "pg_advisory_xact_lock"),
-        ("flush", others.expire, "pg_advisory_xact_lock"),
+        slow("flush", others.expire, "pg_advisory_xact_lock"),
         slow("flush", others.change, "pg_advisory_xact_lock"),
         ("orphans", others.write_for_long, "SELECT public.ducklake_delete_file"),
         # Between the plan and the last look, not after it: files that are added although they are scheduled are for experiments only.

@@ -27,7 +27,7 @@ def context() -> Context:
     return found
 
 
-@pytest.mark.parametrize("operation", spread(["merge", "flush", "cleanup"], 2))
+@pytest.mark.parametrize("operation", spread(["merge", "flush", "cleanup"], 1))
 def test_operations_killed_at_some_steps(sqlite_address: LakeAddress, context: Context, operation: str) -> None:
     run = Rehearsal(sqlite_address, operation, context)
     run.kill_at(len(run.steps) // 2)

@@ -111,7 +111,7 @@ def test_a_lake_that_is_created(mysql: MySQLServer, tmp_path: Path, context: mul
     assert seen == {"a lake", "none"}
 
 
-@pytest.mark.parametrize("every", [slow(1), 17])
+@pytest.mark.parametrize("every", [slow(1), 29])
 def test_a_table_that_is_created(
     mysql: MySQLServer, address: LakeAddress, context: multiprocessing.context.ForkServerContext, every: int
 ) -> None:

@@ -130,11 +130,11 @@ def test_a_server_that_ends_idle_transactions_early(
     """A commit has a limit of its own, whatever the server's is."""
     model = prepare(address.url, address.data_path, 10)
     with session(postgres) as admin:
-        admin.execute(f"ALTER DATABASE {make_url(address.url).database} SET idle_in_transaction_session_timeout = '3s'")
+        admin.execute(f"ALTER DATABASE {make_url(address.url).database} SET idle_in_transaction_session_timeout = '2s'")
     lake, calls, real = DuckLake.connect(address.url), [], committer.resolve
 
     def slow(*arguments: Any) -> Any:
-        calls.append(time.sleep(4.0))
+        calls.append(time.sleep(2.5))
         return real(*arguments)
 
     monkeypatch.setattr(committer, "resolve", slow)

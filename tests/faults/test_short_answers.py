@@ -65,16 +65,8 @@ def rows(lake: DuckLake) -> list[list[int]]:
 
 LEAN = {("expire", "snapshot"), ("expire", "data_file"), ("expire", "metadata"), ("flush", "inlined"), ("cleanup", "data_file")}
 TABLES = (
-    "data_file",
-    "delete_file",
-    "snapshot",
-    "metadata",
-    "table",
-    "schema",
-    "inlined_data_tables",
-    "files_scheduled_for_deletion",
-    "inlined",
-)
+    "data_file", "delete_file", "snapshot", "metadata", "table", "schema", "inlined_data_tables", "files_scheduled_for_deletion", "inlined",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,8 @@ class Liar(Storage):
 
 
 LIES = (
-    "takes files and loses them",
-    "gives half of a file",
-    "tells wrong sizes",
-    "deletes nothing",
-    "leaves out files",
-    "lists files twice",
-)
+    "takes files and loses them", "gives half of a file", "tells wrong sizes", "deletes nothing", "leaves out files", "lists files twice",
+)  # fmt: skip
 """Lies that every operation detects. Only a check detects another file of as many rows and bytes."""
 
 

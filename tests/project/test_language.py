@@ -29,9 +29,7 @@ PHRASE = re.compile(
 VAGUE = frozenset({"ask", "asked", "asks", "gone", "looked", "looks", "say", "says", "tell", "tells"})
 """Words that are plain English in a sentence, but do not describe a value or a function."""
 
-ALLOWED = {
-    "tell": "method of file objects",
-}
+ALLOWED = {"tell": "method of file objects"}
 
 
 def files(*roots: str, suffix: str) -> list[Path]:

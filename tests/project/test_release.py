@@ -48,7 +48,7 @@ def test_environments_are_made_outside_of_the_project() -> None:
     assert "outside of the project" in done.stderr
 
 
-def test_what_users_install_has_a_lowest_version_that_tests_can_have() -> None:
+def test_dependencies_have_a_lowest_version_that_installs() -> None:
     bounds = dict(line.split("==") for line in run(".ci/lowest.py").stdout.split())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

@@ -154,7 +154,7 @@ def test_groups_as_jobs(sqlite_address: LakeAddress, spark: SparkSession) -> Non
     lake.close()
 
 
-@pytest.mark.parametrize("concurrency", [None, 2])
+@pytest.mark.parametrize("concurrency", [None, slow(2)])
 def test_a_job_that_fails_is_a_failure_of_its_groups(
     sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, concurrency: int | None
 ) -> None:

@@ -115,9 +115,7 @@ def delete_files_in(plan: ScanPlan) -> set[str]:
 
 
 @pytest.mark.parametrize("by_key", [False, True])
-def test_what_lost_attempts_left_behind_is_swept(
-    lake: OpenLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, by_key: bool
-) -> None:
+def test_files_of_lost_attempts_are_swept(lake: OpenLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, by_key: bool) -> None:
     plan = lake.scan("t", columns=["a"], where=None if by_key else "a BETWEEN 55 AND 60").plan().plan
     where = target(lake, plan)
     before = delete_files_in(plan)

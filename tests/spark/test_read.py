@@ -139,17 +139,9 @@ def mixed_lake(oracle: OracleFactory, lake_address: LakeAddress) -> LakeAddress:
 
 
 CONDITIONS = [
-    "a < 10",
-    "a >= 150 AND g = 'g1'",
-    "g IS NULL",
-    "x > 60",
-    "NOT (x > 60)",
-    "g IN ('g1', 'g2') OR a > 990",
-    "a % 7 = 0",
-    "upper(g) = 'G1' AND a BETWEEN 100 AND 300",
-    "g LIKE 'g%' AND x <> 'nan'",
-    "a >= 400",
-]
+    "a < 10", "a >= 150 AND g = 'g1'", "g IS NULL", "x > 60", "NOT (x > 60)", "g IN ('g1', 'g2') OR a > 990", "a % 7 = 0",
+    "upper(g) = 'G1' AND a BETWEEN 100 AND 300", "g LIKE 'g%' AND x <> 'nan'", "a >= 400",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("condition", spread(CONDITIONS, 2))

@@ -19,15 +19,11 @@ from tests.support.scans import assert_same_rows, open_lake
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 STATEMENTS = (
-    "CALL lake.set_option('parquet_row_group_size', '2048')",
-    "CREATE TABLE t (i BIGINT, v VARCHAR, l INTEGER[], p INTEGER)",
-    "ALTER TABLE t SET PARTITIONED BY (p)",
-    "INSERT INTO t SELECT i, 'v' || i % 500, [i, NULL], i % 2 FROM range(9000) r(i)",
-    "DELETE FROM t WHERE i % 5 = 0",
-    "UPDATE t SET v = 'new' WHERE i BETWEEN 100 AND 900",
-    "INSERT INTO t SELECT i, NULL, NULL, 1 FROM range(9000, 9100) r(i)",
-    "CALL ducklake_merge_adjacent_files('lake')",
-)
+    "CALL lake.set_option('parquet_row_group_size', '2048')", "CREATE TABLE t (i BIGINT, v VARCHAR, l INTEGER[], p INTEGER)",
+    "ALTER TABLE t SET PARTITIONED BY (p)", "INSERT INTO t SELECT i, 'v' || i % 500, [i, NULL], i % 2 FROM range(9000) r(i)",
+    "DELETE FROM t WHERE i % 5 = 0", "UPDATE t SET v = 'new' WHERE i BETWEEN 100 AND 900",
+    "INSERT INTO t SELECT i, NULL, NULL, 1 FROM range(9000, 9100) r(i)", "CALL ducklake_merge_adjacent_files('lake')",
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -37,15 +37,8 @@ def test_the_job_is_submitted(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(FROM_THE_ZIP + "\n".join(blocks(PAGE, "python")))
     ((_, *arguments),) = (shlex.split(line) for line in blocks(PAGE, "sh"))
     settings = [
-        "--master",
-        "local[2]",
-        "--driver-memory",
-        "1g",
-        "--conf",
-        "spark.ui.enabled=false",
-        "--conf",
-        "spark.driver.host=127.0.0.1",
-    ]
+        "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1",
+    ]  # fmt: skip
     submit = [str(Path(sys.executable).parent / "spark-submit"), *settings, *arguments]
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(submit, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300, check=False)

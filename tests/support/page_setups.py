@@ -174,11 +174,6 @@ SETUPS: dict[str, Callable[[], Setup]] = {
 }
 
 PAGES_OF_SPARK = (
-    "tutorials/spark-job.md",
-    "tutorials/streaming.md",
-    "reference/spark.md",
-    "how-to/change-feed.md",
-    "reference/virtual-columns.md",
-    "reference/types.md",
-    "how-to/object-stores.md",
-)
+    "tutorials/spark-job.md", "tutorials/streaming.md", "reference/spark.md", "how-to/change-feed.md", "reference/virtual-columns.md",
+    "reference/types.md", "how-to/object-stores.md",
+)  # fmt: skip

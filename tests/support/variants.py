@@ -17,21 +17,9 @@ from ducklake_core.format.types.schema import to_arrow_field
 from ducklake_core.format.values import variant_encoding as encoding
 
 NAMES = (
-    "a",
-    "b",
-    "ünï",
-    "x.y",
-    'q"uote',
-    "it's",
-    "with space",
-    "select",
-    "element",
-    "value",
-    "typed_value",
-    "metadata",
-    "日本",
+    "a", "b", "ünï", "x.y", 'q"uote', "it's", "with space", "select", "element", "value", "typed_value", "metadata", "日本",
     "a_much_longer_name",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def count(deployment: Deployment, table: str, generation: int) -> int:
 
 
 @pytest.mark.parametrize(("moment", "generation"), [("while", 1), ("before", 2), ("within", 3), ("after", 4)])
-def test_what_a_lost_worker_had_committed_is_not_committed_again(deployment: Deployment, moment: str, generation: int) -> None:
+def test_commits_of_a_lost_worker_are_not_repeated(deployment: Deployment, moment: str, generation: int) -> None:
     dagster = deployment.dagster
     deployment.strike(moment, "lost")
     first = dagster.materialize("lost", "retried", tags={GENERATION: str(generation)})

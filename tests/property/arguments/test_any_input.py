@@ -121,7 +121,7 @@ _ANY = {"deadline": None, "database": None, "suppress_health_check": list(Health
 
 
 @given(data=st.data())
-@settings(max_examples=200, derandomize=True, **_ANY)
+@settings(max_examples=100, derandomize=True, **_ANY)
 def test_some_calls(copies: Copies, data: st.DataObject) -> None:
     _check(copies, data)
 

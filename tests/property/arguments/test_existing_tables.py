@@ -46,7 +46,7 @@ def test_other_keys_and_comments_raise(lake: DuckLake, lake_address: LakeAddress
     assert (lake.snapshot().id, list(Path(lake_address.data_path).rglob("*.parquet"))) == (before, files)
 
 
-def test_what_another_writer_has_changed_counts(lake: DuckLake, lake_address: LakeAddress) -> None:
+def test_changes_of_another_writer_count(lake: DuckLake, lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("ALTER TABLE t SET PARTITIONED BY (b)", "COMMENT ON TABLE t IS 'theirs'")
     lake.write("t", ROWS, partition_by=["b"], comment="theirs")

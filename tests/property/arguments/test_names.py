@@ -19,7 +19,6 @@ from ducklake_dagster import SqliteCatalog, build_compaction_sensor, build_maint
 from ducklake_dagster.config.resources import LocalStorage
 from tests.property.arguments.surface import build, call, methods
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import on_all_catalogs
 
 ROWS = pa.table({"ab": [1, 2], "a": [1, 1], "b": [7, 7]})
 NEW = pa.table({"ab": [2, 3], "a": [1, 1], "b": [7, 7]})
@@ -51,7 +50,6 @@ def test_wrong_lists_of_names_raise(tmp_path: Path) -> None:
                     call(method, lake, method.valid(place) | {parameter: wrong})
 
 
-@on_all_catalogs
 def test_keys_of_an_upsert(lake: DuckLake, lake_address: LakeAddress) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: lake.table("t").upsert(NEW, on="ab"),
@@ -76,7 +74,6 @@ def _in_transaction(lake: DuckLake, work: Callable[[Any], Any]) -> None:
         work(tx)
 
 
-@on_all_catalogs
 def test_columns_of_reads(lake: DuckLake) -> None:
     table = lake.table("t")
     assert table.scan("ab").to_arrow().column_names == ["ab"]
@@ -86,7 +83,6 @@ def test_columns_of_reads(lake: DuckLake) -> None:
         assert tx.table("t").scan("ab").to_arrow().column_names == ["ab"]
 
 
-@on_all_catalogs
 def test_partition_and_sort_keys(lake: DuckLake) -> None:
     lake.write("w", ROWS, partition_by="ab")
     lake.create_table("c", ROWS.schema, partition_by="ab")
@@ -99,7 +95,6 @@ def test_partition_and_sort_keys(lake: DuckLake) -> None:
     assert lake.view("v").column_aliases == ("ab",)
 
 
-@on_all_catalogs
 def test_paths_and_versions(lake: DuckLake, tmp_path: Path) -> None:
     file = tmp_path / "elsewhere" / "f.parquet"
     file.parent.mkdir()

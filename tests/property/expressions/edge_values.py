@@ -96,31 +96,9 @@ def edges_of(data_type: DataType) -> Sequence[object]:
     if data_type in INTEGERS:
         low, high = integer_range(data_type)
         near = (
-            0,
-            1,
-            2,
-            3,
-            7,
-            -1,
-            -2,
-            -7,
-            10,
-            100,
-            127,
-            128,
-            -128,
-            255,
-            32767,
-            65535,
-            2**31 - 1,
-            -(2**31),
-            2**32,
-            2**53 + 1,
-            2**62,
-            2**64 - 1,
-            10**18,
-            10**37,
-        )
+            0, 1, 2, 3, 7, -1, -2, -7, 10, 100, 127, 128, -128, 255, 32767, 65535, 2**31 - 1, -(2**31), 2**32, 2**53 + 1, 2**62, 2**64 - 1,
+            10**18, 10**37,
+        )  # fmt: skip
         return [low, high, low + 1, high - 1, low // 2, high // 2 + 1, *(value for value in near if low <= value <= high)]
     if isinstance(data_type, DecimalType):
         limit = 10**data_type.precision - 1

@@ -106,15 +106,9 @@ CALLS: dict[str, list[Signature]] = {
 
 _CAST_NAMES = {str(data_type): sql for data_type, sql in LEAVES.values()}
 CAST_TARGETS = [
-    *(_CAST_NAMES[name] for name in dict.fromkeys(CAST_TYPES.values())),
-    "DECIMAL(4,1)",
-    "DECIMAL(9,2)",
-    "DECIMAL(18,3)",
-    "DECIMAL(38,0)",
-    "DECIMAL(38,10)",
-    "DECIMAL(5,5)",
-    "DECIMAL",
-]
+    *(_CAST_NAMES[name] for name in dict.fromkeys(CAST_TYPES.values())), "DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(38,0)",
+    "DECIMAL(38,10)", "DECIMAL(5,5)", "DECIMAL",
+]  # fmt: skip
 """Every type that a cast names."""
 
 

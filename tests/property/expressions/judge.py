@@ -297,14 +297,5 @@ def columns_to_set() -> list[Field]:
 
 
 __all__ = [
-    "DecimalType",
-    "Schema",
-    "as_predicate",
-    "as_scalar",
-    "as_value_of",
-    "columns_to_set",
-    "connection",
-    "expected",
-    "judge",
-    "minimised",
-]
+    "DecimalType", "Schema", "as_predicate", "as_scalar", "as_value_of", "columns_to_set", "connection", "expected", "judge", "minimised",
+]  # fmt: skip

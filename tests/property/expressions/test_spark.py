@@ -185,4 +185,4 @@ def check(session: SparkSession, views: Views, seed: int, count: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("without_errors")
 def test_random_expressions_of_views(spark: SparkSession, views: Views, seed: int) -> None:
-    check(spark, views, seed, 45 if seed == 0 else 240)
+    check(spark, views, seed, 30 if seed == 0 else 240)

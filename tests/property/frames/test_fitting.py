@@ -260,7 +260,7 @@ def test_random_spark_frames_are_stored_exactly_or_rejected(tmp_path: Path, spar
     _check_by_duckdb(_run(tmp_path, seeds, spark), seeds)
 
 
-def test_what_duckdb_inserts_exactly_fits() -> None:
+def test_values_that_duckdb_inserts_exactly_fit() -> None:
     """Strings apart, which DuckDB parses, the rule rejects only values that DuckDB rejects or changes."""
     duck = duckdb.connect()
     rejected: list[tuple[str, Any, Any]] = []

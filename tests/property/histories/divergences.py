@@ -42,12 +42,8 @@ DIVERGENCES: dict[str, Divergence] = {
         cause="the columns of a table that one transaction alters and renames are written twice; no session can load the lake again",
         avoided="no table is renamed within a transaction",
         statements=(
-            "CREATE TABLE u (a INTEGER, b INTEGER)",
-            "INSERT INTO u VALUES (1, 2)",
-            "BEGIN",
-            "ALTER TABLE u RENAME COLUMN b TO c",
-            "ALTER TABLE u RENAME TO t",
-            "COMMIT",
+            "CREATE TABLE u (a INTEGER, b INTEGER)", "INSERT INTO u VALUES (1, 2)", "BEGIN", "ALTER TABLE u RENAME COLUMN b TO c",
+            "ALTER TABLE u RENAME TO t", "COMMIT",
         ),
         query="SELECT a, c FROM t",
         right=[(1, 2)],
@@ -100,7 +96,7 @@ DIVERGENCES: dict[str, Divergence] = {
         scan={"where": "a = 30"},
         at=2,
     ),
-}
+}  # fmt: skip
 
 BREAKDOWNS: tuple[tuple[str, str], ...] = (
     (r"Failed to bind column reference .* inequal types", "flushes a table that is sorted by a column which was retyped"),

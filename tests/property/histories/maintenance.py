@@ -45,16 +45,12 @@ def draw_upkeep(draw: Random, lake: Lake) -> list[Action]:
     some_files = {key: value for key, value in budget.items() if key != "max_input_bytes"}
     threshold = {"delete_threshold": draw.choice((0.0, 0.3, None))}
     choices: list[tuple[str, dict[str, Any]]] = [
-        ("merge_adjacent_files", {**scope, **groups, **budget}),
-        ("merge_adjacent_files", {**scope, **groups, **draw.choice(_SIZES)}),
-        ("rewrite_data_files", {**scope, **groups, **budget, **threshold}),
-        ("flush_inlined_data", {**scope, **draw.choice(_FLUSHES)}),
-        ("flush_inlined_data", scope),
-        ("checkpoint", {**scope, **groups, **budget}),
-        ("expiring_checkpoint", {**scope, "keep_last": draw.randint(2, 8)}),
-        ("cleanup_old_files", {**_EVERYTHING, **some_files}),
+        ("merge_adjacent_files", {**scope, **groups, **budget}), ("merge_adjacent_files", {**scope, **groups, **draw.choice(_SIZES)}),
+        ("rewrite_data_files", {**scope, **groups, **budget, **threshold}), ("flush_inlined_data", {**scope, **draw.choice(_FLUSHES)}),
+        ("flush_inlined_data", scope), ("checkpoint", {**scope, **groups, **budget}),
+        ("expiring_checkpoint", {**scope, "keep_last": draw.randint(2, 8)}), ("cleanup_old_files", {**_EVERYTHING, **some_files}),
         ("delete_orphaned_files", {**_EVERYTHING, **some_files}),
-    ]
+    ]  # fmt: skip
     if draw.random() < 0.7:
         choices.append(("expire_snapshots", {"older_than": "0 days", "keep_last": draw.randint(1, len(ids) + 2), "min_age": NOW}))
     if expired := sorted(draw.sample(ids, draw.randint(0, len(ids) // 3))):

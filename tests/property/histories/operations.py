@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from tests.property.histories.actions import (
-    FOLDER,
-    ROWS,
-    TABLE,
-    Action,
-    Change,
-    Reattach,
-    Restore,
-    SecondUpkeep,
-    Special,
-    Sql,
-    Step,
-)
+from tests.property.histories.actions import FOLDER, ROWS, TABLE, Action, Change, Reattach, Restore, SecondUpkeep, Special, Sql, Step
 from tests.property.histories.conditions import condition
 from tests.property.histories.maintenance import draw_upkeep
 from tests.property.histories.sketch import Column, LakeSketch, TableSketch

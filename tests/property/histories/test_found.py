@@ -30,7 +30,7 @@ FOUND: dict[str, Found] = {
             Sql("INSERT INTO t SELECT i FROM range(20) r(i)"),
         ),
         conditions=("a = NULL::INTEGER", "1 = 2", "1 = 1"),
-    ),
+    )
 }
 
 

@@ -75,7 +75,7 @@ def play(
         ("sqlite", "duckdb", "1.1", 2, 12),
         ("sqlite", "second", "1.1", 3, 8),
         ("postgresql", "second", "1.0", 4, 7),
-        ("sqlite", "alone", "1.1", 5, 8),
+        ("sqlite", "alone", "1.1", 5, 10),
         pytest.param("duckdb", "duckdb", "1.0", 6, 10, marks=pytest.mark.slow),
     ],
     indirect=["lake_address"],

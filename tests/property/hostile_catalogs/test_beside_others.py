@@ -40,7 +40,7 @@ def test_tables_of_inlined_rows_that_an_expiry_drops(
         assert look(lake) == {}
 
 
-def test_what_is_dropped_expired_and_cleaned_up_before_rows_are_read(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_cleaned_up_before_rows_are_read(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropped and cleaned up files and tables do not need a backup."""
     with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake, DuckLake.connect(sqlite_address.url) as other:
         for name in ("dropped", "replaced", "renamed"):

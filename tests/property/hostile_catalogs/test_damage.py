@@ -97,7 +97,7 @@ def test_every_code_is_planted_and_documented() -> None:
 
 
 @pytest.mark.parametrize("damage", spread(_REPAIRED, 11), ids=str)
-def test_what_can_be_repaired_is_repaired(damage: Damage, damaged_sqlite: DamagedLake) -> None:
+def test_repairable_damage_is_repaired(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _repair(damage, damage.do(damaged_sqlite))
 
 

@@ -17,18 +17,8 @@ from tests.support.oracle import LakeAddress
 from tests.support.parameters import spread
 
 _READS = (
-    "snapshots",
-    "schemas",
-    "tables",
-    "views",
-    "macros",
-    "options",
-    "scoped_options",
-    "settings",
-    "table_info",
-    "has_table",
-    "snapshot",
-)
+    "snapshots", "schemas", "tables", "views", "macros", "options", "scoped_options", "settings", "table_info", "has_table", "snapshot",
+)  # fmt: skip
 
 
 def _every_read(lake: DuckLake) -> Iterator[Any]:

@@ -140,14 +140,9 @@ def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
     )
     lake = DuckLake.connect(lake_address.url)
     codes = {
-        "statistics-invalid",
-        "statistics-orphaned",
-        "table-bounds-narrow",
-        "table-statistics-stale",
-        "inlined-table-dead",
-        "inlined-delete-orphaned",
-        "scheduled-live",
-    }
+        "statistics-invalid", "statistics-orphaned", "table-bounds-narrow", "table-statistics-stale", "inlined-table-dead",
+        "inlined-delete-orphaned", "scheduled-live",
+    }  # fmt: skip
     found = lake.check(repair=True)
     assert set(found.by_code) == codes
     assert lake.check(level="rows").by_code == {}, str(lake.check())
@@ -160,7 +155,7 @@ def test_repairs_are_made_on_every_catalog(lake_address: LakeAddress) -> None:
         duck.run("INSERT INTO t SELECT i, 'z', 1 FROM range(300, 320) r(i)")
 
 
-def test_what_came_since_the_check_is_left_alone(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_since_the_check_are_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file came by the number that deletes were planted for: the repair leaves them, and does not report them as removed."""
     from ducklake_core.maintenance.check import run
 

@@ -10,10 +10,8 @@ import pytest
 from ducklake_core import DuckLake
 from tests.property.hostile_catalogs.lake import DamagedLake
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import on_all_catalogs
 
 
-@on_all_catalogs
 def test_macros_have_the_names_of_other_things(lake_address: LakeAddress) -> None:
     """DuckDB rejects a second scalar macro of a name, and a second table macro, and nothing else."""
     with attached(lake_address) as duck:
@@ -69,15 +67,10 @@ def test_macros_that_duckdb_takes(sqlite_address: LakeAddress, monkeypatch: pyte
         ),
         *("{'a': x, 'b': MAP {'k': x}}", "x BETWEEN 1 AND 2 IS NOT NULL", "x[1:2]", "x.a.b", "'a' COLLATE NOCASE", "INTERVAL (x) DAY"),
         *(
-            "DATE '2024-01-01' + x",
-            "x NOT IN (SELECT 1)",
-            "EXISTS (SELECT 1)",
-            "x LIKE '%' ESCAPE '\\'",
-            "TRY_CAST(x AS UHUGEINT)",
-            "-x ** 2",
-            "!x",
+            "DATE '2024-01-01' + x", "x NOT IN (SELECT 1)", "EXISTS (SELECT 1)", "x LIKE '%' ESCAPE '\\'", "TRY_CAST(x AS UHUGEINT)",
+            "-x ** 2", "!x",
         ),
-    )
+    )  # fmt: skip
     queries = (
         *(
             "(SELECT 1 AS a) UNION ALL SELECT 2",

@@ -16,9 +16,7 @@ from tests.spark.source.processes import data_source, on_an_executor, planned, r
 from tests.support.oracle import LakeAddress, Oracle
 
 
-def test_what_duckdb_wrote_is_read(
-    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path
-) -> None:
+def test_data_of_duckdb_is_read(lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path) -> None:
     with oracle(lake_address) as duck:
         duck.run(
             'CREATE TABLE t (a BIGINT, "it\'s, odd" VARCHAR, d DATE, f DOUBLE, h HUGEINT, ts TIMESTAMPTZ)',

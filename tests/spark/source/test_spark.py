@@ -44,7 +44,7 @@ def test_batches_there_and_back(
     register(spark)
     secret = "s3cret-of-the-store"
     options = {"catalogUrl": f"{address.url}&application_name=hidden-from-plans", "storage.s3.secret": secret}
-    frame = spark.range(100).select(
+    frame = spark.range(0, 100, 1, 1).select(
         (sf.col("id") % 3).alias("k"), sf.concat(sf.lit("r"), "id").alias("odd, `name`"), sf.timestamp_seconds(-sf.col("id")).alias("at")
     )
     frame.write.format("ducklake").mode("append").options(**options).save("t")

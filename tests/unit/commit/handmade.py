@@ -49,12 +49,7 @@ class HandmadeLake:
         pq.write_table(pa.table({"a": list(values)}, schema=_ARROW), full)
         content = full.read_bytes()
         statistics = ColumnStatistics(
-            column_id=1,
-            column_size_bytes=40,
-            value_count=len(values),
-            null_count=0,
-            min_value=str(min(values)),
-            max_value=str(max(values)),
+            column_id=1, column_size_bytes=40, value_count=len(values), null_count=0, min_value=str(min(values)), max_value=str(max(values))
         )
         return WrittenFile(
             path=name,

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach
 from ducklake_core.catalog.writing.head import Head
-from ducklake_core.commit.actions import (
-    Action,
-    AppendFiles,
-    CreateTable,
-    MergedFile,
-    MergeFiles,
-)
+from ducklake_core.commit.actions import Action, AppendFiles, CreateTable, MergedFile, MergeFiles
 from ducklake_core.commit.request import CommitRequest
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.errors import UsageError

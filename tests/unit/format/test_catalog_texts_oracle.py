@@ -14,10 +14,7 @@ from ducklake_core.format.options import Options, normalize_option
 from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import ColumnRow, Schema, build_schema, flatten, with_ids
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.parameters import on_all_catalogs
 from tests.unit.format.samples import SQL_TYPES
-
-pytestmark = on_all_catalogs
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 META = "__ducklake_metadata_lake"
@@ -95,30 +92,15 @@ def test_column_rows_of_nested_types_defaults_and_hostile_names(oracle: OracleFa
 
 
 STATEMENTS = (
-    'CREATE SCHEMA "s,1:""x"',
-    "CREATE TABLE a (i INTEGER, v VARCHAR)",
-    'CREATE TABLE "s,1:""x"."t,""u" (i INTEGER)',
-    "CREATE VIEW w AS SELECT 1 AS one",
-    "CREATE MACRO plus(x) AS x + 1",
-    "CREATE MACRO rows_of(x) AS TABLE SELECT x",
-    "INSERT INTO a SELECT i, 'x' FROM range(1000) t(i)",
-    "INSERT INTO a VALUES (1, 'inlined')",
-    "DELETE FROM a WHERE i = 500",
-    "UPDATE a SET v = 'y' WHERE i = 700",
-    "ALTER TABLE a ADD COLUMN k INTEGER",
-    "COMMENT ON VIEW w IS 'x'",
+    'CREATE SCHEMA "s,1:""x"', "CREATE TABLE a (i INTEGER, v VARCHAR)", 'CREATE TABLE "s,1:""x"."t,""u" (i INTEGER)',
+    "CREATE VIEW w AS SELECT 1 AS one", "CREATE MACRO plus(x) AS x + 1", "CREATE MACRO rows_of(x) AS TABLE SELECT x",
+    "INSERT INTO a SELECT i, 'x' FROM range(1000) t(i)", "INSERT INTO a VALUES (1, 'inlined')", "DELETE FROM a WHERE i = 500",
+    "UPDATE a SET v = 'y' WHERE i = 700", "ALTER TABLE a ADD COLUMN k INTEGER", "COMMENT ON VIEW w IS 'x'",
     "BEGIN; CREATE TABLE B AS SELECT 1 AS i; CREATE TABLE c AS SELECT 2 AS i; INSERT INTO a (i) SELECT i FROM range(50) t(i); COMMIT",
-    "CALL ducklake_flush_inlined_data('lake')",
-    "INSERT INTO c SELECT i FROM range(50) t(i)",
-    "CALL ducklake_merge_adjacent_files('lake')",
-    "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
-    "ALTER TABLE c RENAME TO cc",
-    "DROP MACRO plus",
-    "DROP MACRO TABLE rows_of",
-    "DROP VIEW w",
-    "DROP TABLE B",
-    'DROP SCHEMA "s,1:""x" CASCADE',
-)
+    "CALL ducklake_flush_inlined_data('lake')", "INSERT INTO c SELECT i FROM range(50) t(i)", "CALL ducklake_merge_adjacent_files('lake')",
+    "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)", "ALTER TABLE c RENAME TO cc", "DROP MACRO plus",
+    "DROP MACRO TABLE rows_of", "DROP VIEW w", "DROP TABLE B", 'DROP SCHEMA "s,1:""x" CASCADE',
+)  # fmt: skip
 
 
 def test_changes_are_read_and_written_as_by_duckdb(oracle: OracleFactory, lake_address: LakeAddress) -> None:

@@ -140,22 +140,12 @@ def test_options_from_strings() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("nope", "1"),
-        ("parquet_compression", "lzo"),
-        ("parquet_version", "3"),
-        ("parquet_row_group_size", "0"),
-        ("target_file_size", "-1"),
-        ("target_file_size", "10 parsecs"),
-        ("target_file_size", "0"),
-        ("data_inlining_row_limit", "-1"),
-        ("rewrite_delete_threshold", "1.5"),
-        ("auto_compact", "maybe"),
-        ("delete_older_than", "soon"),
-        ("delete_older_than", ""),
-        ("expire_older_than", "3 fortnights"),
-        ("rewrite_delete_threshold", "nan"),
+        ("nope", "1"), ("parquet_compression", "lzo"), ("parquet_version", "3"), ("parquet_row_group_size", "0"),
+        ("target_file_size", "-1"), ("target_file_size", "10 parsecs"), ("target_file_size", "0"), ("data_inlining_row_limit", "-1"),
+        ("rewrite_delete_threshold", "1.5"), ("auto_compact", "maybe"), ("delete_older_than", "soon"), ("delete_older_than", ""),
+        ("expire_older_than", "3 fortnights"), ("rewrite_delete_threshold", "nan"),
     ],
-)
+)  # fmt: skip
 def test_options_out_of_bounds_raise(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
         normalize_option(name, value)

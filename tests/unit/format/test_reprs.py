@@ -47,16 +47,9 @@ def test_a_schema_is_a_line_and_a_tree() -> None:
         "Schema(id: int64 NOT NULL, kind: varchar DEFAULT new, routes: map<varchar, list<struct<x: float64, y: float64>>>, last: int64)"
     )
     assert str(schema).splitlines() == [
-        "id: int64 NOT NULL",
-        "kind: varchar DEFAULT new",
-        "routes: map",
-        "├── key: varchar",
-        "└── value: list",
-        "    └── element: struct",
-        "        ├── x: float64",
-        "        └── y: float64",
-        "last: int64",
-    ]
+        "id: int64 NOT NULL", "kind: varchar DEFAULT new", "routes: map", "├── key: varchar", "└── value: list", "    └── element: struct",
+        "        ├── x: float64", "        └── y: float64", "last: int64",
+    ]  # fmt: skip
 
 
 def test_results_show_what_happened(lake: DuckLake) -> None:

@@ -67,7 +67,7 @@ def read(path: Path, key: EncryptionKey | None = KEY, **options: Any) -> pa.Tabl
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_encrypted_comes_back(tmp_path: Path, way: str) -> None:
+def test_encrypted_files_are_read_back(tmp_path: Path, way: str) -> None:
     path = encrypted(tmp_path / "f.parquet", **WAYS[way])
     assert read(path).equals(TABLE)
     assert read(path, columns=["nested"], use_threads=False).equals(TABLE.select(["nested"]))

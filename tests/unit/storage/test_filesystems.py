@@ -63,7 +63,7 @@ def test_files_of_this_machine_by_any_url(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
-def test_what_no_file_can_be_called(tmp_path: Path, odd: str) -> None:
+def test_invalid_file_names(tmp_path: Path, odd: str) -> None:
     path, other = f"{tmp_path}/{odd}", tmp_path / "other"
     other.touch()
     done = Storage().delete([path, str(other), f"{tmp_path}/"])

@@ -11,14 +11,13 @@ import pytest
 import s3fs
 
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.engines.arrow.writer import DatasetWriter, write_table
+from ducklake_core.engines.arrow.writer import DatasetWriter
 from ducklake_core.errors import StorageError
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import from_arrow_schema, with_ids
 from ducklake_core.storage.delete_files import write_delete_file
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import unfinished_uploads
-from tests.support.parameters import spread
 from tests.support.s3 import BUCKET, S3Server
 
 # Random bytes do not compress, and parts have at least 5 MiB.
@@ -45,21 +44,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def state_of(storage: Storage, directory: str, **options: Any) -> WriteState:
     schema = with_ids(from_arrow_schema(DATA.schema))
     return WriteState(table="main.t", directory=directory, schema=schema, storage=storage, options=Options(**options))
-
-
-@pytest.mark.parametrize(
-    "failing", spread(["create_multipart_upload:1", "upload_part:2", "complete_multipart_upload:1", "put_object:1"], 2)
-)
-def test_a_call_fails(s3: S3Server, calls: list[str], failing: str) -> None:
-    storage = s3.storage(default_block_size=PART)
-    directory = f"s3://{BUCKET}/fails/{failing.partition(':')[0]}/"
-    calls.append(f"!{failing}")
-    data = DATA.slice(0, 1) if "put" in failing else DATA
-    with pytest.raises(StorageError, match="is not allowed"):
-        write_table(data, state_of(storage, directory, parquet_compression="uncompressed", parquet_row_group_size=2))
-    gc.collect()
-    assert list(storage.list(directory)) == []
-    assert list(unfinished_uploads(storage, directory)) == []
 
 
 def test_a_write_that_is_given_up(s3: S3Server, calls: list[str]) -> None:

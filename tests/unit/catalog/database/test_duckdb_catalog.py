@@ -201,7 +201,7 @@ def test_a_reader_keeps_its_state_while_a_writer_commits(database: Database) -> 
     assert count(database) == 2
 
 
-def test_what_a_killed_process_had_committed_is_there(database: Database, file: Path) -> None:
+def test_commits_of_a_killed_process_stay(database: Database, file: Path) -> None:
     kill = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]); c.execute('INSERT INTO ducklake_snapshot VALUES (1, now(), 0, 1, 0)'); "
         "c.execute('BEGIN'); c.execute('INSERT INTO ducklake_snapshot VALUES (2, now(), 0, 1, 0)'); os.kill(os.getpid(), 9)"
@@ -214,7 +214,7 @@ def test_what_a_killed_process_had_committed_is_there(database: Database, file: 
     assert not file.with_name("main.ducklake.wal").exists()
 
 
-def test_what_is_no_duckdb_file(tmp_path: Path, file: Path) -> None:
+def test_files_of_other_formats_raise(tmp_path: Path, file: Path) -> None:
     database = Database(parse_catalog_url(f"duckdb:///{file}"))
     with pytest.raises(NotALakeError, match=r"no catalog file.*DuckLake\.create"):
         open_catalog(database)

@@ -11,17 +11,10 @@ from tests.support.oracle import LakeAddress, attached
 
 with_indexes = pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
 INDEXES = {
-    "ducklake_column_by_table",
-    "ducklake_data_file_by_table",
-    "ducklake_delete_file_by_table",
-    "ducklake_file_column_stats_by_column",
-    "ducklake_file_partition_value_by_table",
-    "ducklake_inlined_data_tables_by_table",
-    "ducklake_schema_versions_by_table",
-    "ducklake_table_by_id",
-    "ducklake_table_column_stats_by_table",
-    "ducklake_table_stats_by_table",
-}
+    "ducklake_column_by_table", "ducklake_data_file_by_table", "ducklake_delete_file_by_table", "ducklake_file_column_stats_by_column",
+    "ducklake_file_partition_value_by_table", "ducklake_inlined_data_tables_by_table", "ducklake_schema_versions_by_table",
+    "ducklake_table_by_id", "ducklake_table_column_stats_by_table", "ducklake_table_stats_by_table",
+}  # fmt: skip
 
 
 def _indexes(address: LakeAddress) -> set[str | None]:

@@ -54,14 +54,9 @@ FORMS = st.sampled_from(
     ]
 )
 OBJECTS: list[Any] = [
-    str.encode,
-    lambda text: [text],
-    lambda text: (text,),
-    lambda text: {"catalog": text},
-    Path,
-    lambda text: text + "\0",
+    str.encode, lambda text: [text], lambda text: (text,), lambda text: {"catalog": text}, Path, lambda text: text + "\0",
     lambda text: text + "\ud800",
-]
+]  # fmt: skip
 
 
 def all_messages(error: BaseException) -> str:

@@ -15,14 +15,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database import failures
-from ducklake_core.catalog.database.failures import (
-    COMMIT_RETRIES,
-    MAINTENANCE_RETRIES,
-    REPLAN_RETRIES,
-    Attempts,
-    CallRetries,
-    RetryPolicy,
-)
+from ducklake_core.catalog.database.failures import COMMIT_RETRIES, MAINTENANCE_RETRIES, REPLAN_RETRIES, Attempts, CallRetries, RetryPolicy
 from ducklake_core.errors import CatalogUnavailableError, CommitConflictError, CommitRetriesExhaustedError
 from ducklake_core.maintenance.groups import run_write
 

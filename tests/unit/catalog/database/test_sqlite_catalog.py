@@ -111,7 +111,7 @@ def test_a_commit_that_readers_held_up_leaves_nothing_locked(database: Database,
     assert schemas(database) == 3
 
 
-def test_what_others_change_is_seen(database: Database, file: Path, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
+def test_changes_by_other_connections_show(database: Database, file: Path, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     assert schemas(database) == 1
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE later (a)")

@@ -86,14 +86,10 @@ def test_invalid_unicode_is_left_to_fetching() -> None:
 @pytest.mark.parametrize(
     ("declared", "kinds"),
     [
-        ("a BIGINT, b VARCHAR", (True, False)),
-        ("A int, B text", (True, False)),
-        ("a BIGINT, b DOUBLE", None),
-        ("a BIGINT, b BLOB", None),
-        ("a, b TEXT", None),
-        ("a BIGINT", None),
+        ("a BIGINT, b VARCHAR", (True, False)), ("A int, B text", (True, False)), ("a BIGINT, b DOUBLE", None), ("a BIGINT, b BLOB", None),
+        ("a, b TEXT", None), ("a BIGINT", None),
     ],
-)
+)  # fmt: skip
 def test_columns_that_may_hold_something_else_are_fetched(declared: str, kinds: tuple[bool, ...] | None) -> None:
     engine = create_engine("sqlite://")
     # As tables of inlined rows have them, whose names are not folded by lower().

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from ducklake_core.catalog.reading import files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.expressions.conditions import bind
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 from tests.unit.catalog.places import database_of, reading
-
-OracleFactory = Callable[..., Any]
 
 CONDITIONS = [
     *("a = 35", "a >= 20 AND a < 40", "a > 500", "a >= 0", "a IS NULL", "b IS NULL", "b IS NOT NULL", "b = 7", "FALSE", "a + 1 = 5"),
@@ -36,12 +33,12 @@ def _every_file_in_sql(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "FEW_FILES", 0)
 
 
-@pytest.fixture
-def address(postgres: PostgresServer, tmp_path: Path, oracle: OracleFactory) -> LakeAddress:
+@pytest.fixture(scope="module")
+def template(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
     """Files with and without partition values, of before and after a column, one of them deleted and one with few statistics."""
-    address = postgres.lake(tmp_path)
+    address = postgres.lake(tmp_path_factory.mktemp("packed"), keep=True)
     rows = "SELECT {0} * 10 + r, chr((97 + {0})::INT) || r, {0} % 3 FROM range(10) n(r)"
-    with oracle(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+    with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE other AS SELECT 35 AS a, 'c5' AS s", "CREATE TABLE t (a INT, s VARCHAR, k INT)")
         duck.run(*(f"INSERT INTO t {rows.format(number)}" for number in range(4)), "ALTER TABLE t ADD COLUMN b INT")
         duck.run("ALTER TABLE t SET PARTITIONED BY (k)", *(f"INSERT INTO t {_with_b(rows, number)}" for number in range(4, 9)))
@@ -54,6 +51,12 @@ def address(postgres: PostgresServer, tmp_path: Path, oracle: OracleFactory) -> 
         connection.execute(stats.update().where(stats.c.data_file_id == 3, stats.c.column_id == 1).values(min_value="x"))
     database.close()
     return address
+
+
+@pytest.fixture
+def address(postgres: PostgresServer, template: LakeAddress, tmp_path: Path) -> LakeAddress:
+    """A copy of the catalog, which a test may change."""
+    return postgres.lake(tmp_path, template)
 
 
 def _with_b(rows: str, number: int) -> str:
@@ -75,7 +78,7 @@ def without_packing(dialect: Any) -> Abilities:
 
 def test_packed_and_plain_statements_agree(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     conditions = [*CONDITIONS, MANY_GROUPS, MANY_PARTS]
-    columns = (frozenset[int](), frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4, 99}))
+    columns = (frozenset[int](), frozenset({1, 2, 3, 4, 99}))
     with reading(address) as reader:
         packed = [found(reader, condition, wanted) for condition in conditions for wanted in columns]
         monkeypatch.setattr(files, "abilities_of", without_packing)

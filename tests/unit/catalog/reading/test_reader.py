@@ -100,10 +100,7 @@ def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: O
         duck.run("ALTER TABLE t ADD COLUMN s.z DOUBLE", "ALTER TABLE t DROP COLUMN m", "ALTER TABLE t RENAME TO u")
         duck.run("COMMENT ON TABLE u IS 'all of it'", "COMMENT ON COLUMN u.b IS 'the key'")
     struct = StructType(
-        fields=(
-            Field(id=3, name="x", type=INT32),
-            Field(id=4, name="y", type=ListType(element=Field(id=5, name="element", type=VARCHAR))),
-        )
+        fields=(Field(id=3, name="x", type=INT32), Field(id=4, name="y", type=ListType(element=Field(id=5, name="element", type=VARCHAR))))
     )
     numbers = MapType(key=Field(id=7, name="key", type=VARCHAR), value=Field(id=8, name="value", type=DecimalType(precision=10, scale=2)))
     first = Schema(columns=(Field(id=1, name="a", type=INT32), Field(id=2, name="s", type=struct), Field(id=6, name="m", type=numbers)))

@@ -25,7 +25,7 @@ def log(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
     return lake_address
 
 
-def test_what_is_there(log: LakeAddress) -> None:
+def test_existing_entries(log: LakeAddress) -> None:
     database = database_of(log)
     with database.read() as connection:
         assert search_log(connection, database.tables, TEXT) == LogSearch(is_mentioned=True, is_whole=True)
@@ -37,7 +37,7 @@ def test_what_is_there(log: LakeAddress) -> None:
 
 
 @pytest.mark.parametrize("expired", [0, 1, 2])
-def test_what_was_expired(log: LakeAddress, oracle: OracleFactory, expired: int) -> None:
+def test_expired_entries(log: LakeAddress, oracle: OracleFactory, expired: int) -> None:
     with oracle(log) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])")
     database = database_of(log)

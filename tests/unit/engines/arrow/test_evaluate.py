@@ -60,19 +60,8 @@ CASTS = [
     ("dec", "DECIMAL(18,4)"), ("dec", "DOUBLE"), ("f32", "DOUBLE"), ("i32", "HUGEINT"), ("i64", "TINYINT"), ("dec38", "FLOAT"),
 ]  # fmt: skip
 NUMBERS = [
-    "0",
-    "1.5",
-    "-2",
-    "0.1",
-    "300",
-    "1e0",
-    "16777217",
-    "9007199254740993",
-    "CAST(0.1 AS FLOAT)",
-    "CAST(0.1 AS DOUBLE)",
-    "'2'",
-    "NULL",
-]
+    "0", "1.5", "-2", "0.1", "300", "1e0", "16777217", "9007199254740993", "CAST(0.1 AS FLOAT)", "CAST(0.1 AS DOUBLE)", "'2'", "NULL",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

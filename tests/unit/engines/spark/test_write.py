@@ -92,11 +92,7 @@ def test_every_type_in_a_session_far_from_utc(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("expression", "named"),
-    [
-        ("'a' COLLATE UTF8_LCASE", "collation"),
-        ("array(interval '1' year)", "c.element"),
-        ("named_struct('v', interval '1' year)", "c.v"),
-    ],
+    [("'a' COLLATE UTF8_LCASE", "collation"), ("array(interval '1' year)", "c.element"), ("named_struct('v', interval '1' year)", "c.v")],
 )
 def test_types_that_cannot_be_carried_are_named(spark: SparkSession, expression: str, named: str) -> None:
     df = spark.sql(f"SELECT {expression} AS c")
@@ -200,7 +196,7 @@ def test_a_frame_that_fails_leaves_nothing_of_its_own(spark: SparkSession, tmp_p
     assert files_in(tmp_path) == [stranger]
 
 
-def test_what_lost_attempts_left_behind_is_swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_lost_attempts_are_swept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     df = spark.range(0, 10, 1, 1)
     state = state_of(df, tmp_path)
     lost = tmp_path / new_file_name(state.write_id)

@@ -90,15 +90,10 @@ def test_conditions_are_equal_by_their_parts() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: (col("a") > 5) and (col("b") < 3),
-        lambda: (col("a") > 5) or (col("b") < 3),
-        lambda: not (col("a") > 5),
-        lambda: not col("flag"),
-        lambda: 1 < col("a") < 5,
-        lambda: col("a") in [1, 2],
-        lambda: bool(AnyOf(conditions=())),
+        lambda: (col("a") > 5) and (col("b") < 3), lambda: (col("a") > 5) or (col("b") < 3), lambda: not (col("a") > 5),
+        lambda: not col("flag"), lambda: 1 < col("a") < 5, lambda: col("a") in [1, 2], lambda: bool(AnyOf(conditions=())),
     ],
-)
+)  # fmt: skip
 def test_operators_that_python_evaluates_raise(wrong: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match=r"write & for and, \| for or, ~ for not.*isin.*between"):
         wrong()

@@ -17,16 +17,7 @@ from ducklake_core.engines.arrow.evaluate import evaluate
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.conditions import bind
 from ducklake_core.format.expressions.parser import to_sql
-from ducklake_core.format.expressions.predicates import (
-    And,
-    InList,
-    InRanges,
-    Not,
-    Or,
-    as_filter,
-    references,
-    terms,
-)
+from ducklake_core.format.expressions.predicates import And, InList, InRanges, Not, Or, Predicate, as_filter, references, terms
 from ducklake_core.format.expressions.pruning import may_match, must_match
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.types.data_types import FLOAT64, INT32, INT64, TIMESTAMP, VARCHAR, DecimalType, Field
@@ -166,7 +157,7 @@ def known(part: pa.Table) -> dict[int, ColumnStatistics]:
     return found
 
 
-@pytest.mark.parametrize("name", spread(CHAINS, 3))
+@pytest.mark.parametrize("name", spread(CHAINS, 2))
 def test_long_conditions_are_planned_and_travel(name: str) -> None:
     started = time.process_time()
     predicate = as_filter(bind(CHAINS[name], SCHEMA))
@@ -181,36 +172,31 @@ def test_long_conditions_are_planned_and_travel(name: str) -> None:
 
 
 def test_chains_become_lists_and_ranges() -> None:
-    values = bind(CHAINS["or of values"], SCHEMA)
+    def chain(connector: str, part: str) -> Predicate:
+        return bind(connector.join(part.format(n, n + 1, 2 * n, 2 * n + 1) for n in range(500)), SCHEMA)
+
+    values = chain(" OR ", "k = {0}")
     assert isinstance(values, InList)
-    assert len(values.values) == TERMS
-    without = bind(CHAINS["and of values"], SCHEMA)
+    assert len(values.values) == 500
+    without = chain(" AND ", "k <> {2}")
     assert isinstance(without, Not)
     assert isinstance(without.operand, InList)
-    spans = bind(CHAINS["or of ranges"], SCHEMA)
+    spans = chain(" OR ", "(k >= {2} AND k < {3})")
     assert isinstance(spans, InRanges)
-    assert len(spans.ranges) == TERMS
-    assert to_sql(bind(CHAINS["and of bounds"], SCHEMA), "duckdb") == '("k" < 7)'
-    joined = " OR ".join(f"(k >= {n} AND k < {n + 1})" for n in range(500))
-    assert to_sql(bind(joined, SCHEMA), "duckdb") == '(("k" >= 0) AND ("k" < 500))'
+    assert len(spans.ranges) == 500
+    assert to_sql(chain(" AND ", "k < {1}"), "duckdb") == '("k" < 1)'
+    assert to_sql(chain(" OR ", "(k >= {0} AND k < {1})"), "duckdb") == '(("k" >= 0) AND ("k" < 500))'
 
 
 @pytest.mark.parametrize(
     "condition",
     [
-        "(1 + " * 200 + "k" + ")" * 200 + " = 1",
-        "(" * 31 + "k = 1" + ")" * 31,
-        "(" * 200 + "k = 1" + " OR k = 2)" * 200,
-        "NOT " * 3000 + "k = 1",
-        "abs(" * 60 + "k" + ")" * 60 + " = 1",
-        "k + " * 5000 + "1 = 1",
-        "(a = 1 AND (k = 2 OR " * 200 + "a = 3" + "))" * 200,
-        "CASE WHEN a = 1 THEN " * 200 + "1" + " END" * 200 + " = 1",
-        "[" * 2000 + "1" + "]" * 2000 + " = k",
-        "k" + "::BIGINT" * 2000 + " = 1",
-        "- " * 3000 + "k = 1",
+        "(1 + " * 200 + "k" + ")" * 200 + " = 1", "(" * 31 + "k = 1" + ")" * 31, "(" * 200 + "k = 1" + " OR k = 2)" * 200,
+        "NOT " * 3000 + "k = 1", "abs(" * 60 + "k" + ")" * 60 + " = 1", "k + " * 5000 + "1 = 1",
+        "(a = 1 AND (k = 2 OR " * 200 + "a = 3" + "))" * 200, "CASE WHEN a = 1 THEN " * 200 + "1" + " END" * 200 + " = 1",
+        "[" * 2000 + "1" + "]" * 2000 + " = k", "k" + "::BIGINT" * 2000 + " = 1", "- " * 3000 + "k = 1",
     ],
-)
+)  # fmt: skip
 def test_deep_conditions_raise(condition: str) -> None:
     with pytest.raises(UsageError, match=r"nested too deeply: at most 30 .* 100 operators .* IN"):
         bind(condition, SCHEMA)
@@ -221,7 +207,7 @@ def test_deep_conditions_raise(condition: str) -> None:
     [
         " OR ".join(f"(k = {n} AND a = {n % 9})" for n in range(PARTS // 2 + 1)),
         " OR ".join(f"s LIKE 'p{n}%'" for n in range(PARTS + 1)),
-        " AND ".join(f"(k <> {n} OR a <> {n % 9})" for n in range(PARTS)),
+        " AND ".join(f"(k <> {n} OR a <> {n % 9})" for n in range(PARTS // 2 + 1)),
     ],
 )
 def test_conditions_of_too_many_parts_raise(condition: str) -> None:

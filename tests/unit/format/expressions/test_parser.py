@@ -46,11 +46,7 @@ SCHEMA = with_ids(
         ("A between -1 and 2.5", '(("a" >= -1) AND ("a" <= 2))', "((`a` >= -1) AND (`a` <= 2))"),
         ("s['X'] = 'it''s'", "((\"S\").\"x\" = 'it''s')", "(`S`.`x` = 'it\\'s')"),
         ("s.ok and not S.OK", '(("S")."ok" AND (NOT ("S")."ok"))', "(`S`.`ok` AND (NOT `S`.`ok`))"),
-        (
-            '"we""ird, näme" >= \'2020-01-01\'',
-            '("we""ird, näme" >= DATE \'2020-01-01\')',
-            "(`we\"ird, näme` >= DATE '2020-01-01')",
-        ),
+        ('"we""ird, näme" >= \'2020-01-01\'', '("we""ird, näme" >= DATE \'2020-01-01\')', "(`we\"ird, näme` >= DATE '2020-01-01')"),
         ("f > 'nan'", "(\"f\" > CAST('NaN' AS REAL))", "(`f` > CAST('NaN' AS FLOAT))"),
         (
             "ts < timestamp '2020-01-01 00:00:01'",
@@ -81,27 +77,16 @@ def test_conditions_in_both_dialects(condition: str, duckdb: str, spark: str) ->
 @pytest.mark.parametrize(
     ("condition", "error", "words"),
     [
-        ("a = 1; DROP TABLE t", UsageError, "exactly one"),
-        ("", UsageError, "exactly one"),
-        ("SELECT 1", UsageError, "subquery"),
-        ("a IN (SELECT 1)", UsageError, "subquery"),
-        ("EXISTS (SELECT 1)", UsageError, "subquery"),
-        ("sum(a) > 1", UsageError, "aggregate"),
-        ("row_number() OVER () = 1", UsageError, "window|aggregate"),
-        ("random() < 0.5", UsageError, "random"),
-        ("a = ?", UsageError, "placeholder"),
-        ("DROP TABLE t", UsageError, "not a SQL condition"),
-        ("a = 1 AND", UsageError, "cannot read"),
-        ("a", UsageError, "not a condition"),
-        ("5", UsageError, "not a condition"),
-        ("a = 'x'", UsageError, "int32"),
-        ("ts = '2020-02-30'", UsageError, "timestamp"),
-        ("nope = 1", NotFoundError, "the columns are: a, S"),
-        ("lower(nope) = 'a'", NotFoundError, "nope"),
-        ("s.y = 1", NotFoundError, "its fields are: x, ok"),
+        ("a = 1; DROP TABLE t", UsageError, "exactly one"), ("", UsageError, "exactly one"), ("SELECT 1", UsageError, "subquery"),
+        ("a IN (SELECT 1)", UsageError, "subquery"), ("EXISTS (SELECT 1)", UsageError, "subquery"), ("sum(a) > 1", UsageError, "aggregate"),
+        ("row_number() OVER () = 1", UsageError, "window|aggregate"), ("random() < 0.5", UsageError, "random"),
+        ("a = ?", UsageError, "placeholder"), ("DROP TABLE t", UsageError, "not a SQL condition"), ("a = 1 AND", UsageError, "cannot read"),
+        ("a", UsageError, "not a condition"), ("5", UsageError, "not a condition"), ("a = 'x'", UsageError, "int32"),
+        ("ts = '2020-02-30'", UsageError, "timestamp"), ("nope = 1", NotFoundError, "the columns are: a, S"),
+        ("lower(nope) = 'a'", NotFoundError, "nope"), ("s.y = 1", NotFoundError, "its fields are: x, ok"),
         ("a.b = 1", NotFoundError, "no field 'b'"),
     ],
-)
+)  # fmt: skip
 def test_invalid_conditions_raise(condition: str, error: type[DuckLakeError], words: str) -> None:
     with pytest.raises(error, match=words):
         bind(condition, SCHEMA)

@@ -46,17 +46,12 @@ def leaves_of(schema: Schema) -> list[tuple[tuple[str, ...], Field]]:
 SCHEMA = with_ids(
     Schema(
         columns=(
-            Field(name="n", type=INT32),
-            Field(name="x", type=FLOAT64),
-            Field(name="y", type=FLOAT32),
-            Field(name="s", type=VARCHAR),
-            Field(name="day", type=DATE),
-            Field(name="ts", type=TIMESTAMP),
-            Field(name="flag", type=BOOLEAN),
+            Field(name="n", type=INT32), Field(name="x", type=FLOAT64), Field(name="y", type=FLOAT32), Field(name="s", type=VARCHAR),
+            Field(name="day", type=DATE), Field(name="ts", type=TIMESTAMP), Field(name="flag", type=BOOLEAN),
             Field(name="box", type=StructType(fields=(Field(name="a", type=INT32), Field(name="at", type=TIMESTAMP_NS)))),
         )
     )
-)
+)  # fmt: skip
 _DAY = 86_400_000_000
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(-3, 12),
@@ -213,20 +208,10 @@ def test_files_of_nothing_but_infinity(condition: str, value: float) -> None:
 
 KEYS = st.sampled_from(
     [
-        ("identity", "n"),
-        ("identity", "s"),
-        ("identity", "x"),
-        ("identity", "flag"),
-        ("identity", "day"),
-        ("year", "day"),
-        ("month", "ts"),
-        ("year", "ts"),
-        ("day", "ts"),
-        ("bucket", "n"),
-        ("bucket", "s"),
-        ("bucket", "day"),
+        ("identity", "n"), ("identity", "s"), ("identity", "x"), ("identity", "flag"), ("identity", "day"), ("year", "day"),
+        ("month", "ts"), ("year", "ts"), ("day", "ts"), ("bucket", "n"), ("bucket", "s"), ("bucket", "day"),
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=150, derandomize=True, deadline=None)

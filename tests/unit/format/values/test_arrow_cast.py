@@ -90,31 +90,17 @@ def test_every_node_carries_its_id() -> None:
 @pytest.mark.parametrize(
     ("arrow", "expected"),
     [
-        (pa.null(), INT32),
-        (pa.float16(), FLOAT32),
-        (pa.date64(), DATE),
-        (pa.large_string(), VARCHAR),
-        (pa.string_view(), VARCHAR),
-        (pa.binary_view(), BLOB),
-        (pa.binary(7), BLOB),
-        (pa.time32("ms"), TIME),
-        (pa.timestamp("s"), TIMESTAMP_S),
-        (pa.timestamp("ms"), TIMESTAMP_MS),
-        (pa.timestamp("us"), TIMESTAMP),
-        (pa.timestamp("ns"), TIMESTAMP_NS),
-        (pa.timestamp("s", "America/New_York"), TIMESTAMPTZ),
-        (pa.duration("ns"), INTERVAL),
-        (pa.dictionary(pa.int8(), pa.large_string()), VARCHAR),
-        (pa.run_end_encoded(pa.int32(), pa.int64()), INT64),
-        (pa.decimal256(38, 4), DecimalType(precision=38, scale=4)),
-        (pa.decimal32(5, 2), DecimalType(precision=5, scale=2)),
-        (pa.bool8(), BOOLEAN),
-        (pa.list_(pa.int8(), 3), list_of(INT8)),
-        (pa.large_list(pa.json_()), list_of(JSON)),
+        (pa.null(), INT32), (pa.float16(), FLOAT32), (pa.date64(), DATE), (pa.large_string(), VARCHAR), (pa.string_view(), VARCHAR),
+        (pa.binary_view(), BLOB), (pa.binary(7), BLOB), (pa.time32("ms"), TIME), (pa.timestamp("s"), TIMESTAMP_S),
+        (pa.timestamp("ms"), TIMESTAMP_MS), (pa.timestamp("us"), TIMESTAMP), (pa.timestamp("ns"), TIMESTAMP_NS),
+        (pa.timestamp("s", "America/New_York"), TIMESTAMPTZ), (pa.duration("ns"), INTERVAL),
+        (pa.dictionary(pa.int8(), pa.large_string()), VARCHAR), (pa.run_end_encoded(pa.int32(), pa.int64()), INT64),
+        (pa.decimal256(38, 4), DecimalType(precision=38, scale=4)), (pa.decimal32(5, 2), DecimalType(precision=5, scale=2)),
+        (pa.bool8(), BOOLEAN), (pa.list_(pa.int8(), 3), list_of(INT8)), (pa.large_list(pa.json_()), list_of(JSON)),
         (pa.list_view(pa.uuid()), list_of(UUID)),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_arrow_types_have_one_meaning(arrow: pa.DataType, expected: DataType) -> None:
     assert from_arrow_schema(pa.schema([("a", arrow)])).columns[0].type == expected
 
@@ -261,11 +247,7 @@ INFINITE = 2**63 - 1
         (pa.array([0], pa.timestamp("us", "America/New_York")), TIMESTAMPTZ, [0]),
         (pa.array(["12345678-1234-5678-1234-567812345678"]), UUID, ["12345678-1234-5678-1234-567812345678"]),
         (pa.array([dt.timedelta(days=1, microseconds=5)]), INTERVAL, [Interval(months=0, days=0, microseconds=86_400_000_005)]),
-        (
-            pa.array([bytes.fromhex("010000000200000003000000")], pa.binary(12)),
-            INTERVAL,
-            [Interval(months=1, days=2, microseconds=3000)],
-        ),
+        (pa.array([bytes.fromhex("010000000200000003000000")], pa.binary(12)), INTERVAL, [Interval(months=1, days=2, microseconds=3000)]),
         (pa.array(["a", "b", "a"]).dictionary_encode(), VARCHAR, ["a", "b", "a"]),
         (pa.array([2**64 - 1], pa.uint64()), INT128, [2**64 - 1]),
         (pa.array([1e37]), INT128, [int(1e37)]),

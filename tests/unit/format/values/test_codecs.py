@@ -184,15 +184,11 @@ def test_blobs_come_back_from_both_spellings(value: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "data_type", "expected"),
     [
-        ("12", FLOAT64, 12.0),
-        ("true", INT32, 1),
-        ("2024-01-15", TIMESTAMPTZ, 1705276800000000),
-        ("7", DecimalType(precision=9, scale=2), 7),
-        ("2024-01-15 10:00:00", TIMESTAMPTZ, 1705312800000000),
-        ("false", BOOLEAN, False),
+        ("12", FLOAT64, 12.0), ("true", INT32, 1), ("2024-01-15", TIMESTAMPTZ, 1705276800000000),
+        ("7", DecimalType(precision=9, scale=2), 7), ("2024-01-15 10:00:00", TIMESTAMPTZ, 1705312800000000), ("false", BOOLEAN, False),
         ("1.50", DecimalType(precision=9, scale=3), Decimal("1.5")),
     ],
-)
+)  # fmt: skip
 def test_strings_of_narrower_types_are_read_after_a_promotion(text: str, data_type: DataType, expected: object) -> None:
     assert from_text(text, data_type) == expected
 
@@ -200,24 +196,12 @@ def test_strings_of_narrower_types_are_read_after_a_promotion(text: str, data_ty
 @pytest.mark.parametrize(
     ("text", "data_type"),
     [
-        ("128", INT8),
-        ("1.5", INT32),
-        ("", INT32),
-        ("\u0661", INT32),
-        ("x", FLOAT64),
-        ("1e39", FLOAT32),
-        ("yes", BOOLEAN),
-        ("0F0", BLOB),
-        ("2023-02-29", DATE),
-        ("24:00:01", TIME),
-        ("2024-01-15 10:00:00 Europe/Berlin", TIMESTAMPTZ),
-        ("300000-01-01 00:00:00", TIMESTAMP),
-        ("1.23", DecimalType(precision=3, scale=1)),
-        ("1000", DecimalType(precision=3, scale=0)),
-        ("no", UUID),
+        ("128", INT8), ("1.5", INT32), ("", INT32), ("\u0661", INT32), ("x", FLOAT64), ("1e39", FLOAT32), ("yes", BOOLEAN), ("0F0", BLOB),
+        ("2023-02-29", DATE), ("24:00:01", TIME), ("2024-01-15 10:00:00 Europe/Berlin", TIMESTAMPTZ), ("300000-01-01 00:00:00", TIMESTAMP),
+        ("1.23", DecimalType(precision=3, scale=1)), ("1000", DecimalType(precision=3, scale=0)), ("no", UUID),
         ("NaN", DecimalType(precision=3, scale=0)),
     ],
-)
+)  # fmt: skip
 def test_strings_that_are_no_values_raise(text: str, data_type: DataType) -> None:
     with pytest.raises(SchemaError):
         from_text(text, data_type)
@@ -283,21 +267,12 @@ def test_a_right_report_passes() -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        replace(GOOD, statistics=GOOD.statistics[:2]),
-        replace(GOOD, statistics=(*GOOD.statistics, GOOD.statistics[0])),
-        replace(GOOD, footer_size=900),
-        replace(GOOD, record_count=4),
-        replace(GOOD, partition_values=("1",)),
-        _changed(0, value_count=3),
-        _changed(0, min_value="11"),
-        _changed(0, min_value="x"),
-        _changed(0, contains_nan=False),
-        _changed(1, contains_nan=None),
-        _changed(1, min_value="1.0"),
-        _changed(2, null_count=-1),
-        _changed(0, column_id=3),
+        replace(GOOD, statistics=GOOD.statistics[:2]), replace(GOOD, statistics=(*GOOD.statistics, GOOD.statistics[0])),
+        replace(GOOD, footer_size=900), replace(GOOD, record_count=4), replace(GOOD, partition_values=("1",)), _changed(0, value_count=3),
+        _changed(0, min_value="11"), _changed(0, min_value="x"), _changed(0, contains_nan=False), _changed(1, contains_nan=None),
+        _changed(1, min_value="1.0"), _changed(2, null_count=-1), _changed(0, column_id=3),
     ],
-)
+)  # fmt: skip
 def test_contradictory_reports_raise(report: WrittenFile) -> None:
     with pytest.raises(CorruptFileError, match=r"x\.parquet"):
         verify_written_file(report, SCHEMA)

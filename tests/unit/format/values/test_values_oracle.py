@@ -28,7 +28,6 @@ from ducklake_core.format.values.leaf_values import (
     to_text,
 )  # fmt: skip
 from tests.support.oracle import LakeAddress, Oracle, new_connection
-from tests.support.parameters import on_all_catalogs
 from tests.unit.format.samples import NO_FILE_BOUNDS, SAMPLES, SQL_TYPES, in_files_of_duckdb, literal
 
 Samples = Callable[[DataType], list[str]]
@@ -76,7 +75,6 @@ def test_cast_strings_are_those_of_duckdb() -> None:
             assert from_text(to_text(value, data_type), data_type) == value
 
 
-@on_all_catalogs
 def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         _create(duck)
@@ -97,7 +95,6 @@ def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address
     assert {name for name, bounds in by_library.items() if bounds == (None, None)} == {str(data_type) for data_type in NO_FILE_BOUNDS}
 
 
-@on_all_catalogs
 def test_bounds_of_inlined_rows_are_cast_strings(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 100") as duck:
         _create(duck)
@@ -172,28 +169,16 @@ def test_one_power_of_two_is_printed_wrongly_by_duckdb() -> None:
 def _cutting_samples() -> list[str]:
     pieces = ["a" * 256, "a" * 257, "z" * 300, "~" * 300, "é" * 150, "a" * 255 + "é", "a" * 255 + "éé", "a" * 250 + "~é" + "z" * 20]
     return [
-        *pieces,
-        "é" * 120 + "b" + "é" * 60,
-        "a" * 255 + "\x7fbb",
-        "é" * 128,
-        "😀" * 64,
-        "😀" * 65,
-        "b" * 300 + "\0",
-        "ab\0c",
-        "\x7f" * 300,
-    ]
+        *pieces, "é" * 120 + "b" + "é" * 60, "a" * 255 + "\x7fbb", "é" * 128, "😀" * 64, "😀" * 65, "b" * 300 + "\0", "ab\0c", "\x7f" * 300,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("data_type", [VARCHAR, BLOB], ids=str)
 def test_bounds_are_cut_as_duckdb_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     strings = _cutting_samples()
     blobs = [text.encode() for text in strings] + [
-        b"\xff" * 300,
-        b"\x80" * 300,
-        b"a" * 255 + b"\xff\xff",
-        b"a" * 255 + b"\x7f\xff",
-        b"\0" * 300,
-    ]
+        b"\xff" * 300, b"\x80" * 300, b"a" * 255 + b"\xff\xff", b"a" * 255 + b"\x7f\xff", b"\0" * 300,
+    ]  # fmt: skip
     samples: list[str] | list[bytes] = strings if data_type == VARCHAR else blobs
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t (a {SQL_TYPES[data_type]})")
