@@ -40,8 +40,8 @@ def rows_of(keys: Sequence[str], generation: int = 1) -> pa.Table:
     parts = [key.split("|") for key in keys]
     columns = {"n": pa.array([generation] * len(keys), pa.int32())}
     names = ["day", "letter"] if parts and len(parts[0]) > 1 else ["day" if parts and parts[0][0].startswith("20") else "letter"]
-    for place, name in enumerate(names):
-        values = [part[place] for part in parts]
+    for index, name in enumerate(names):
+        values = [part[index] for part in parts]
         columns[name] = pa.array([date.fromisoformat(value) for value in values]) if name == "day" else pa.array(values)
     return pa.table(columns)
 

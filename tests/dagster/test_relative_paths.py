@@ -24,7 +24,7 @@ def run_of(directory: Path) -> Any:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """The directory of the code location, and another one, in which the process runs."""
     for name in ("project", "elsewhere"):
         (tmp_path / name).mkdir()
@@ -39,8 +39,8 @@ def resource(run: Any = None, **how: Any) -> DuckLakeResource:
 
 
 @pytest.mark.parametrize("catalog", [SqliteCatalog(path="lake.db"), DuckDBCatalog(path="lake.db"), "sqlite:///lake.db"])
-def test_a_run_finds_the_lake_in_the_directory_of_its_code_location(places: tuple[Path, Path], catalog: Any) -> None:
-    project, elsewhere = places
+def test_a_run_finds_the_lake_in_the_directory_of_its_code_location(folders: tuple[Path, Path], catalog: Any) -> None:
+    project, elsewhere = folders
     resource(run_of(project), catalog=catalog, create_if_missing=True).connect().write("t", ROWS)
     assert not list(elsewhere.iterdir())
     lake = resource(run_of(project), catalog=catalog).connect()
@@ -49,16 +49,16 @@ def test_a_run_finds_the_lake_in_the_directory_of_its_code_location(places: tupl
     assert resource(base_directory=str(project), catalog=catalog).connect().table("t").scan().count() == 200
 
 
-def test_code_servers_name_the_directory_on_their_command_line(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    project, elsewhere = places
+def test_code_servers_name_the_directory_on_their_command_line(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    project, elsewhere = folders
     assert code_location_directory() == str(elsewhere)
     for program in ("/env/bin/dagster", "/env/site-packages/dagster/__main__.py"):
         monkeypatch.setattr(sys, "argv", [program, "api", "grpc", "-m", "defs", "-d", str(project)])
         assert code_location_directory() == str(project)
 
 
-def test_a_second_empty_lake_is_not_created_next_to_the_first(places: tuple[Path, Path]) -> None:
-    project, elsewhere = places
+def test_a_second_empty_lake_is_not_created_next_to_the_first(folders: tuple[Path, Path]) -> None:
+    project, elsewhere = folders
     DuckLake.create("sqlite:///lake.db", data_path="files")
     with pytest.raises(UsageError, match="base_directory") as caught:
         resource(run_of(project), create_if_missing=True).connect()
@@ -66,8 +66,8 @@ def test_a_second_empty_lake_is_not_created_next_to_the_first(places: tuple[Path
     assert not list(project.iterdir())
 
 
-def test_a_stored_relative_data_path_is_found_from_elsewhere(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    project, elsewhere = places
+def test_a_stored_relative_data_path_is_found_from_elsewhere(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    project, elsewhere = folders
     monkeypatch.chdir(project)
     DuckLake.create("sqlite:///lake.db", data_path="files", relative_data_path=True).write("t", ROWS)
     monkeypatch.chdir(elsewhere)

@@ -156,8 +156,8 @@ def test_commits_between_any_two_statements(
     request: pytest.FixtureRequest, tmp_path: Path, backend: str, operation: str, act: Act, first: int, stride: int
 ) -> None:
     rounds = _Rounds(request.getfixturevalue(backend).lake(tmp_path), operation, act)
-    for place in itertools.count(first, stride):
-        if not rounds.run(lambda number, _, place=place: number == place):  # type: ignore[misc]
+    for index in itertools.count(first, stride):
+        if not rounds.run(lambda number, _, index=index: number == index):  # type: ignore[misc]
             break
     rounds.end()
 

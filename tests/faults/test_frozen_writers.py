@@ -62,9 +62,9 @@ def lake(address: LakeAddress) -> Iterator[DuckLake]:
 
 
 @contextmanager
-def frozen(address: LakeAddress, place: str) -> Iterator[subprocess.Popen[str]]:
+def frozen(address: LakeAddress, step: str) -> Iterator[subprocess.Popen[str]]:
     """A writer that was stopped; it goes on when the block ends."""
-    command = [sys.executable, "-c", FROZEN, address.url, place]
+    command = [sys.executable, "-c", FROZEN, address.url, step]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2])
     try:
         assert process.stdout is not None
@@ -82,10 +82,10 @@ def seconds_of_append(lake: DuckLake, name: str, number: int) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.parametrize("place", spread(["resolve", "apply_changes"], 1))
-def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", spread(["resolve", "apply_changes"], 1))
+def test_a_stopped_writer_loses_its_lease(lake: DuckLake, address: LakeAddress, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LEASE_WAIT_SECONDS", NEVER)
-    with frozen(address, place):
+    with frozen(address, step):
         assert seconds_of_append(lake, "t", 2) < SOON
         with attached(address) as duck:
             duck.run("INSERT INTO t VALUES (3)")

@@ -22,23 +22,23 @@ class CutShort:
     """A file of which one read gives half of the bytes."""
 
     def __init__(self, content: bytes, at: int) -> None:
-        self.content, self.at, self.place, self.reads, self.closed = content, at, 0, 0, False
+        self.content, self.at, self.position, self.reads, self.closed = content, at, 0, 0, False
 
     def read(self, size: int = -1) -> bytes:
-        size = len(self.content) - self.place if size < 0 else size
-        found = self.content[self.place : self.place + size]
+        size = len(self.content) - self.position if size < 0 else size
+        found = self.content[self.position : self.position + size]
         self.reads += 1
         if self.reads == self.at:
             found = found[: len(found) // 2]
-        self.place += len(found)
+        self.position += len(found)
         return found
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self.place = (0, self.place, len(self.content))[whence] + offset
-        return self.place
+        self.position = (0, self.position, len(self.content))[whence] + offset
+        return self.position
 
     def tell(self) -> int:
-        return self.place
+        return self.position
 
     def readable(self) -> bool:
         return True
@@ -103,8 +103,8 @@ def test_a_flipped_bit_is_seen(sqlite_address: LakeAddress) -> None:
     lake.write("t", pa.table({"i": pa.array(range(1000), pa.int64())}))
     (path,) = Path(sqlite_address.data_path).rglob("*.parquet")
     content = bytearray(path.read_bytes())
-    place = content.index((500).to_bytes(8, "little") + (501).to_bytes(8, "little"))
-    content[place] ^= 1
+    position = content.index((500).to_bytes(8, "little") + (501).to_bytes(8, "little"))
+    content[position] ^= 1
     path.write_bytes(bytes(content))
     with pytest.raises(CorruptFileError):
         lake.table("t").scan().to_arrow()

@@ -17,13 +17,13 @@ MACHINERY = {
 @pytest.mark.parametrize("package", ["ducklake_core", "ducklake_dagster"])
 def test_every_type_in_a_public_annotation_is_exported(package: str) -> None:
     public = exports(package)
-    places = {(named.module, named.name) for named in public.values()}
+    exported = {(named.module, named.name) for named in public.values()}
     missing = {}
     for name, named in public.items():
         for parameter in parameters(named.module, named.name, package, name):
             for used in names_in(parameter.annotation):
                 known = resolve(parameter.module, used, package)
-                if known is not None and (known.module, known.name) not in places and not used.startswith("_") and used not in MACHINERY:
+                if known is not None and (known.module, known.name) not in exported and not used.startswith("_") and used not in MACHINERY:
                     missing.setdefault(f"{known.module}.{known.name}", str(parameter))
     assert not missing, "\n".join(f"{one}: {where}" for one, where in sorted(missing.items()))
 

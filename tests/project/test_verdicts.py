@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import verdicts
-from tests.support.verdicts import CATALOGS, LAYOUTS, TITLES, by_catalog, in_process, places, read_section, section, sections
+from tests.support.verdicts import CATALOGS, LAYOUTS, TITLES, by_catalog, in_process, new_lakes, read_section, section, sections
 
 
 def written(name: str) -> str:
@@ -24,13 +24,13 @@ def test_the_page_names_every_operation_and_layout() -> None:
 
 @pytest.mark.parametrize("operation", ["scan under a condition", "merge", "add_data_files", "rewrite_data_files"])
 def test_some_operations(operation: str, tmp_path: Path) -> None:
-    found = in_process(places(tmp_path), [operation])[operation]
+    found = in_process(new_lakes(tmp_path), [operation])[operation]
     assert read_section(written("process"))[operation] == [verdict == verdicts.YES for verdict in found]
 
 
 @pytest.mark.slow
 def test_every_operation_on_every_layout(tmp_path: Path) -> None:
-    assert section(TITLES["process"], in_process(places(tmp_path)), list(LAYOUTS)) == written("process")
+    assert section(TITLES["process"], in_process(new_lakes(tmp_path)), list(LAYOUTS)) == written("process")
 
 
 @pytest.mark.slow

@@ -24,14 +24,14 @@ def test_rows_and_files_come_over(tmp_path: Path, spark: SparkSession, monkeypat
         "/data/delta/orders": str(old.orders.path),
     }
     run_python(DOCS / "how-to/from-delta-and-iceberg.md", {"lake": old.lake, "spark": spark}, from_files)
-    for name, place in (("orders", "region"), ("trips", "city")):
-        wanted = rows(place)
+    for name, key in (("orders", "region"), ("trips", "city")):
+        wanted = rows(key)
         for schema in ("sales", "copied", "added"):
             found = old.lake.table(f"{schema}.{name}").scan().to_arrow().select(wanted.column_names).sort_by("id")
             assert found.to_pylist() == wanted.to_pylist(), (schema, name)
     old.lake.close()
     with new_connection() as duck:
         duck.execute(f"ATTACH 'ducklake:sqlite:{old.catalog}' AS lake")
-        for name, place in (("orders", "region"), ("trips", "city")):
-            found = duck.execute(f"SELECT id, {place}, day, price FROM lake.added.{name} ORDER BY id").fetchall()
-            assert found == [tuple(row.values()) for row in rows(place).select(["id", place, "day", "price"]).to_pylist()]
+        for name, key in (("orders", "region"), ("trips", "city")):
+            found = duck.execute(f"SELECT id, {key}, day, price FROM lake.added.{name} ORDER BY id").fetchall()
+            assert found == [tuple(row.values()) for row in rows(key).select(["id", key, "day", "price"]).to_pylist()]

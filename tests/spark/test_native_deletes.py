@@ -312,8 +312,8 @@ def test_bits_are_where_spark_reads_them(positions: list[int]) -> None:
     assert pieces is not None
     found = []
     for number, words in enumerate(pieces):
-        for place, word in enumerate([] if words is None else words.tolist()):
-            found += [number * native.DELETED_BITS + place * 64 + bit for bit in range(64) if word >> bit & 1]
+        for index, word in enumerate([] if words is None else words.tolist()):
+            found += [number * native.DELETED_BITS + index * 64 + bit for bit in range(64) if word >> bit & 1]
     assert found == positions
 
 

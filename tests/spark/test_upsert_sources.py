@@ -20,12 +20,12 @@ def test_a_source_that_changes_replaces_exactly_the_rows_that_it_gave(
     lake.write("t", pa.table({"k": pa.array(range(10), pa.int64()), "v": ["old"] * 10}))
     runs = tmp_path / "runs"
     runs.mkdir()
-    place = str(runs)
+    folder = str(runs)
 
     def other_key_each_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            number = len(list(Path(place).iterdir()))
-            (Path(place) / str(number)).touch()
+            number = len(list(Path(folder).iterdir()))
+            (Path(folder) / str(number)).touch()
             yield pa.RecordBatch.from_pydict({"k": pa.array([number], pa.int64()), "v": ["new"]})
 
     lake.write("t", spark.range(0, 1, 1, 1).mapInArrow(other_key_each_time, "k long, v string"), mode="upsert", on=["k"])

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.connect import run_tests
-from tests.support.verdicts import LAYOUTS, PAGE, TITLES, on_spark, places, section, sections
+from tests.support.verdicts import LAYOUTS, PAGE, TITLES, new_lakes, on_spark, section, sections
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ def test_every_operation(request: pytest.FixtureRequest, tmp_path: Path) -> None
     is_remote = "SPARK_REMOTE" in os.environ
     session = SparkSession.builder.getOrCreate() if is_remote else request.getfixturevalue("spark")
     title = TITLES["connect" if is_remote else "spark"]
-    assert section(title, on_spark(places(tmp_path), session), list(LAYOUTS)) == sections(PAGE.read_text())[title]
+    assert section(title, on_spark(new_lakes(tmp_path), session), list(LAYOUTS)) == sections(PAGE.read_text())[title]
 
 
 @pytest.mark.slow

@@ -70,14 +70,14 @@ class _Copy:
         held: Rows of each table, as the copy has them.
     """
 
-    place: LakeAddress
+    sqlite_copy: LakeAddress
     mark: bytes
     columns: dict[str, list[_Column]]
     held: dict[str, Rows]
 
     def remove(self) -> None:
         """Remove the copy at the end of its use."""
-        shutil.rmtree(Path(_file(self.place)).parent)
+        shutil.rmtree(Path(_file(self.sqlite_copy)).parent)
 
 
 _last: dict[str, _Copy] = {}
@@ -95,11 +95,11 @@ def carried(address: LakeAddress) -> Iterator[LakeAddress]:
         copy.remove()
         copy = None
     copy = copy or _carry(address, _new_folder())
-    place = replace(copy.place, data_path=address.data_path)
-    yield place
-    after = _tables(place)
+    sqlite_copy = replace(copy.sqlite_copy, data_path=address.data_path)
+    yield sqlite_copy
+    after = _tables(sqlite_copy)
     if after != copy.held:
-        _bring_back(address, place, copy.columns, copy.held, after)
+        _bring_back(address, sqlite_copy, copy.columns, copy.held, after)
         copy.held, copy.mark = after, _mark(address)
         copy.columns = {name: columns for name, columns in copy.columns.items() if name in after}
     for former in _last.values():
@@ -128,12 +128,12 @@ def _mark(address: LakeAddress) -> bytes:
 
 
 def _carry(address: LakeAddress, folder: Path) -> _Copy:
-    place = file_lake("sqlite", folder)
+    sqlite_copy = file_lake("sqlite", folder)
     with _opened(address, "READ_ONLY") as file:
         columns = _columns(file)
         held = {name: _held(file, name, columns[name]) for name in columns}
-    _fill(place, columns, held)
-    return _Copy(place=place, mark=_mark(address), columns=columns, held=_tables(place))
+    _fill(sqlite_copy, columns, held)
+    return _Copy(sqlite_copy=sqlite_copy, mark=_mark(address), columns=columns, held=_tables(sqlite_copy))
 
 
 @contextmanager
@@ -167,9 +167,9 @@ def _held(file: duckdb.DuckDBPyConnection, name: str, columns: list[_Column]) ->
 @cache
 def _empty_catalog(version: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="carried-") as folder:
-        place = file_lake("sqlite", Path(folder))
-        DuckLake.create(place.url, data_path=place.data_path, version=version).close()  # type: ignore[arg-type]
-        return Path(_file(place)).read_bytes()
+        sqlite_copy = file_lake("sqlite", Path(folder))
+        DuckLake.create(sqlite_copy.url, data_path=sqlite_copy.data_path, version=version).close()  # type: ignore[arg-type]
+        return Path(_file(sqlite_copy)).read_bytes()
 
 
 def _fill(copy: LakeAddress, columns: dict[str, list[_Column]], rows: dict[str, Rows]) -> None:

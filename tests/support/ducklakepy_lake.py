@@ -27,8 +27,8 @@ def second_implementation(address: LakeAddress, *, create: bool = False, migrate
     version = "1.1" if create or migrate else None
     assert address.backend in BACKENDS or not version, "there it can neither make nor migrate a lake"
     with (
-        _where_it_can(address) as place,
-        DuckLakeCatalog("lake", url=place.url, data_path=place.data_path, spec_version=version, automatic_migration=migrate) as catalog,
+        _where_it_can(address) as index,
+        DuckLakeCatalog("lake", url=index.url, data_path=index.data_path, spec_version=version, automatic_migration=migrate) as catalog,
     ):
         if create:
             catalog.initialize()
@@ -96,10 +96,10 @@ def compare_all(lake: DuckLake, address: LakeAddress) -> tuple[int, dict[str, st
                     rejected[f"{info.table} at {snapshot.id}"] = str(error)
                     continue
                 assert expected.column_names == found.column_names, (info.table, snapshot.id)
-                places = [
-                    place for place, (one, two) in enumerate(zip(found.columns, expected.columns, strict=True)) if one.type == two.type
+                indexes = [
+                    index for index, (one, two) in enumerate(zip(found.columns, expected.columns, strict=True)) if one.type == two.type
                 ]
-                assert counted(expected.select(places)) == counted(found.select(places)), (info.table, snapshot.id)
+                assert counted(expected.select(indexes)) == counted(found.select(indexes)), (info.table, snapshot.id)
                 assert expected.num_rows == found.num_rows, (info.table, snapshot.id)
-                compared += bool(places)
+                compared += bool(indexes)
     return compared, rejected

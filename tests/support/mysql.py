@@ -175,8 +175,8 @@ def program() -> Program:
     if "MariaDB" not in version:
         return Program((str(found), *_SETTINGS, *_OF_MYSQL, *user), dict(os.environ))
     shared = found.parents[2] / "usr/share/mysql"
-    places = (f"--lc-messages-dir={shared}", f"--character-sets-dir={shared / 'charsets'}")
-    return Program((str(found), *_SETTINGS, *_OF_MARIADB, *places, *user), environment, shared)
+    directories = (f"--lc-messages-dir={shared}", f"--character-sets-dir={shared / 'charsets'}")
+    return Program((str(found), *_SETTINGS, *_OF_MARIADB, *directories, *user), environment, shared)
 
 
 def _mariadb() -> Path:

@@ -61,9 +61,9 @@ def _flights_table() -> Setup:
 def _adding_files() -> Setup:
     lake = lake_with_flights()
     lake.create_schema("raw")
-    for place in ("archive/flights/2013/part-0.parquet", "mnt/a.parquet", "mnt/more/b.parquet"):
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(flights(), place)
+    for path in ("archive/flights/2013/part-0.parquet", "mnt/a.parquet", "mnt/more/b.parquet"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(flights(), path)
     Path("archive/events/day=2026-01-01").mkdir(parents=True)
     pq.write_table(pa.table({"id": [1, 2]}), "archive/events/day=2026-01-01/part-0.parquet")
     schema = pa.schema({"day": pa.date32(), "id": pa.int64()})

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from ducklake_core import DuckLake
 
 
-def rows(place: str) -> pa.Table:
+def rows(key: str) -> pa.Table:
     moments = [dt.datetime(2026, 1, 1, 8, tzinfo=dt.UTC), None, dt.datetime(2026, 1, 3, 8, 0, 0, 123, tzinfo=dt.UTC), None]
     return pa.table(
         {
             "id": pa.array([1, 2, 3, 4], pa.int64()),
             "day": [dt.date(2026, 1, 1), dt.date(2026, 1, 2), None, dt.date(2026, 2, 1)],
-            place: ["eu", "new york", None, "eu"],
+            key: ["eu", "new york", None, "eu"],
             "at": pa.array(moments, pa.timestamp("us", "UTC")),
             "price": pa.array([Decimal("1.50"), None, Decimal("-3.25"), Decimal("9.99")], pa.decimal128(9, 2)),
         }
@@ -59,8 +59,8 @@ class DeltaTable:
             assert predicate == "day >= '2026-02-01'"
             found = found.filter(pc.field("day") >= dt.date(2026, 2, 1))
         # DataFusion returns string views.
-        place = found.schema.get_field_index("region")
-        return found.set_column(place, "region", found["region"].cast(pa.string_view())).to_reader()
+        key = found.schema.get_field_index("region")
+        return found.set_column(key, "region", found["region"].cast(pa.string_view())).to_reader()
 
     def metadata(self) -> SimpleNamespace:
         return SimpleNamespace(partition_columns=["region", "day"], configuration={"delta.columnMapping.mode": self.mapping})

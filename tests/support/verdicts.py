@@ -46,9 +46,11 @@ operation on plain files; `tests/project/test_verdicts.py` fails if the page is 
 
 def rows(first: int, number: int) -> pa.Table:
     """Rows of the table ``t (i, s, d, x)``."""
-    places = range(first, first + number)
-    days = [DAY + dt.timedelta(days=place) for place in places]
-    return pa.table({"i": places, "s": [f"s{place % 2}" for place in places], "d": days, "x": [place / 2 for place in places]}, _SCHEMA)
+    numbers = range(first, first + number)
+    days = [DAY + dt.timedelta(days=number) for number in numbers]
+    return pa.table(
+        {"i": numbers, "s": [f"s{number % 2}" for number in numbers], "d": days, "x": [number / 2 for number in numbers]}, _SCHEMA
+    )
 
 
 def _filled(lake: DuckLake, inline: bool | None = False, **how: Any) -> DuckLake:
@@ -193,7 +195,7 @@ WRITES: dict[str, Callable[[Run], object]] = {
     "delete": lambda run: run.lake.table("t").delete("i > 2 AND s = 's0'", spark=run.session),
     "merge": _merge,
 }
-OTHERS: dict[str, Callable[[Run], object]] = {
+OTHER_OPERATIONS: dict[str, Callable[[Run], object]] = {
     "SQL statement": _sql("INSERT INTO t SELECT i + 100, s, d, x FROM t WHERE i < 3"),
     "restore": _restore,
     "add_data_files": _added,
@@ -214,15 +216,15 @@ OTHERS: dict[str, Callable[[Run], object]] = {
     "check": _checked,
 }
 OF_SPARK: dict[str, Callable[[Run], object]] = {"register, and spark.sql": _registered, 'format("ducklake")': _source_read}
-IN_PROCESS = {**READS, **WRITES, **OTHERS}
+IN_PROCESS = {**READS, **WRITES, **OTHER_OPERATIONS}
 ON_SPARK = {**READS, **WRITES, **OF_SPARK}
 
 
 class Verdicts:
     """Runs operations, and remembers the rows that they are to give."""
 
-    def __init__(self, place: Callable[[], LakeAddress], session: SparkSession | None = None) -> None:
-        self._place = place
+    def __init__(self, new_lake: Callable[[], LakeAddress], session: SparkSession | None = None) -> None:
+        self._new_lake = new_lake
         self._session = session
         self._expected: dict[str, object] = {}
 
@@ -241,7 +243,7 @@ class Verdicts:
         return YES
 
     def _outcome(self, operation: str, layout: str) -> object:
-        address = self._place()
+        address = self._new_lake()
         with closing(LAYOUTS[layout](address)) as lake:
             run = Run(lake, address, self._session)
             name = {**IN_PROCESS, **ON_SPARK}[operation]
@@ -284,9 +286,9 @@ def read_section(text: str) -> dict[str, list[bool]]:
     return found
 
 
-def in_process(place: Callable[[], LakeAddress], operations: Sequence[str] = (), layouts: Sequence[str] = ()) -> dict[str, list[str]]:
+def in_process(new_lake: Callable[[], LakeAddress], operations: Sequence[str] = (), layouts: Sequence[str] = ()) -> dict[str, list[str]]:
     """Verdicts of operations in this process, one for each layout."""
-    verdicts = Verdicts(place)
+    verdicts = Verdicts(new_lake)
     return {name: [verdicts.of(name, layout) for layout in layouts or LAYOUTS] for name in operations or IN_PROCESS}
 
 
@@ -296,17 +298,17 @@ def over_layouts(verdicts: Verdicts, operation: str) -> str:
     return "; ".join(f"{layout}: {verdict}" for layout, verdict in found.items() if verdict != YES) or YES
 
 
-def places(folder: Path, backend: str = "sqlite", server: Any = None) -> Callable[[], LakeAddress]:
+def new_lakes(folder: Path, backend: str = "sqlite", server: Any = None) -> Callable[[], LakeAddress]:
     """New places for lakes below a folder."""
     numbers = count()
 
-    def place() -> LakeAddress:
+    def new_lake() -> LakeAddress:
         below = folder / f"{backend}{next(numbers)}"
         below.mkdir()
         found: LakeAddress = file_lake(backend, below) if server is None else server.lake(below)
         return found
 
-    return place
+    return new_lake
 
 
 def sections(page: str) -> dict[str, str]:
@@ -325,7 +327,7 @@ TITLES = {
 
 def _made(names: Sequence[str], folder: Path, stack: ExitStack) -> Iterator[str]:
     if "process" in names:
-        yield section(TITLES["process"], in_process(places(folder)), list(LAYOUTS))
+        yield section(TITLES["process"], in_process(new_lakes(folder)), list(LAYOUTS))
     if "catalogs" in names:
         yield section(TITLES["catalogs"], by_catalog(folder, stack), list(CATALOGS))
     # A process has sessions of one kind: with SPARK_REMOTE those of a Connect server.
@@ -335,7 +337,7 @@ def _made(names: Sequence[str], folder: Path, stack: ExitStack) -> Iterator[str]
         from tests.support.spark import local_session
 
         session = SparkSession.builder.getOrCreate() if name == "connect" else local_session()
-        yield section(TITLES[name], on_spark(places(folder), session), list(LAYOUTS))
+        yield section(TITLES[name], on_spark(new_lakes(folder), session), list(LAYOUTS))
 
 
 CATALOGS = {"PostgreSQL": "postgresql", "DuckDB file": "duckdb", "MySQL (MariaDB)": "mysql"}
@@ -349,13 +351,13 @@ def by_catalog(folder: Path, stack: ExitStack) -> dict[str, list[str]]:
     postgres = start_server()
     stack.callback(postgres.stop)
     servers: dict[str, Any] = {"postgresql": postgres, "mysql": stack.enter_context(mysql_server())}
-    verdicts = [Verdicts(places(folder, backend, servers.get(backend))) for backend in CATALOGS.values()]
+    verdicts = [Verdicts(new_lakes(folder, backend, servers.get(backend))) for backend in CATALOGS.values()]
     return {name: [over_layouts(one, name) for one in verdicts] for name in IN_PROCESS}
 
 
-def on_spark(place: Callable[[], LakeAddress], session: SparkSession) -> dict[str, list[str]]:
+def on_spark(new_lake: Callable[[], LakeAddress], session: SparkSession) -> dict[str, list[str]]:
     """Verdicts on a session, one for each layout."""
-    verdicts = Verdicts(place, session)
+    verdicts = Verdicts(new_lake, session)
     return {name: [verdicts.of(name, layout) for layout in LAYOUTS] for name in ON_SPARK}
 
 

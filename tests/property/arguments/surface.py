@@ -139,7 +139,7 @@ class Method:
     def is_class_method(self) -> bool:
         return isinstance(inspect.getattr_static(self.cls, self.name), classmethod)
 
-    def valid(self, place: Place) -> dict[str, Any]:
+    def valid(self, copy: LakeCopy) -> dict[str, Any]:
         """Arguments for all parameters that have to be given, and for those of the tables above."""
         known = _VALID.get(self.name, {})
         found = {}
@@ -149,13 +149,13 @@ class Method:
             if parameter.name in known:
                 found[parameter.name] = known[parameter.name]
             elif parameter.name == "paths":
-                found["paths"] = str(place.file)
+                found["paths"] = str(copy.file)
             elif parameter.default is inspect.Parameter.empty or parameter.name == "dry_run":
                 found[parameter.name] = _NAMED[parameter.name]
         if "catalog" in found:
-            found["catalog"] = place.url if self.name in ("connect", "open") else place.url.replace("lake.sqlite", "new.sqlite")
+            found["catalog"] = copy.url if self.name in ("connect", "open") else copy.url.replace("lake.sqlite", "new.sqlite")
         if "data_path" in found:
-            found["data_path"] = str(place.folder / "new_files")
+            found["data_path"] = str(copy.folder / "new_files")
         return found
 
 
@@ -174,7 +174,7 @@ def _is_field(cls: type, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Place:
+class LakeCopy:
     """A copy of the lake that calls are made on."""
 
     folder: Path
@@ -186,7 +186,7 @@ class Place:
         return self.folder / "other" / "f.parquet"
 
 
-def build(folder: Path, url: str) -> Place:
+def build(folder: Path, url: str) -> LakeCopy:
     """The lake: a table with files and inlined rows, a schema, a view, a macro."""
     lake = DuckLake.create(url, data_path=f"{folder}/files/")
     lake.write("t", ROWS, inline=False, commit_id="c-1")
@@ -198,10 +198,10 @@ def build(folder: Path, url: str) -> Place:
     lake.create_table("gone", {"a": "int"})
     lake.drop_table("gone")
     lake.close()
-    place = Place(folder=folder, url=url)
-    place.file.parent.mkdir()
-    pq.write_table(ROWS, place.file)
-    return place
+    copy = LakeCopy(folder=folder, url=url)
+    copy.file.parent.mkdir()
+    pq.write_table(ROWS, copy.file)
+    return copy
 
 
 def call(method: Method, lake: DuckLake, arguments: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, UsageError
 from tests.property.arguments.hostile import VALUES
-from tests.property.arguments.surface import FEW, RESULTS, Method, Place, build, call, methods
+from tests.property.arguments.surface import FEW, RESULTS, LakeCopy, Method, build, call, methods
 from tests.support.parameters import spread
 
 _COMMIT = ("author", "message", "extra_info", "commit_id", "nonsense")
@@ -31,7 +31,7 @@ _CALLS = [
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def template(tmp_path_factory: pytest.TempPathFactory) -> LakeCopy:
     folder = tmp_path_factory.mktemp("any-input")
     return build(folder, f"sqlite:///{folder}/lake.sqlite")
 
@@ -39,39 +39,39 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Place:
 class Copies:
     """A fresh copy of the lake for every call that got through."""
 
-    def __init__(self, template: Place, folder: Path) -> None:
+    def __init__(self, template: LakeCopy, folder: Path) -> None:
         self._template = template
         self._folder = folder
         self._spent = 0
 
-    def place(self) -> Place:
+    def copy(self) -> LakeCopy:
         folder = self._folder / str(self._spent)
         if not folder.exists():
             shutil.copytree(self._template.folder, folder)
-        return Place(folder=folder, url=f"sqlite:///{folder}/lake.sqlite")
+        return LakeCopy(folder=folder, url=f"sqlite:///{folder}/lake.sqlite")
 
     def spend(self) -> None:
         self._spent += 1
 
 
 @pytest.fixture
-def copies(template: Place, tmp_path: Path) -> Copies:
+def copies(template: LakeCopy, tmp_path: Path) -> Copies:
     return Copies(template, tmp_path)
 
 
 def attempt(copies: Copies, method: Method, changed: dict[str, Any]) -> None:
-    place = copies.place()
-    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
-    before, files = lake.snapshot().id, sorted(place.folder.rglob("*.parquet"))
+    copy = copies.copy()
+    lake = DuckLake.connect(copy.url, data_path=f"{copy.folder}/files/", override_data_path=True)
+    before, files = lake.snapshot().id, sorted(copy.folder.rglob("*.parquet"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ResourceWarning)
-            call(method, lake, method.valid(place) | changed)
+            call(method, lake, method.valid(copy) | changed)
         copies.spend()
     except (DuckLakeError, TypeError, AttributeError) as error:
         # The two of Python are for a type that no method documents.
         str(error)
-        assert (lake.snapshot().id, sorted(place.folder.rglob("*.parquet"))) == (before, files)
+        assert (lake.snapshot().id, sorted(copy.folder.rglob("*.parquet"))) == (before, files)
     finally:
         lake.close()
 
@@ -147,11 +147,11 @@ def test_every_parameter_with_every_hostile_value(copies: Copies, method: Method
 @pytest.mark.parametrize("method", spread([method for method in methods() if method.name not in _OF_A_SESSION], 60), ids=str)
 def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
     """Otherwise the tests above would only see errors of other arguments."""
-    place = copies.place()
-    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
+    copy = copies.copy()
+    lake = DuckLake.connect(copy.url, data_path=f"{copy.folder}/files/", override_data_path=True)
     expected = {"Transaction.drop_not_null", "Table.drop_not_null", "DuckLake.migrate", "Merge.execute"}
     try:
-        call(method, lake, method.valid(place))
+        call(method, lake, method.valid(copy))
     except UsageError:
         assert str(method) in expected
     finally:
@@ -159,16 +159,16 @@ def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
 
 
 def test_unknown_names_raise(copies: Copies) -> None:
-    place = copies.place()
-    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
+    copy = copies.copy()
+    lake = DuckLake.connect(copy.url, data_path=f"{copy.folder}/files/", override_data_path=True)
     for method in methods():
         if any(parameter.name == "commit" for parameter in method.parameters):
             last = "message and extra_info" if method.name in _WITHOUT_COMMIT_ID else "extra_info and commit_id"
             with pytest.raises(UsageError, match=rf"Unexpected argument 'nonsense'\. Commit options are author, .*{last}\."):
-                call(method, lake, method.valid(place) | {"nonsense": 1})
+                call(method, lake, method.valid(copy) | {"nonsense": 1})
         else:
             with pytest.raises((TypeError, UsageError), match="nonsense"):
-                call(method, lake, method.valid(place) | {"nonsense": 1})
+                call(method, lake, method.valid(copy) | {"nonsense": 1})
     # These belong to the creation of a table, which none of them does.
     for name, value in (("comment", "x"), ("partition_by", ["id"]), ("create", True), ("mode", "append")):
         with pytest.raises((UsageError, TypeError), match=name):

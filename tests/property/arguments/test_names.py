@@ -39,15 +39,15 @@ def _takes_names(parameter: inspect.Parameter) -> bool:
 
 def test_wrong_lists_of_names_raise(tmp_path: Path) -> None:
     """Every parameter that takes names, by its annotation, rejects other values and names itself."""
-    place = build(tmp_path, f"sqlite:///{tmp_path}/lake.sqlite")
+    copy = build(tmp_path, f"sqlite:///{tmp_path}/lake.sqlite")
     taking = [(method, one.name) for method in methods() for one in method.parameters if _takes_names(one) and not method.is_class_method]
     names = {(method.name, parameter) for method, parameter in taking}
     assert {("upsert", "on"), ("merge", "on"), ("scan", "columns"), ("write", "partition_by"), ("add_data_files", "paths")} <= names
-    with DuckLake.connect(place.url) as lake:
+    with DuckLake.connect(copy.url) as lake:
         for method, parameter in taking:
             for wrong in (b"ab", {"ab": 1}, [1.5]):
                 with pytest.raises(DuckLakeError, match=parameter):
-                    call(method, lake, method.valid(place) | {parameter: wrong})
+                    call(method, lake, method.valid(copy) | {parameter: wrong})
 
 
 def test_keys_of_an_upsert(lake: DuckLake, lake_address: LakeAddress) -> None:

@@ -34,7 +34,7 @@ def test_duckdb_reads_and_writes_tables_of_accepted_definitions(tmp_path: Path, 
     random = Random(seed)
     address = sqlite_lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
-    accepted = {table: take(lake, Definitions(random, table).statements()) for table in (f"t{place}" for place in range(TABLES))}
+    accepted = {table: take(lake, Definitions(random, table).statements()) for table in (f"t{index}" for index in range(TABLES))}
     accepted = {table: statements for table, statements in accepted.items() if statements}
     assert len(accepted) > TABLES // 4
     problems = {table: insert_defaults(lake, table) for table in accepted}
@@ -103,5 +103,5 @@ def differences(duck: Oracle, table: str, changing: set[str]) -> dict[str, set[o
     names = [str(name) for (name,) in duck.rows(f"SELECT column_name FROM (DESCRIBE {table})")]
     rows = duck.rows(f"SELECT COLUMNS(*)::VARCHAR FROM {table}")
     assert len(rows) == 4
-    values = {name: {row[place] for row in rows} for place, name in enumerate(names)}
+    values = {name: {row[index] for row in rows} for index, name in enumerate(names)}
     return {name: found for name, found in values.items() if len({value is None for value in found} if name in changing else found) > 1}

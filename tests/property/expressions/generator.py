@@ -215,13 +215,13 @@ class Generator:
         return self.draw.choice(COLUMNS[kind])
 
     def _made(self, signature: Signature, depth: int, kind: str | None = None) -> Node:
-        template, places, result = signature
+        template, classes, result = signature
         parts: list[Node] = []
-        for place in places:
-            wanted = place
-            if place == "same":
-                wanted = next(part.kind for part, of in zip(parts, places, strict=False) if of == "any")
-            elif place == "any" and result in ("first", "second") and kind is not None:
+        for wanted_class in classes:
+            wanted = wanted_class
+            if wanted_class == "same":
+                wanted = next(part.kind for part, of in zip(parts, classes, strict=False) if of == "any")
+            elif wanted_class == "any" and result in ("first", "second") and kind is not None:
                 wanted = kind
             parts.append(self.of(wanted, depth - 1))
         given = parts[0].kind if result == "first" else parts[1].kind if result == "second" else result
@@ -241,9 +241,9 @@ def matrix(groups: tuple[str, ...] = ("calls", "casts", "conditions", "calendar"
     leaves += [Node(template=text, kind="null") for text in ("NULL", "5", "1.5", "'7'")]
     signatures = {"calls": CALLS_OF_ARROW, "casts": CASTS, "conditions": CONDITIONS, "calendar": CALENDAR}
     found: list[Node] = []
-    for template, places, kind in (signature for group in groups for signature in signatures[group]):
-        if len(places) <= 2:
-            found += [Node(template=template, kind=kind, parts=parts) for parts in product(leaves, repeat=len(places))]
+    for template, classes, kind in (signature for group in groups for signature in signatures[group]):
+        if len(classes) <= 2:
+            found += [Node(template=template, kind=kind, parts=parts) for parts in product(leaves, repeat=len(classes))]
     return found
 
 

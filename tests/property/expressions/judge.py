@@ -231,7 +231,7 @@ def _rounds_beyond(message: str) -> bool:
     return found is not None and float(found[1]) < integer_range(PRIMITIVES[found[2]])[1] + 1
 
 
-def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wanted: Expected) -> Verdict | None:
+def _values(prepared: Prepared, rows: pa.RecordBatch, rows_of: Sequence[int], wanted: Expected) -> Verdict | None:
     try:
         array, kind = prepared.run(rows)
         found = cells_of(array, kind)
@@ -243,9 +243,9 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wan
         return Verdict(kind="needless error", text=f"{error!r}, DuckDB: {_some(wanted)}")
     except Exception as crash:  # noqa: BLE001 - any crash is a finding
         return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
-    if len(found) != len(places):
-        return Verdict(kind="length", text=f"{len(found)} values for {len(places)} rows")
-    expected_cells = [wanted.cells[place] for place in places]
+    if len(found) != len(rows_of):
+        return Verdict(kind="length", text=f"{len(found)} values for {len(rows_of)} rows")
+    expected_cells = [wanted.cells[row] for row in rows_of]
     if kind is not None and children_of(kind):
         expected_cells = [None if text is None else "nested" for text in expected_cells]
     if kind in FLOATS:
@@ -256,10 +256,10 @@ def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wan
         found, expected_cells = (
             [None if v is None else repr(round_to_float32(float(str(v)))) for v in cells] for cells in (found, expected_cells)
         )
-    wrong = [(place, value, text) for place, value, text in zip(places, found, expected_cells, strict=True) if value != text]
+    wrong = [(row, value, text) for row, value, text in zip(rows_of, found, expected_cells, strict=True) if value != text]
     if wrong:
-        shown = "; ".join(f"row {place}: library {value!r}, DuckDB {text!r}" for place, value, text in wrong[:4])
-        return Verdict(kind="values", text=f"{len(wrong)} of {len(places)} rows: {shown}")
+        shown = "; ".join(f"row {row}: library {value!r}, DuckDB {text!r}" for row, value, text in wrong[:4])
+        return Verdict(kind="values", text=f"{len(wrong)} of {len(rows_of)} rows: {shown}")
     if kind != wanted.type and wanted.type is not None and kind is not None:
         return Verdict(kind="type", text=f"library {kind}, DuckDB {wanted.type}")
     return None

@@ -47,7 +47,7 @@ class Views:
     def of(self, columns: list[str]) -> Any:
         """Return a view of these columns and the row's number, as DuckDB has stored it."""
         self.made += 1
-        listed = ", ".join(f"{column} AS x{place}" for place, column in enumerate(columns))
+        listed = ", ".join(f"{column} AS x{position}" for position, column in enumerate(columns))
         self.duck.run(f'CREATE VIEW v{self.made} AS SELECT "row", {listed} FROM lake.t')
         return self.lake.view(f"v{self.made}")
 
@@ -68,8 +68,8 @@ def without_errors(monkeypatch: pytest.MonkeyPatch, views: Views) -> None:
 
 @pytest.fixture(scope="module")
 def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
-    place: Path = tmp_path_factory.mktemp("expressions")
-    address = sqlite_lake(place)
+    position: Path = tmp_path_factory.mktemp("expressions")
+    address = sqlite_lake(position)
     with attached(address) as duck:
         duck.run("SET TimeZone = 'UTC'", "PRAGMA disable_optimizer")
         load(duck.connection, "memory.t")
@@ -124,7 +124,7 @@ def _results(session: SparkSession, views: Views, columns: list[str]) -> list[An
             return [None]
         half = len(columns) // 2
         return _results(session, views, columns[:half]) + _results(session, views, columns[half:])
-    return [table.column(place + 1) for place in range(len(columns))]
+    return [table.column(position + 1) for position in range(len(columns))]
 
 
 def _raises(session: SparkSession, views: Views, column: str, row: int) -> bool:

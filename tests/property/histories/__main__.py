@@ -13,13 +13,13 @@ from tests.property.histories.play import Lake, live, replay
 from tests.support.oracle import LakeAddress, sqlite_lake
 from tests.support.postgres import start_server
 
-Place = Callable[[Path], Lake]
+NewLake = Callable[[Path], Lake]
 
 
-def outcome(place: Place, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
+def outcome(new_lake: NewLake, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
     """Return the failure of ``act`` on a new lake ('' without one), and the actions that were performed."""
     with tempfile.TemporaryDirectory() as folder:
-        lake = place(Path(folder))
+        lake = new_lake(Path(folder))
         try:
             with lake:
                 act(lake)
@@ -29,11 +29,11 @@ def outcome(place: Place, act: Callable[[Lake], None]) -> tuple[str, list[Action
         return "", lake.done
 
 
-def shortened(place: Place, actions: list[Action]) -> list[Action]:
+def shortened(new_lake: NewLake, actions: list[Action]) -> list[Action]:
     """Fewer of the actions that still end in an error of the same kind."""
 
     def kind(some: list[Action]) -> str:
-        return outcome(place, lambda lake: replay(lake, some))[0].split(":")[0]
+        return outcome(new_lake, lambda lake: replay(lake, some))[0].split(":")[0]
 
     wanted = kind(actions)
     size = len(actions) // 2 if wanted else 0
@@ -62,16 +62,16 @@ def main() -> None:
     for number in range(chosen.first, chosen.last):
         limit = f"DATA_INLINING_ROW_LIMIT {Random(number).choice((0, 10))}"
 
-        def place(folder: Path, limit: str = limit) -> Lake:
+        def new_lake(folder: Path, limit: str = limit) -> Lake:
             return Lake(address(folder), limit, mode=chosen.mode, version=chosen.version, migrates=chosen.version == "1.0")
 
         seeds = [number * 1000 + step for step in range(chosen.steps)]
-        wrong, actions = outcome(place, lambda lake, seeds=seeds: live(lake, seeds))
+        wrong, actions = outcome(new_lake, lambda lake, seeds=seeds: live(lake, seeds))
         print(number, wrong or "right", flush=True)
         if wrong:
-            short = shortened(place, actions)
+            short = shortened(new_lake, actions)
             print(f"{limit}\n{script(short)}", flush=True)
-            print(outcome(place, lambda lake, short=short: replay(lake, short))[0], flush=True)
+            print(outcome(new_lake, lambda lake, short=short: replay(lake, short))[0], flush=True)
     if server:
         server.stop()
 

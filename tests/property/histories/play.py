@@ -288,11 +288,11 @@ class Lake:
         """A model of a table as it is now, with its defaults and constraints."""
         relation, source = self._named(), self.models.get(table, table)
         self.duck.connection.execute(f"CREATE TEMP TABLE {relation} AS FROM {source}")
-        place = ("temp", "main", source) if table in self.models else ("lake", *_parts(table))
+        index = ("temp", "main", source) if table in self.models else ("lake", *_parts(table))
         for name, default, nullable in self.duck.rows(
             "SELECT column_name, column_default, is_nullable FROM duckdb_columns() "
             "WHERE (database_name, schema_name, table_name) = (?, ?, ?)",
-            place,
+            index,
         ):
             start = f"ALTER TABLE {relation} ALTER {quoted(str(name))}"
             if default not in (None, "NULL"):

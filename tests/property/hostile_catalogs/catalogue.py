@@ -71,9 +71,9 @@ def _rewrite(name: str, change: Callable[[pa.Table], pa.Table]) -> Callable[[Dam
 
 def _replaced(table: pa.Table, column: str, value: object) -> pa.Table:
     """The table with another value in the first row of a column."""
-    place, array = table.schema.get_field_index(column), table.column(column).combine_chunks()
+    index, array = table.schema.get_field_index(column), table.column(column).combine_chunks()
     changed = pa.concat_arrays([pa.array([value], array.type), array.slice(1)])
-    return table.set_column(place, table.schema.field(place), changed)
+    return table.set_column(index, table.schema.field(index), changed)
 
 
 def _bytes(name: str, change: Callable[[bytes], bytes]) -> Callable[[DamagedLake], object]:

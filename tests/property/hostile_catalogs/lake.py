@@ -128,7 +128,7 @@ class DamagedLake:
         for name, number in self.query("SELECT table_name, table_id FROM ducklake_table"):
             self.names[name] = number
             files = self.query(f"SELECT data_file_id FROM ducklake_data_file WHERE table_id = {number} ORDER BY 1")
-            self.names |= {f"{name}{place}": file for place, (file,) in enumerate(files)}
+            self.names |= {f"{name}{index}": file for index, (file,) in enumerate(files)}
         for table, prefix in (("t", ""), ("r", "r")):
             of_table = f"WHERE table_id = {self.names[table]}"
             self.names[f"{prefix}del"] = self.value(f"SELECT delete_file_id FROM ducklake_delete_file {of_table}")

@@ -58,7 +58,7 @@ _files = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9), st.integers(0
 @given(_files)
 def test_as_comparing_each_with_each(files: list[File]) -> None:
     ordered = sorted(files, key=lambda file: (file.start, file.data_file_id))
-    wanted = {file.data_file_id for place, file in enumerate(ordered) if any(file.meets(one) for one in ordered[:place])}
+    wanted = {file.data_file_id for index, file in enumerate(ordered) if any(file.meets(one) for one in ordered[:index])}
     found = list(overlapping(files))
     assert [other.data_file_id for _, other in found] == [file.data_file_id for file in ordered if file.data_file_id in wanted]
     assert all(one.meets(other) and (one.start, one.data_file_id) < (other.start, other.data_file_id) for one, other in found)

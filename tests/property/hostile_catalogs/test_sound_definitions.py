@@ -90,9 +90,9 @@ def test_macros_that_duckdb_takes(sqlite_address: LakeAddress, monkeypatch: pyte
     taken = 0
     with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t(a INTEGER, b VARCHAR)")
-        for place, body in enumerate((*expressions, *(f"TABLE {query}" for query in queries))):
+        for index, body in enumerate((*expressions, *(f"TABLE {query}" for query in queries))):
             try:
-                duck.run(f"CREATE MACRO m{place}(x) AS {body}")
+                duck.run(f"CREATE MACRO m{index}(x) AS {body}")
             except duckdb.Error:
                 continue
             taken += 1

@@ -49,7 +49,7 @@ def test_batches_there_and_back(
     )
     frame.write.format("ducklake").mode("append").options(**options).save("t")
     lines = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession.active().sharedState().statusStore().executionsList()  # type: ignore[union-attr]
-    plans = [lines.apply(place).physicalPlanDescription() for place in range(lines.size())]
+    plans = [lines.apply(index).physicalPlanDescription() for index in range(lines.size())]
     assert "AppendData" in plans[-1]
     read = spark.read.format("ducklake").options(**options).load("t")
     assert read.where("k = 1").count() == 33

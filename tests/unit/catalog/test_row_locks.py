@@ -10,7 +10,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.changes import EndInlinedRows
 from ducklake_core.catalog.writing.writer import wait_for_rows
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import database_of
+from tests.unit.catalog.catalog_access import database_of
 
 
 @pytest.mark.parametrize("lake_address", ["postgresql", "mysql"], indirect=True)

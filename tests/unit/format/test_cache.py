@@ -96,7 +96,7 @@ def test_threads_share_a_cache() -> None:
     cache = BoundedCache[int, int](3)
 
     def read(step: int) -> bool:
-        return all(cache.get_or_make(place * step % 7, lambda place=place: place * step % 7) == place * step % 7 for place in range(20_000))  # type: ignore[misc]
+        return all(cache.get_or_make(entry * step % 7, lambda entry=entry: entry * step % 7) == entry * step % 7 for entry in range(20_000))  # type: ignore[misc]
 
     try:
         sys.setswitchinterval(1e-6)

@@ -147,11 +147,11 @@ def test_any_changed_byte_is_an_error_or_changes_nothing(tmp_path: Path) -> None
     path = encrypted(tmp_path / "f.parquet", table)
     content = path.read_bytes()
     unnoticed = []
-    for place in range(len(content)):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+    for position in range(len(content)):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 0x41]) + content[position + 1 :])
         try:
             assert read(path).equals(table)
-            unnoticed.append(place)
+            unnoticed.append(position)
         except (CorruptFileError, UnsupportedFeatureError) as error:
             assert str(path) in error.message
     assert unnoticed == [0, 1, 2, 3], "the first magic, which no reader looks at"

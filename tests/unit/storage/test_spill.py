@@ -130,11 +130,11 @@ def test_a_full_disk_is_an_error_that_names_the_directory(take: str, monkeypatch
 
 def test_a_file_that_was_cut_is_an_error() -> None:
     file = SpillFile()
-    places = [file.append(numbered(step)) for step in range(2)]
-    file.truncate(places[0].length + 10)
-    assert file.read(places[0]).num_rows == 200
+    slices = [file.append(numbered(step)) for step in range(2)]
+    file.truncate(slices[0].length + 10)
+    assert file.read(slices[0]).num_rows == 200
     with pytest.raises(StorageError, match="rows cannot be read back from the local disk"):
-        file.read(places[1])
+        file.read(slices[1])
     file.close()
 
 
@@ -142,7 +142,7 @@ def test_encrypted_rows_are_not_readable_on_the_disk(tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: (tmp_path / "spill").open("w+b", buffering=0))
     for encrypted in (True, False):
         file = SpillFile(encrypted=encrypted)
-        place = file.append(pa.record_batch({"s": ["a very secret text"]}))
+        index = file.append(pa.record_batch({"s": ["a very secret text"]}))
         assert (b"secret" in (tmp_path / "spill").read_bytes()) is not encrypted
-        assert file.read(place).column("s").to_pylist() == ["a very secret text"]
+        assert file.read(index).column("s").to_pylist() == ["a very secret text"]
         file.close()

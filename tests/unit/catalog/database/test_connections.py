@@ -22,7 +22,7 @@ from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.errors import CatalogError, CatalogUnavailableError
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import database_of
+from tests.unit.catalog.catalog_access import database_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ducklake_core.catalog.database.statements import CompiledStatements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.format.versions import V1_0, V1_1
 from tests.support.oracle import LakeAddress, sqlite_lake
-from tests.unit.catalog.places import database_of
+from tests.unit.catalog.catalog_access import database_of
 
 
 def _was_known(connection: Connection, statement: Executable) -> bool:

@@ -21,7 +21,7 @@ from ducklake_core.catalog.inlined import rows as rows_module
 from ducklake_core.catalog.inlined.cells import declared_types, integer_columns, joined_cells, row_index
 from ducklake_core.catalog.inlined.rows import stored_batches
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import reading
+from tests.unit.catalog.catalog_access import reading
 
 OracleFactory = Callable[..., Any]
 
@@ -101,14 +101,14 @@ def test_columns_that_may_hold_something_else_are_fetched(declared: str, kinds: 
 
 
 def test_a_name_for_the_place_of_a_row_that_no_column_has() -> None:
-    for names, place in (
+    for names, index in (
         (("a", "b"), "_rowid_"),
         (("_rowid_",), "oid"),
         (("_rowid_", "oid"), "rowid"),
         (("oid", "rowid", "_rowid_"), None),
     ):
         found = row_index(dict.fromkeys(names, "TEXT"))
-        assert (found if found is None else str(found)) == place
+        assert (found if found is None else str(found)) == index
 
 
 TYPES = {

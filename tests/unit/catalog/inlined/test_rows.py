@@ -19,7 +19,7 @@ from ducklake_core.errors import CatalogError, UnsupportedFeatureError
 from ducklake_core.format.types.schema import to_arrow_schema
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import SQLITE_THEN_SLOW
-from tests.unit.catalog.places import database_of, reading
+from tests.unit.catalog.catalog_access import database_of, reading
 
 OracleFactory = Callable[..., Any]
 
@@ -267,9 +267,9 @@ def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleF
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(INSIDE))
     with oracle(lake_address) as duck:
         duck.run(f"CREATE TABLE t (n INT, {columns})")
-        rows = [(place, text) for place, literals in enumerate(INSIDE.values()) for text in literals]
-        for number, (place, text) in enumerate(rows):
-            duck.run(f"INSERT INTO t (n, c{place}) VALUES ({number}, {text})")
+        rows = [(position, text) for position, literals in enumerate(INSIDE.values()) for text in literals]
+        for number, (position, text) in enumerate(rows):
+            duck.run(f"INSERT INTO t (n, c{position}) VALUES ({number}, {text})")
         duck.run("ALTER TABLE t RENAME c0 TO renamed", "DELETE FROM t WHERE n = 2")
         names = ("renamed", *(f"c{number}" for number in range(1, len(INSIDE))))
         literals = ", ".join(f"CAST(CAST({name} AS JSON) AS VARCHAR)" for name in names)

@@ -21,7 +21,7 @@ from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.types.data_types import INT32
 from tests.support.oracle import LakeAddress
 from tests.support.parameters import SQLITE_THEN_SLOW, spread
-from tests.unit.catalog.places import database_of, reading
+from tests.unit.catalog.catalog_access import database_of, reading
 
 OracleFactory = Callable[..., Any]
 TO_FILES = "DATA_INLINING_ROW_LIMIT 0"

@@ -16,7 +16,7 @@ from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.expressions.conditions import bind
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
-from tests.unit.catalog.places import database_of, reading
+from tests.unit.catalog.catalog_access import database_of, reading
 
 CONDITIONS = [
     *("a = 35", "a >= 20 AND a < 40", "a > 500", "a >= 0", "a IS NULL", "b IS NULL", "b IS NOT NULL", "b = 7", "FALSE", "a + 1 = 5"),
@@ -83,8 +83,8 @@ def test_packed_and_plain_statements_agree(address: LakeAddress, monkeypatch: py
         packed = [found(reader, condition, wanted) for condition in conditions for wanted in columns]
         monkeypatch.setattr(files, "abilities_of", without_packing)
         plain = [found(reader, condition, wanted) for condition in conditions for wanted in columns]
-        for place, (packed_files, plain_files) in enumerate(zip(packed, plain, strict=True)):
-            assert packed_files == plain_files, conditions[place // len(columns)]
+        for index, (packed_files, plain_files) in enumerate(zip(packed, plain, strict=True)):
+            assert packed_files == plain_files, conditions[index // len(columns)]
     assert {len(kept) for kept, _ in packed} >= {0, 1, 2, 8}
 
 

@@ -16,7 +16,7 @@ from ducklake_core.format.state import InlinedCounts
 from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import database_of, reading
+from tests.unit.catalog.catalog_access import database_of, reading
 
 OracleFactory = Callable[..., Any]
 

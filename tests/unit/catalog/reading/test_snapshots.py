@@ -9,7 +9,7 @@ import pytest
 
 from ducklake_core.catalog.reading.snapshots import LogSearch, expired_among, search_log, snapshots_mentioning
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import database_of
+from tests.unit.catalog.catalog_access import database_of
 
 OracleFactory = Callable[..., Any]
 TEXT = '"50%_/of"'

@@ -26,7 +26,7 @@ ROWS = 6
 OPERATORS = ["=", "<>", "<", "<=", ">", ">="]
 FLOAT_CONSTANTS = ["'nan'", "'inf'", "0.1", "CAST(0.1 AS DOUBLE)", "CAST(0.1 AS FLOAT)", "1", "1.5", "-0.0", "3e5", "16777217"]
 PATTERNS = ["'a%'", "'é%'", "'%'", "'ab'", "'𝄞%'"]
-OTHERS = [
+FIXED = [
     "flag", "Box.n >= 1", "box.t = 'a'", "Box.T LIKE 'a%'", "Box IS NULL", "flag IS TRUE", "flag IS NOT FALSE", "NULL", "1 = 1.0",
 ]  # fmt: skip
 FOREIGN = {
@@ -131,7 +131,7 @@ def comparison(draw: Random) -> str:
             left, right = draw.choice(PAIRS)
             return f"{left} {op} {right}"
         case 5:
-            return draw.choice(OTHERS)
+            return draw.choice(FIXED)
         case 6:
             return f"{column} IS {maybe_not}DISTINCT FROM {constant(name, draw)}"
         case 7:

@@ -164,8 +164,8 @@ def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Fiel
     file = replace(write(path, ("a", integers(*range(300)), 1), ("b", strings, 2), row_group_size=100), inlined_deletes=(250,))
     content, found = path.read_bytes(), tuple[int, ...]()
     # 100 as it stands for the rows of the first row group, among others, becomes 120.
-    for place in [place for place in range(len(content)) if content[place : place + 2] == b"\xc8\x01"]:
-        path.write_bytes(content[:place] + b"\xf0\x01" + content[place + 2 :])
+    for offset in [offset for offset in range(len(content)) if content[offset : offset + 2] == b"\xc8\x01"]:
+        path.write_bytes(content[:offset] + b"\xf0\x01" + content[offset + 2 :])
         try:
             footer = pq.read_metadata(path)
         except (OSError, pa.ArrowInvalid):

@@ -25,10 +25,10 @@ def test_every_position_of_every_file(count: int, changed: int, deletes: int) ->
     names, positions = files(count, changed, deletes)
     found = deleted_bits_of(names, positions, count * ROWS)
     assert found is not None
-    for place in {0, changed - 1, min(changed, count - 1), count - 1}:
-        deleted = set(positions[place].tolist())
+    for index in {0, changed - 1, min(changed, count - 1), count - 1}:
+        deleted = set(positions[index].tolist())
         probes = {*deleted, *(np.concatenate(positions)[:200] + 1).tolist(), 0, ROWS - 1, ROWS * 100}
-        assert {probe for probe in probes if found.is_deleted(names[place], probe)} == deleted
+        assert {probe for probe in probes if found.is_deleted(names[index], probe)} == deleted
 
 
 def test_a_name_that_is_not_known_is_noticed_where_rows_are_deleted() -> None:

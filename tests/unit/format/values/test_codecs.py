@@ -254,9 +254,9 @@ GOOD = WrittenFile(
 )
 
 
-def _changed(place: int, **changes: object) -> WrittenFile:
+def _changed(index: int, **changes: object) -> WrittenFile:
     statistics = list(GOOD.statistics)
-    statistics[place] = replace(statistics[place], **changes)  # type: ignore[arg-type]
+    statistics[index] = replace(statistics[index], **changes)  # type: ignore[arg-type]
     return replace(GOOD, statistics=tuple(statistics))
 
 

@@ -83,8 +83,8 @@ def test_bounds_of_files_are_those_of_duckdb(oracle: OracleFactory, lake_address
     expected = {str(column.type): next(row[1:] for row in found if row[0] == column.id) for column in SCHEMA}
     row_group = _write(tmp_path / "ours.parquet", in_files_of_duckdb).row_group(0)
     by_library = {}
-    for place, column in enumerate(SCHEMA):
-        raw = row_group.column(place).statistics
+    for index, column in enumerate(SCHEMA):
+        raw = row_group.column(index).statistics
         bounds = truncate_bounds(stat_text(raw.min_raw, column.type), stat_text(raw.max_raw, column.type), column.type)
         by_library[str(column.type)] = (bounds.min_value, bounds.max_value)
         if column.type not in NO_FILE_BOUNDS:
