@@ -1,4 +1,4 @@
-"""The first line of a failed step is this library's sentence, whatever failed, and errors that would come again are not retried."""
+"""The first line of a failed step is the library's message, and permanent errors are not retried."""
 
 from __future__ import annotations
 

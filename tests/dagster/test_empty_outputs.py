@@ -84,7 +84,7 @@ def test_later_partitions_empty_their_slice(run: Run, lake_resource: DuckLakeRes
     assert lake.table("things").schema.names == ("d", "n")
 
 
-def test_columns_declared_with_types_of_others_create_nothing(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_columns_declared_with_foreign_types_create_nothing(run: Run, lake_resource: DuckLakeResource) -> None:
     strange = dg.TableSchema(columns=[dg.TableColumn("d", "object")])
     run([asset(pd.DataFrame, **{"dagster/column_schema": strange})], partition_key="a")
     assert list(lake_resource.connect()) == []

@@ -1,4 +1,4 @@
-"""Failures as the page of a run shows them, and what is tried again."""
+"""Failures as the page of a run shows them, and retries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_documentation_is_a_link_where_its_address_is_known(
 
 
 @pytest.mark.parametrize("name", ["t", "data", "things"])
-def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
+def test_errors_name_tables_with_any_name(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
     @dg.asset(name=name)
     def build() -> pa.Table:
         return pa.table({"n": ["text"]})
@@ -96,7 +96,7 @@ def test_an_expired_pinned_snapshot_is_not_reported_as_a_missing_table(run: Run,
     assert "materialise" not in message
 
 
-def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
+def test_an_input_without_a_table_is_not_retried(run: Run) -> None:
     @dg.asset
     def upstream() -> None: ...
 

@@ -37,7 +37,7 @@ def stored(lake: DuckLakeResource, table: str) -> list[Any]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
-def test_one_snapshot_has_both_and_others_load_them(
+def test_one_snapshot_has_both_and_assets_load_them(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
     seen: list[Any] = []
@@ -87,9 +87,7 @@ def test_partitions_are_replaced_in_all_of_them(run: Run, lake_resource: DuckLak
     assert (stored(lake_resource, "a"), stored(lake_resource, "b")) == ([1, 1, 2], [1, 1, 2])
 
 
-def test_a_step_that_is_tried_again_after_its_commit_writes_once(
-    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_retried_after_its_commit_writes_once(run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch) -> None:
     real, lost = multi_asset.metadata_of_commit, []
 
     def lose(*args: Any, **named: Any) -> dict[str, Any]:

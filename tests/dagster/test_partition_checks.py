@@ -59,7 +59,7 @@ def rows(keys: list[str], each: int = 10, value: float | None = 1.0) -> pa.Table
 
 
 @pytest.mark.parametrize("partition_by", [["day"], ["month(day)"], []], ids=["by day", "by month", "not at all"])
-def test_each_partition_is_compared_with_itself_whatever_the_layout(
+def test_each_partition_is_compared_with_itself_in_any_layout(
     partition_by: list[str], lake: DuckLake, judged: Callable[..., tuple[bool, str]]
 ) -> None:
     lake.write("t", rows(KEYS), partition_by=partition_by)
@@ -87,10 +87,10 @@ def test_many_partitions_in_files_that_do_not_follow_them_are_compared_together(
     assert judged(RowCountChange(max_drop=0.1), keys, table) == (False, "90 partitions: 50.0% of the rows disappeared, more than 10.0%")
 
 
-def test_rows_of_nobodys_partition_are_not_counted_as_somebodys(
+def test_rows_outside_of_partitions_are_not_counted(
     lake: DuckLake, judged: Callable[..., tuple[bool, str]], oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
-    """NULL, days before the first one, and keys that are not known, written by others, in files and in the catalog."""
+    """NULL, days before the first one, and unknown keys, written by other clients, in files and in the catalog."""
     lake.write("t", rows(KEYS[:2], 5), partition_by=["month(day)"])
     lake.unset_option("data_inlining_row_limit")
     with oracle(sqlite_address) as duck:

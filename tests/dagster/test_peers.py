@@ -157,7 +157,7 @@ class TestInputs:
         run([numbers, reader], selection=[reader], partition_key="2026-03-02")
         assert seen == [[(2, letter) for letter in "abcd"]]
 
-    def test_a_table_that_others_write_is_an_input_by_its_spec(self, run: Run, lake_resource: DuckLakeResource) -> None:
+    def test_a_foreign_table_is_an_input_by_its_spec(self, run: Run, lake_resource: DuckLakeResource) -> None:
         """Schema, table and partition column from an `AssetSpec`; dagster-iceberg wrote one name and read another."""
         lake_resource.connect().write("raw.numbers", rows_of(["2026-03-01", "2026-03-02"]))
         spec = dg.AssetSpec("outside", partitions_def=DAYS, metadata={"schema": "raw", "table": "numbers", "partition_expr": "day"})
@@ -195,10 +195,8 @@ class TestSchemas:
         assert not result.success
         assert stored(lake_resource, "a") == [(1,)]
 
-    def test_a_layout_that_others_gave_the_table_stays(
-        self, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress
-    ) -> None:
-        """ci#287: partition fields of others were taken off; and a layout was guessed from the kind of partitions."""
+    def test_a_layout_set_by_another_client_stays(self, run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
+        """ci#287: partition fields of other clients were removed, and a layout was guessed from the kind of partitions."""
         weekly = dg.WeeklyPartitionsDefinition("2026-03-01", end_date="2026-03-15")
 
         @dg.asset(name="numbers", partitions_def=weekly, metadata={"partition_expr": "day"})

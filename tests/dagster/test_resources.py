@@ -60,7 +60,7 @@ def test_addresses_are_quoted_and_options_named_as_fsspec_names_them() -> None:
 
 
 @pytest.mark.parametrize("kind", [SqliteCatalog, DuckDBCatalog])
-def test_a_path_is_a_path_whatever_it_would_mean_in_an_address(kind: type[SqliteCatalog | DuckDBCatalog], tmp_path: Path) -> None:
+def test_paths_are_no_addresses(kind: type[SqliteCatalog | DuckDBCatalog], tmp_path: Path) -> None:
     path = str(tmp_path / "50%20 off?#ä.lake")
     assert parse_catalog_url(kind(path=path).url()).url.database == path
 

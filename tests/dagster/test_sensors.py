@@ -208,7 +208,7 @@ def test_tables_swapped_dropped_and_moved(
         assert ticks.tick() == []
 
 
-def test_our_own_commits_between_those_of_others(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+def test_commits_of_the_instance_between_foreign_ones(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     run([numbers], partition_key="2026-03-27")
     ticks = Ticks(lake_resource, instance)
     ticks.tick()

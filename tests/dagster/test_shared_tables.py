@@ -91,7 +91,7 @@ def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeR
 
 
 @on_postgresql
-def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAddress) -> None:
+def test_maintenance_and_expiry_keep_the_owner_of_rows(lake_address: LakeAddress) -> None:
     lake_resource = DuckLakeResource(
         catalog=lake_address.url, storage=LocalStorage(data_path=lake_address.data_path), create_if_missing=True
     )
@@ -138,7 +138,7 @@ def others(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dg.AssetsDefinitio
     return waiting
 
 
-def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]) -> None:
+def test_concurrent_commits_count(run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]) -> None:
     run([asset(["w"], 1, table="t")])
     others.append(asset(["q"], 2, table="t", write_mode="append"))
     run([asset(["w"], 3, table="t", write_mode="append")])
@@ -202,7 +202,7 @@ def test_commits_without_information_about_earlier_ones(run: Run, lake_resource:
     assert values(lake_resource, "t") == [2]
 
 
-def test_the_last_asset_counts_whatever_others_did_since(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
+def test_the_last_asset_counts_after_foreign_commits(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     run([asset(["a"], 1, table="t")])
     lake = lake_resource.connect()
     lake.set_comment("t", "by hand")

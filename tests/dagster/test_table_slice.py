@@ -97,7 +97,7 @@ def test_time_partitions_select_exactly_their_instants(
     assert selected(table, found, "arrow") == expected
 
 
-def test_spark_agrees_whatever_its_session_time_zone(spark: Any) -> None:
+def test_spark_agrees_in_any_session_time_zone(spark: Any) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")

@@ -1,4 +1,4 @@
-"""Tables and views that others write, as assets; and the runs of what depends on them."""
+"""Tables and views of other clients as assets, and runs of the assets that depend on them."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_errors_of_a_run_are_found_before_it(assets: list[Any], how: dict[str, A
 
 
 @pytest.mark.parametrize("how", [{}, {"branch_lake": lake("branch")}])
-def test_tables_of_a_branch_are_others_than_those_of_production(how: dict[str, Any]) -> None:
+def test_tables_of_a_branch_differ_from_those_of_production(how: dict[str, Any]) -> None:
     assets = [asset("a/same", io="same_lake"), asset("b/same")]
     assert found(*assets, schema="s", branch="dev", **how) == ()
     assert "would overwrite table s.same" in found(*assets, schema="s", branch="", **how)[0]

@@ -157,7 +157,7 @@ def test_checks_of_tables_with_deletion_vectors(run: Run, filled: DuckLake) -> N
     }
 
 
-def test_commits_of_others_become_events(
+def test_foreign_commits_become_events(
     filled: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:
     sensor, cursor = build_commit_sensor(assets=[orders], **DEPTH), None

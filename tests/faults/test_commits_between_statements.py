@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import update
 
 from ducklake_core import DuckLake
-from tests.faults import others
+from tests.faults import acts
+from tests.faults.acts import OLD, Context
 from tests.faults.between import IsDue, Memory, Other, before_statement
-from tests.faults.others import OLD, Context
 from tests.faults.upkeep import NOW
 from tests.support.oracle import LakeAddress, Oracle, attached
 from tests.support.parameters import slow
@@ -34,22 +34,22 @@ OPERATIONS: dict[str, Callable[[DuckLake], Any]] = {
 }
 Act = Callable[[Context], None]
 BY_LIBRARY: tuple[Act, ...] = (
-    others.append, others.change, others.replace, others.redefine, others.recreate, others.hold, others.maintain, others.expire,
-    others.change_and_expire,
+    acts.append, acts.change, acts.replace, acts.redefine, acts.recreate, acts.hold, acts.maintain, acts.expire,
+    acts.change_and_expire,
 )  # fmt: skip
-DUCKDB: tuple[Act, ...] = (others.duckdb_changes, others.duckdb_maintains)
+DUCKDB: tuple[Act, ...] = (acts.duckdb_changes, acts.duckdb_maintains)
 _OF_DUCKDB = ("orphaned-file", "table-bounds-narrow", "table-bounds-unknown", "delete-file-orphaned")
 EXPECTED = {"adopt": ("scheduled-live",), "duckdb_changes": _OF_DUCKDB, "duckdb_maintains": _OF_DUCKDB}
 """Findings of a check after each act, with any operation next to it."""
-OF_OPERATIONS: dict[str, tuple[Act, ...]] = {"orphans": (others.write_for_long,), "checkpoint": (others.write_for_long,)}
+OF_OPERATIONS: dict[str, tuple[Act, ...]] = {"orphans": (acts.write_for_long,), "checkpoint": (acts.write_for_long,)}
 
 
 def _expirable(lake: DuckLake, name: str) -> None:
     """Files that only old snapshots read, and a table that only they show."""
-    lake.table(name).overwrite(others.rows(0, 90), inline=False)
+    lake.table(name).overwrite(acts.rows(0, 90), inline=False)
     prepared = lake.table(name)
     prepared.delete("n < 30")
-    prepared.append(others.rows(90, 94), inline=True)
+    prepared.append(acts.rows(90, 94), inline=True)
     prepared.delete("n IN (50, 91)")
     lake.write(f"{name}old", pa.table({"a": [1]}), inline=True)
     lake.drop_table(f"{name}old")
@@ -110,14 +110,14 @@ class _Rounds:
         self.lake.close()
 
     def _prepared(self, name: str, oracle: Oracle | None) -> Context:
-        others.prepare(self.lake, name)
+        acts.prepare(self.lake, name)
         if self._operation in WORK:
             WORK[self._operation](self.lake, name)
         self.lake.holds.add("before", self.lake.snapshots()[1].id)
         context = Context(self._others, name, Memory(), oracle)
-        if self._act is others.write_for_long:
-            others.orphan(self.lake, name)
-            context.running.append(others.running_write(self._others, name, 400))
+        if self._act is acts.write_for_long:
+            acts.orphan(self.lake, name)
+            context.running.append(acts.running_write(self._others, name, 400))
         context.memory.note(self.lake)
         return context
 
@@ -165,15 +165,15 @@ def test_commits_between_any_two_statements(
 @pytest.mark.parametrize(
     ("operation", "act", "statement"),
     [
-        ("expire", others.replace, "SELECT public.ducklake_data_file"),
-        slow("expire", others.hold, "FOR UPDATE"),
-        ("merge", others.change, "pg_advisory_xact_lock"),
-        slow("rewrite", others.duckdb_changes, "pg_advisory_xact_lock"),
-        slow("flush", others.expire, "pg_advisory_xact_lock"),
-        slow("flush", others.change, "pg_advisory_xact_lock"),
-        ("orphans", others.write_for_long, "SELECT public.ducklake_delete_file"),
+        ("expire", acts.replace, "SELECT public.ducklake_data_file"),
+        slow("expire", acts.hold, "FOR UPDATE"),
+        ("merge", acts.change, "pg_advisory_xact_lock"),
+        slow("rewrite", acts.duckdb_changes, "pg_advisory_xact_lock"),
+        slow("flush", acts.expire, "pg_advisory_xact_lock"),
+        slow("flush", acts.change, "pg_advisory_xact_lock"),
+        ("orphans", acts.write_for_long, "SELECT public.ducklake_delete_file"),
         # Between the plan and the last look, not after it: files that are added although they are scheduled are for experiments only.
-        slow("cleanup", others.adopt, "COMMIT"),
+        slow("cleanup", acts.adopt, "COMMIT"),
     ],
 )
 def test_commits_before_a_statement(postgres: PostgresServer, tmp_path: Path, operation: str, act: Act, statement: str) -> None:

@@ -132,7 +132,7 @@ def test_rows_that_a_flush_has_locked(lake: DuckLake, address: LakeAddress, chan
         duck.run("BEGIN", "CALL ducklake_flush_inlined_data('lake')")
         changing.start()
         time.sleep(0.3)
-        # A flush that has to commit again, after others, would let the change through.
+        # A flush that has to commit again, after other writers, would let the change through.
         others = [seconds_of_append(lake, "u", number) for number in range(5 if ending == "ROLLBACK" else 0)]
         time.sleep(0.7)
         assert changing.is_alive()
@@ -155,7 +155,7 @@ UPKEEP: dict[str, tuple[str, Callable[[DuckLake], object]]] = {
 
 @pytest.mark.parametrize("upkeep", spread(UPKEEP, 2))
 def test_waiting_maintenance_blocks_no_writer(lake: DuckLake, address: LakeAddress, upkeep: str) -> None:
-    """A waiting lock request makes others queue behind it: it gives up soon, and tries again."""
+    """A waiting lock request blocks later ones: it gives up soon, and tries again."""
     lake.set_option("target_file_size", "2MB")
     lake.table("t").append(pa.table({"i": [0]}), inline=False)
     statement, call = UPKEEP[upkeep]

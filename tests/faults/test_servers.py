@@ -1,4 +1,4 @@
-"""PostgreSQL as others have set it up: full, impatient with idle transactions, behind a pooler."""
+"""PostgreSQL servers that are full, end idle transactions, or are behind a pooler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans as Spark DataFrames: the same rows as DuckDB's, on the native and on the Arrow way, whatever the session is set to."""
+"""Scans as Spark DataFrames: the same rows as DuckDB's, on the native and on the Arrow path, with any session settings."""
 
 from __future__ import annotations
 

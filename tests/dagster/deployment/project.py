@@ -150,7 +150,7 @@ def lost(context: dg.AssetExecutionContext) -> pa.Table:
 
 @dg.asset(deps=[lost], metadata=APPENDS, retry_policy=dg.RetryPolicy(max_retries=2))
 def retried(context: dg.AssetExecutionContext) -> pa.Table:
-    """Appends a row in a step that is tried again."""
+    """Appends a row in a step with retries."""
     return pa.table({"generation": pa.array([generation_of(context)], pa.int32())})
 
 

@@ -35,7 +35,7 @@ def test_a_run_fails_during_an_outage_and_succeeds_afterwards(deployment: Deploy
     assert deployment.rows(query) == [(60,)]
 
 
-def test_the_catalog_comes_back_while_a_step_waits_to_be_tried_again(deployment: Deployment) -> None:
+def test_the_catalog_comes_back_before_a_retry(deployment: Deployment) -> None:
     dagster = deployment.dagster
     with deployment.catalog.outage():
         run = dagster.materialize("slowly", tags={GENERATION: "32"})

@@ -36,7 +36,7 @@ def test_commits_of_a_lost_worker_are_not_repeated(deployment: Deployment, momen
     assert (count(deployment, "lost", generation), count(deployment, "retried", generation)) == (2, 2)
 
 
-def test_a_step_is_tried_again_and_adds_nothing(deployment: Deployment) -> None:
+def test_a_retried_step_adds_nothing(deployment: Deployment) -> None:
     dagster = deployment.dagster
     deployment.strike("after", "retried", "fail")
     run = dagster.materialize("retried", tags={GENERATION: "10"})
@@ -47,7 +47,7 @@ def test_a_step_is_tried_again_and_adds_nothing(deployment: Deployment) -> None:
     assert dagster.latest("retried")["ducklake/repeated"] is True
 
 
-def test_a_run_is_tried_again_by_dagster_itself(deployment: Deployment) -> None:
+def test_dagster_retries_a_run(deployment: Deployment) -> None:
     dagster = deployment.dagster
     deployment.strike("after", "lost")
     first = dagster.materialize("lost", "retried", tags={GENERATION: "20", "dagster/max_retries": "1"})

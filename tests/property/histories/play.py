@@ -537,7 +537,7 @@ class Lake:
     # Comparisons
 
     def check(self) -> None:
-        """A check of all rows finds nothing but what others leave."""
+        """Assert that a check of all rows finds only the known faults of other writers."""
         found = self.library.check(level="rows")
         assert set(found.by_code) <= self.left, str(found)
         # DuckDB leaves out files without a bucket.

@@ -89,7 +89,7 @@ def test_damage_in_sqlite(damage: Damage, damaged_sqlite: DamagedLake) -> None:
     _hold(damaged_sqlite, damage)
 
 
-def test_deep_json_of_others_stops_no_commit(lake_address: LakeAddress) -> None:
+def test_deep_json_in_the_catalog_stops_no_commit(lake_address: LakeAddress) -> None:
     """It failed every commit that met it, with its file left behind."""
     lake, other = (DuckLake.create(lake_address.url, data_path=lake_address.data_path), DuckLake.connect(lake_address.url))
     lake.write("t", FEW, inline=False)

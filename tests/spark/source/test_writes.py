@@ -157,7 +157,7 @@ def test_an_abort_after_a_commit_of_unknown_outcome_deletes_nothing(sqlite_addre
     monkeypatch.setattr(Committer, "commit", cut)
     with pytest.raises(CommitOutcomeUnknownError):
         passed_on(writer).commit([message])
-    # Spark aborts whatever did not commit.
+    # Spark aborts every write that did not commit.
     passed_on(writer).abort([message])
     monkeypatch.undo()
     assert lake.table("t").scan().to_arrow().to_pydict() == {"a": [1], "b": ["r1"]}

@@ -114,7 +114,7 @@ def test_expired_history_raises(lake: HandmadeLake, oracle: Callable[..., Any]) 
         committer.commit(lake.staged(lake.append(2), base=base))
 
 
-def test_commit_lost_before_it_arrived_is_tried_again(lake: HandmadeLake) -> None:
+def test_a_commit_lost_before_it_arrived_is_retried(lake: HandmadeLake) -> None:
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, ["before"])
     committed = Committer(faulty, attempts=QUICK.attempts()).commit(lake.staged(lake.append(1)))

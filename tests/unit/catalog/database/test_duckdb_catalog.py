@@ -142,7 +142,7 @@ def test_readers_elsewhere_only_stop_writers(database: Database, file: Path) -> 
     add(database, 1)
 
 
-def test_we_wait_for_a_short_lock(database: Database, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_lock_is_waited_for(database: Database, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_catalog, "READ_BUSY_SECONDS", 240.0)
     found: list[int] = []
     with held(file, "write"):

@@ -131,7 +131,7 @@ def test_rows_without_columns_raise(spark: SparkSession, tmp_path: Path) -> None
     assert files_in(tmp_path) == []
 
 
-def test_partitions_get_one_file_each_whatever_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitions_get_one_file_each_for_any_number_of_tasks(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(0, 10_000, 1, 8).selectExpr("id", 'cast(id % 5 as string) as `we"ird, k.ä`', "timestamp_seconds(id * 10000) as ts")
     keys = spec(('we"ird, k.ä', 2, "identity", None), ("ts", 3, "year", None))
     files = write_frame(df, state_of(df, tmp_path, partition_spec=keys))

@@ -163,7 +163,7 @@ def test_narrower_frames_missing_columns_and_other_orders_change_nothing() -> No
     assert (found.schema, found.added, found.ended, found.differences) == (table, (), (), ())
 
 
-def test_types_that_engines_lack_travel_as_others() -> None:
+def test_types_that_engines_lack_are_substituted() -> None:
     table = with_ids(
         Schema(
             columns=(

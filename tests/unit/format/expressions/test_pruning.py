@@ -1,4 +1,4 @@
-"""Pruning never changes rows: whatever a predicate, whatever is known of a file, no file that holds a matching row is left out."""
+"""Pruning never changes rows: with any predicate and any statistics, no file with a matching row is left out."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_misspelled_settings_raise(run: Run, lake_resource: DuckLakeResource, ke
 
 
 @pytest.mark.filterwarnings("ignore:Support for arbitrary metadata values:DeprecationWarning")
-def test_keys_of_ones_own_are_left_alone(run: Run) -> None:
+def test_keys_of_the_user_are_left_alone(run: Run) -> None:
     own = {"mode": "batch", "tables": "a, b", "team/write_mode": "append", "owner": "x", "partition_key": "y", "sorted": True}
     for value in ("batch", ["append"], np.array(["append", "merge"])):
         shown = facts(run([asset(ROWS, **{**own, "mode": value})]))

@@ -114,7 +114,7 @@ def _fail_often(address: LakeAddress, operation: str, seeds: range) -> None:
 
 @pytest.mark.parametrize("operation", spread([operation for operation in OPERATIONS if operation not in ("expire", "repair")], 2))
 def test_stores_that_hang(sqlite_address: LakeAddress, operation: str) -> None:
-    """While a call does not return, others read and commit: no transaction is open and no lock is held."""
+    """While a call hangs, other clients read and commit: no transaction is open and no lock is held."""
     prepare(sqlite_address, operation)
     lake, other = DuckLake.connect(sqlite_address.url), DuckLake.connect(sqlite_address.url)
     before = shown(lake)
