@@ -66,7 +66,7 @@ class Kind:
     Attributes:
         name: For messages.
         make: The frame of an Arrow table.
-        lacks: Types of which the library cannot hold all samples.
+        lacks: Types with samples that the library cannot hold.
         no_null: Types that have no NULL.
     """
 

@@ -175,7 +175,7 @@ NUMBERS: dict[str, pa.Array[Any]] = {
     "uint64": pa.array([2**64 - 1], pa.uint64()), "int64": pa.array([9007199254740993]), "timestamp": pa.array([datetime(1600, 1, 1)]),  # noqa: DTZ001 - the type has no zone
 }  # fmt: skip
 FLOATS = ("float64", "decimal(4,3)")
-"""Those of which a column of float64 holds the values above."""
+"""Types whose values above a column of float64 holds."""
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -25,14 +25,19 @@ LACKS = r"the data lacks columns 'a', 'b' of main\.t, .* missing_columns='null'"
 
 def new_lake(address: LakeAddress, **how: Any) -> DuckLake:
     """A lake with a table whose column c has a default."""
-    small = DuckLake.create(address.url, data_path=address.data_path, **how)
-    small.create_table("t", COLUMNS)
-    small.table("t").set_default("c", DEFAULT)
-    return small
+    lake = DuckLake.create(address.url, data_path=address.data_path, **how)
+    lake.create_table("t", COLUMNS)
+    lake.table("t").set_default("c", DEFAULT)
+    return lake
 
 
-def rows(small: DuckLake, *columns: str) -> list[tuple[Any, ...]]:
-    found = small.table("t").scan(list(columns) or None).to_arrow().to_pylist()
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    return new_lake(sqlite_address)
+
+
+def rows(lake: DuckLake, *columns: str) -> list[tuple[Any, ...]]:
+    found = lake.table("t").scan(list(columns) or None).to_arrow().to_pylist()
     return sorted(tuple(row.values()) for row in found)
 
 
@@ -40,13 +45,13 @@ def frame(*keys: int, **values: Any) -> list[Row]:
     return [{"k": key, **values} for key in keys]
 
 
-def test_under_strict_every_way_of_writing_names_the_columns_and_the_option(small: DuckLake) -> None:
-    table = small.table("t")
+def test_under_strict_every_way_of_writing_names_the_columns_and_the_option(lake: DuckLake) -> None:
+    table = lake.table("t")
     table.append(frame(1, a="x", b=1.0))
-    assert rows(small) == [(1, "x", 1.0, DEFAULT)]
-    before = small.snapshot().id
+    assert rows(lake) == [(1, "x", 1.0, DEFAULT)]
+    before = lake.snapshot().id
     ways: list[Callable[[], object]] = [
-        lambda: small.write("t", frame(2)),
+        lambda: lake.write("t", frame(2)),
         lambda: table.append(frame(2)),
         lambda: table.append(pa.table({"k": [2]}).to_reader()),
         lambda: table.overwrite(frame(2)),
@@ -59,11 +64,11 @@ def test_under_strict_every_way_of_writing_names_the_columns_and_the_option(smal
         with pytest.raises(SchemaError, match=LACKS) as caught:
             way()
         assert caught.value.details["columns"] == ("a", "b")
-    with small.transaction() as tx:
+    with lake.transaction() as tx:
         for call in (lambda: tx.append("t", frame(2)), lambda: tx.overwrite("t", frame(2)), lambda: tx.upsert("t", frame(1), on=["k"])):
             with pytest.raises(SchemaError, match=LACKS):
                 call()
-    assert small.snapshot().id == before
+    assert lake.snapshot().id == before
     for wrong in ({"missing_columns": "NULL"}, {"schema_evolution": "add"}):
         with pytest.raises(UsageError, match=next(iter(wrong))):
             table.append(frame(2), **wrong)  # type: ignore[arg-type]
@@ -71,43 +76,43 @@ def test_under_strict_every_way_of_writing_names_the_columns_and_the_option(smal
 
 @pytest.mark.parametrize("how", [{"missing_columns": "null"}, {"schema_evolution": "additive"}])
 @pytest.mark.parametrize("inline", [True, False])
-def test_new_rows_get_null_or_the_default_where_that_is_allowed(small: DuckLake, how: Any, inline: bool) -> None:
-    table = small.table("t")
+def test_new_rows_get_null_or_the_default_where_that_is_allowed(lake: DuckLake, how: Any, inline: bool) -> None:
+    table = lake.table("t")
     table.append(frame(1), inline=inline, **how)
     table.overwrite(frame(1, a="x"), where="k = 1", inline=inline, **how)
     table.upsert(frame(2, b=2.0), on="k", inline=inline, **how)
-    assert rows(small) == [(1, "x", None, DEFAULT), (2, None, 2.0, DEFAULT)]
+    assert rows(lake) == [(1, "x", None, DEFAULT), (2, None, 2.0, DEFAULT)]
 
 
 @pytest.mark.parametrize("how", [{"missing_columns": "null"}, {"schema_evolution": "additive"}])
 @pytest.mark.parametrize("inlined", [True, False])
 @pytest.mark.parametrize("inline", [None, False])
-def test_matched_rows_of_an_upsert_keep_what_the_frame_lacks(small: DuckLake, how: Any, inlined: bool, inline: bool | None) -> None:
-    table = small.table("t")
+def test_matched_rows_of_an_upsert_keep_what_the_frame_lacks(lake: DuckLake, how: Any, inlined: bool, inline: bool | None) -> None:
+    table = lake.table("t")
     table.append([{"k": 1, "a": "x", "b": 1.0, "c": 1}, {"k": 2, "a": "y", "b": 2.0, "c": 2}], inline=inlined)
-    before = dict(rows(small, "k", "rowid"))
+    before = dict(rows(lake, "k", "rowid"))
     done = table.upsert([{"K": 1, "a": "new"}, {"K": 3, "a": "z"}], on="k", inline=inline, **how)
     assert (done.rows_updated, done.rows_added, done.rows_deleted) == (1, 1, 0)
     assert done.rows_inlined == (2 if inline is None else 0)
-    assert rows(small) == [(1, "new", 1.0, 1), (2, "y", 2.0, 2), (3, "z", None, DEFAULT)]
-    assert {key: row_id for key, row_id in rows(small, "k", "rowid") if key in before} == before
+    assert rows(lake) == [(1, "new", 1.0, 1), (2, "y", 2.0, 2), (3, "z", None, DEFAULT)]
+    assert {key: row_id for key, row_id in rows(lake, "k", "rowid") if key in before} == before
     # A frame that has the keys alone changes no row that is there.
     done = table.upsert(frame(1, 4), on="k", **how)
     assert (done.rows_updated, done.rows_added) == (0, 1)
     # Of a column with a default that the frame lacks, matched rows keep the value, under strict too.
     table.upsert(frame(1, a="last", b=0.0), on="k")
-    assert rows(small)[0] == (1, "last", 0.0, 1)
+    assert rows(lake)[0] == (1, "last", 0.0, 1)
 
 
-def test_new_columns_come_with_a_partial_upsert(small: DuckLake) -> None:
-    table = small.table("t")
+def test_new_columns_come_with_a_partial_upsert(lake: DuckLake) -> None:
+    table = lake.table("t")
     table.append(frame(1, a="x", b=1.0))
     table.upsert([{"k": 1, "n": "new"}], on="k", schema_evolution="additive")
-    assert rows(small) == [(1, "x", 1.0, DEFAULT, "new")]
+    assert rows(lake) == [(1, "x", 1.0, DEFAULT, "new")]
 
 
-def test_keys_of_partial_upserts_are_checked(small: DuckLake) -> None:
-    table = small.table("t")
+def test_keys_of_partial_upserts_are_checked(lake: DuckLake) -> None:
+    table = lake.table("t")
     table.append(frame(1, 1, a="x", b=1.0))
     for keys, message in (((2, 2), "occurs more than once"), ((None,), "has NULL in the data")):
         with pytest.raises(SchemaError, match=message):
@@ -116,50 +121,50 @@ def test_keys_of_partial_upserts_are_checked(small: DuckLake) -> None:
         table.upsert([{"a": "x"}], on="k", missing_columns="null")
     # Rows of the table that share a key are all updated: it is undefined whose values would be kept.
     assert table.upsert(frame(1, a="y"), on="k", missing_columns="null").rows_updated == 2
-    assert rows(small) == [(1, "y", 1.0, DEFAULT)] * 2
+    assert rows(lake) == [(1, "y", 1.0, DEFAULT)] * 2
 
 
-def test_fields_of_structs_follow_the_same_rule(small: DuckLake) -> None:
-    small.create_table("s", {"k": "int64", "s": "struct(x int32, y int32)", "l": "struct(z int32, w int32)[]"})
+def test_fields_of_structs_follow_the_same_rule(lake: DuckLake) -> None:
+    lake.create_table("s", {"k": "int64", "s": "struct(x int32, y int32)", "l": "struct(z int32, w int32)[]"})
     part = pa.table({"k": [1], "s": [{"x": 1}], "l": [[{"w": 2}]]})
     with pytest.raises(SchemaError, match=r"lacks columns 's\.y', 'l\.element\.z' of main\.s"):
-        small.write("s", part)
-    small.write("s", part, missing_columns="null")
-    small.write("s", part.set_column(0, "k", pa.array([2])), schema_evolution="additive")
+        lake.write("s", part)
+    lake.write("s", part, missing_columns="null")
+    lake.write("s", part.set_column(0, "k", pa.array([2])), schema_evolution="additive")
     given = {"s": {"x": 1, "y": None}, "l": [{"z": None, "w": 2}]}
-    assert small.table("s").scan().to_arrow().to_pylist() == [{"k": 1, **given}, {"k": 2, **given}]
+    assert lake.table("s").scan().to_arrow().to_pylist() == [{"k": 1, **given}, {"k": 2, **given}]
 
 
-def test_not_null_columns_stay_errors(small: DuckLake) -> None:
-    small.table("t").set_not_null("a")
+def test_not_null_columns_stay_errors(lake: DuckLake) -> None:
+    lake.table("t").set_not_null("a")
     for how in ({}, {"missing_columns": "null"}, {"schema_evolution": "additive"}):
         with pytest.raises(SchemaError, match=r"'a' .*NOT NULL"):
-            small.table("t").upsert(frame(1, b=1.0), on="k", **how)  # type: ignore[arg-type]
+            lake.table("t").upsert(frame(1, b=1.0), on="k", **how)  # type: ignore[arg-type]
 
 
-def test_sql_keeps_its_own_rule(small: DuckLake) -> None:
-    small.sql("INSERT INTO t (k) VALUES (1)")
-    small.sql("INSERT INTO t BY NAME SELECT 2 AS k, 'x' AS a")
-    small.sql("MERGE INTO t USING (SELECT 3 AS k) AS s ON t.k = s.k WHEN NOT MATCHED THEN INSERT BY NAME")
-    assert sorted(rows(small), key=lambda row: row[0]) == [(1, None, None, DEFAULT), (2, "x", None, DEFAULT), (3, None, None, DEFAULT)]
+def test_sql_keeps_its_own_rule(lake: DuckLake) -> None:
+    lake.sql("INSERT INTO t (k) VALUES (1)")
+    lake.sql("INSERT INTO t BY NAME SELECT 2 AS k, 'x' AS a")
+    lake.sql("MERGE INTO t USING (SELECT 3 AS k) AS s ON t.k = s.k WHEN NOT MATCHED THEN INSERT BY NAME")
+    assert sorted(rows(lake), key=lambda row: row[0]) == [(1, None, None, DEFAULT), (2, "x", None, DEFAULT), (3, None, None, DEFAULT)]
 
 
-def test_merges_insert_null_where_values_are_named_or_it_is_allowed(small: DuckLake) -> None:
-    table = small.table("t")
+def test_merges_insert_null_where_values_are_named_or_it_is_allowed(lake: DuckLake) -> None:
+    table = lake.table("t")
     table.merge(frame(1), on="k").when_not_matched_insert({"k": "s.k"}).execute()
     table.merge(frame(2), on="k", missing_columns="null").when_not_matched_insert().execute()
     table.merge(frame(1, a="x"), on="k").when_matched_update().execute()
-    assert sorted(rows(small), key=lambda row: row[0]) == [(1, "x", None, DEFAULT), (2, None, None, DEFAULT)]
+    assert sorted(rows(lake), key=lambda row: row[0]) == [(1, "x", None, DEFAULT), (2, None, None, DEFAULT)]
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_on_every_catalog(lake_address: LakeAddress, version: str) -> None:
-    small = new_lake(lake_address, version=version)
-    small.table("t").append(frame(1, 2, a="x", b=1.0))
-    small.table("t").append(frame(*range(3, 40), a="y", b=2.0))
-    small.table("t").upsert([{"k": 1, "b": 5.0}, {"k": 39, "b": 6.0}, {"k": 99, "b": 7.0}], on="k", missing_columns="null")
+    lake = new_lake(lake_address, version=version)
+    lake.table("t").append(frame(1, 2, a="x", b=1.0))
+    lake.table("t").append(frame(*range(3, 40), a="y", b=2.0))
+    lake.table("t").upsert([{"k": 1, "b": 5.0}, {"k": 39, "b": 6.0}, {"k": 99, "b": 7.0}], on="k", missing_columns="null")
     wanted = [(1, "x", 5.0, DEFAULT), (39, "y", 6.0, DEFAULT), (99, None, 7.0, DEFAULT)]
-    assert [row for row in sorted(rows(small), key=lambda row: row[0]) if row[0] in (1, 39, 99)] == wanted
+    assert [row for row in sorted(rows(lake), key=lambda row: row[0]) if row[0] in (1, 39, 99)] == wanted
     if version == "1.0":
         with attached(lake_address) as duck:
             assert duck.rows("FROM t WHERE k IN (1, 39, 99) ORDER BY k") == wanted
@@ -167,28 +172,28 @@ def test_on_every_catalog(lake_address: LakeAddress, version: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *(slow(seed) for seed in range(4, 60))])
-def test_random_partial_frames_against_a_model(small: DuckLake, sqlite_address: LakeAddress, seed: int) -> None:
+def test_random_partial_frames_against_a_model(lake: DuckLake, sqlite_address: LakeAddress, seed: int) -> None:
     """Each write either follows the rule, or raises and changes nothing; DuckDB reads the same rows in the end."""
     random, model = Random(seed), list[Row]()
-    small.set_option("data_inlining_row_limit", random.choice([0, 3, 10]))
+    lake.set_option("data_inlining_row_limit", random.choice([0, 3, 10]))
     for _ in range(10):
         columns = ["k", *(name for name in "abc" if random.random() < 0.6)]
         keys = random.sample(range(12), random.choice([0, 1, 3, 6]))
         data = [{name: _value(random, name, key) for name in columns} for key in keys]
         table = pa.Table.from_pylist(data, schema=pa.schema([(name, _TYPES[name]) for name in columns]))
         how: Any = {"schema_evolution": random.choice(["strict", "additive"]), "missing_columns": random.choice([None, "null", "error"])}
-        mode, before = random.choice(["append", "overwrite", "upsert"]), small.snapshot().id
+        mode, before = random.choice(["append", "overwrite", "upsert"]), lake.snapshot().id
         lacking = [name for name in "ab" if name not in columns]
         rejects = how["missing_columns"] == "error" or (how["missing_columns"] is None and how["schema_evolution"] == "strict")
         more: Any = {"upsert": {"on": ["k"]}, "overwrite": {"where": "k >= 0"}}.get(mode, {})
         if lacking and rejects and data:
             with pytest.raises(SchemaError, match="lacks"):
-                small.write("t", table, mode=mode, **how, **more)  # type: ignore[call-overload]
-            assert small.snapshot().id == before
+                lake.write("t", table, mode=mode, **how, **more)  # type: ignore[call-overload]
+            assert lake.snapshot().id == before
         else:
-            small.write("t", table, mode=mode, **how, **more)
+            lake.write("t", table, mode=mode, **how, **more)
             model = _after(model, data, mode, columns)
-        assert rows_by_name(small) == _sorted(model)
+        assert rows_by_name(lake) == _sorted(model)
     with attached(sqlite_address) as duck:
         found = duck.connection.execute("SELECT k, a, b, c FROM t").fetchall()
     assert sorted(map(repr, found)) == sorted(repr(tuple(row[name] for name in COLUMNS)) for row in model)
@@ -220,14 +225,14 @@ def _sorted(found: Sequence[Row]) -> list[str]:
     return sorted(repr(tuple(row[name] for name in COLUMNS)) for row in found)
 
 
-def rows_by_name(small: DuckLake) -> list[str]:
-    return _sorted(small.table("t").scan().to_arrow().to_pylist())
+def rows_by_name(lake: DuckLake) -> list[str]:
+    return _sorted(lake.table("t").scan().to_arrow().to_pylist())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inlined", [True, False])
-def test_of_spark(small: DuckLake, spark: SparkSession, inlined: bool) -> None:
-    table = small.table("t")
+def test_of_spark(lake: DuckLake, spark: SparkSession, inlined: bool) -> None:
+    table = lake.table("t")
     table.append([{"k": 1, "a": "x", "b": 1.0, "c": 1}, {"k": 2, "a": "y", "b": 2.0, "c": 2}], inline=inlined)
     part = spark.createDataFrame([(1, "new"), (3, "z")], "k int, A string")
     with pytest.raises(SchemaError, match=r"lacks column 'b' of main\.t"):
@@ -236,12 +241,12 @@ def test_of_spark(small: DuckLake, spark: SparkSession, inlined: bool) -> None:
         table.upsert(part, on="k")
     done = table.upsert(part, on="k", missing_columns="null")
     assert (done.rows_updated, done.rows_added, done.rows_deleted) == (1, 1, 0)
-    assert rows(small) == [(1, "new", 1.0, 1), (2, "y", 2.0, 2), (3, "z", None, DEFAULT)]
+    assert rows(lake) == [(1, "new", 1.0, 1), (2, "y", 2.0, 2), (3, "z", None, DEFAULT)]
     with pytest.raises(SchemaError, match="occurs more than once"):
         table.upsert(spark.createDataFrame([(1,), (1,)], "k int"), on="k", missing_columns="null")
     table.upsert(spark.createDataFrame([(2, "n")], "k int, new string"), on="k", schema_evolution="additive")
-    assert rows(small)[1] == (2, "y", 2.0, 2, "n")
-    names = {file.path for file in small.table("t").list_files()} | {d.path for f in small.table("t").list_files() for d in f.delete_files}
-    kept = {file.path for file in small.storage.list(small.table("t").state.path)}
+    assert rows(lake)[1] == (2, "y", 2.0, 2, "n")
+    names = {file.path for file in lake.table("t").list_files()} | {d.path for f in lake.table("t").list_files() for d in f.delete_files}
+    kept = {file.path for file in lake.storage.list(lake.table("t").state.path)}
     assert names <= kept
     assert len(kept - names) <= 2, "only files that ended are left"

@@ -53,7 +53,7 @@ def create(address: LakeAddress) -> DuckLake:
 
 
 def all_encrypted(address: LakeAddress) -> int:
-    """Return the number of files, all of which must be encrypted."""
+    """Return the number of files. All must be encrypted."""
     files = list(Path(address.data_path).rglob("*.parquet"))
     for file in files:
         assert file.read_bytes()[:4] == file.read_bytes()[-4:] == b"PARE", file

@@ -59,7 +59,7 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
     assert lake.table("t", at=at).scan().count() == 29
 
 
-@pytest.mark.parametrize("flushed_by", ["us", "DuckDB"])
+@pytest.mark.parametrize("flushed_by", ["ducklake_core", "DuckDB"])
 def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(sqlite_address: LakeAddress, flushed_by: str) -> None:
     """When this fails before the flush, DuckDB has fixed the fault; the rows after it are the same for both libraries."""
     reported = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
@@ -73,7 +73,7 @@ def test_duckdb_reports_inlined_deletes_again_at_a_rewrite_until_a_flush(sqlite_
         before = [duck.rows(reported.format(at)) for at in ends]
     assert before == [[(first, 1)], [(second, 2)], [(rewrite, 1), (rewrite, 2)]]
     lake = DuckLake.connect(sqlite_address.url)
-    if flushed_by == "us":
+    if flushed_by == "ducklake_core":
         assert lake.flush_inlined_data().failures == ()
     with attached(sqlite_address) as duck:
         if flushed_by == "DuckDB":

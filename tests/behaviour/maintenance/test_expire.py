@@ -174,23 +174,23 @@ def test_wrong_calls(sqlite_address: LakeAddress, arguments: dict[str, Any], err
 class Counted(int):
     """A number that counts how often it is hashed by sets and compared by searches."""
 
-    looks = 0
+    accesses = 0
 
     def __hash__(self) -> int:
-        Counted.looks += 1
+        Counted.accesses += 1
         return super().__hash__()
 
     def __eq__(self, other: object) -> bool:
-        Counted.looks += 1
+        Counted.accesses += 1
         return super().__eq__(other)
 
     def __lt__(self, other: int) -> bool:
-        Counted.looks += 1
+        Counted.accesses += 1
         return super().__lt__(other)
 
 
 def long_history(address: LakeAddress, number: int) -> None:
-    """So many snapshots, each of which replaces a file, and every fortieth of which drops a table with inlined rows."""
+    """Many snapshots: each replaces a file, and every fortieth drops a table with inlined rows."""
     lake = DuckLake.create(address.url, data_path=address.data_path)
     lake.write("t", pa.table({"a": range(20)}), inline=False)
     last = lake.snapshot()
@@ -216,7 +216,7 @@ def long_history(address: LakeAddress, number: int) -> None:
 
 
 def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accesses to ids in Python, steps of SQLite's virtual machine and statements, none of which depends on load."""
+    """Accesses to ids in Python, steps of SQLite's virtual machine and statements. They do not depend on load."""
     steps, statements = 0, 0
 
     def step() -> int:
@@ -240,11 +240,11 @@ def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_p
             (tmp_path / str(number)).mkdir()
             address = sqlite_lake(tmp_path / str(number))
             long_history(address, number)
-            Counted.looks = steps = statements = 0
+            Counted.accesses = steps = statements = 0
             done = expire(address, older_than=NOW, min_age=NOW)
             assert len(done.snapshots) >= number
             assert (len(done.files), len(done.tables)) == (number, number // 40)
-            costs.append((Counted.looks, steps, statements))
+            costs.append((Counted.accesses, steps, statements))
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     small, large = costs

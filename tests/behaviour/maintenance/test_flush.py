@@ -36,7 +36,7 @@ def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_a
 
 
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In batches of three rows, of which none stays in memory."""
+    """In batches of three rows, and no batch stays in memory."""
     monkeypatch.setattr(rows, "BATCH_ROWS", 3)
     for module, name in ((flush, "HELD_ROWS"), (compaction, "FLUSHED_ROWS"), (sorting, "SORTED_ROWS")):
         monkeypatch.setattr(module, name, SpillLimits(memory_bytes=1))

@@ -21,7 +21,7 @@ PARTS = 4
 
 
 def partitioned(address: LakeAddress) -> DuckLake:
-    """Small files in four partitions, of which every other row is deleted in those of the first append."""
+    """Small files in four partitions. Every other row of the first append is deleted."""
     lake = DuckLake.create(address.url, data_path=address.data_path)
     for start in (0, 100, 200):
         rows = pa.table({"part": [n % PARTS for n in range(40)], "n": [start + n for n in range(40)]})
@@ -123,7 +123,7 @@ def test_an_interrupted_run_is_carried_on(
     lake.close()
 
 
-@pytest.mark.parametrize("by", ["us", "DuckDB"])
+@pytest.mark.parametrize("by", ["ducklake_core", "DuckDB"])
 def test_a_concurrent_delete_is_kept_and_stops_one_group_at_most(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_concurrent_delete_is_kept_and_stops_one_group_at_most(
     def meanwhile(task: Any, **how: Any) -> Any:
         written = real(task, **how)
         calls.append(task)
-        if len(calls) == 1 and by == "us":
+        if len(calls) == 1 and by == "ducklake_core":
             other.table("t").append(pa.table({"part": [0], "n": [1000]}))
             other.table("t").delete("n = 105")
         elif len(calls) == 1:
@@ -189,7 +189,7 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress) -> None:
     before, reported, newest = readings(sqlite_address), change_feeds(sqlite_address), lake.snapshot().id
     plan = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True)
     assert [(group.files, group.neighbours, group.deleted_rows, group.live_rows) for group in plan.tables[0].groups] == [(3, 2, 5, 25)]
-    assert "beside 2 small files" in plan.steps[0].reason
+    assert "2 small files" in plan.steps[0].reason
     lake.set_option("target_file_size", 100, table="t")
     (full,) = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True).tables
     assert [(group.files, group.neighbours) for group in full.groups] == [(1, 0)], "the group is full"

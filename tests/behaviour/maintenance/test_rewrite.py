@@ -116,8 +116,8 @@ def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
-@pytest.mark.parametrize(("by", "deleted", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
-def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, deleted: int, looks: int) -> None:
+@pytest.mark.parametrize(("by", "deleted", "plans"), [("ducklake_core", 40, 1), ("ducklake_core", 25, 2), ("DuckDB", 25, 2)])
+def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, deleted: int, plans: int) -> None:
     """New rows and deletes from other files are no conflict; a delete from the same file makes the rewrite plan again."""
     from ducklake_core.maintenance import rewrite
 
@@ -133,7 +133,7 @@ def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pyt
     def meanwhile(task: Any) -> Any:
         written = real(task)
         calls.append(task)
-        if len(calls) == 1 and by == "us":
+        if len(calls) == 1 and by == "ducklake_core":
             other.table("t").append(pa.table({"id": pa.array([101], pa.int32())}))
             other.table("t").delete(f"id = {deleted}")
         elif len(calls) == 1:
@@ -145,7 +145,7 @@ def test_concurrent_changes_are_kept(lake_address: LakeAddress, monkeypatch: pyt
     on_disk = files_on_disk(lake_address)
     (done,) = lake.rewrite_data_files("t", delete_threshold=0.5).tables
     monkeypatch.undo()
-    assert (done.failure, done.files_rewritten, len(calls)) == (None, 1, looks)
+    assert (done.failure, done.files_rewritten, len(calls)) == (None, 1, plans)
     expected = [number for number in (*range(20, 60), 101) if number != deleted]
     assert sorted(lake.table("t").scan().to_arrow()["id"].to_pylist()) == expected
     known = {name for name in files_on_disk(lake_address) - on_disk if "-delete" not in name}

@@ -1,4 +1,4 @@
-"""A store of which every third call fails: each transaction is in the lake as a whole or not at all, and what is left over is swept."""
+"""A store that fails every third call: each transaction is in the lake as a whole or not at all, and what is left over is swept."""
 
 from __future__ import annotations
 

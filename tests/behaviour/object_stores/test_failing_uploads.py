@@ -1,4 +1,4 @@
-"""Uploads of which any one call fails, whatever the store: no file appears, and the next attempt is whole."""
+"""Uploads during which any one call fails, to each store: no file appears, and the next attempt is complete."""
 
 from __future__ import annotations
 

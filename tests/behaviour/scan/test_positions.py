@@ -1,8 +1,6 @@
-"""DuckDB and ducklake_core delete rows alternately and read the same rows at every snapshot."""
+"""Positions of rows to delete: keys, late commits and predicates."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,76 +14,7 @@ from ducklake_core.format.types.data_types import FLOAT64, INT64, UUID, VARCHAR,
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.delete_files import read_delete_file
 from tests.support.oracle import LakeAddress, attached
-from tests.support.parameters import spread
-from tests.support.scans import STORAGE, assert_same_rows, open_lake
-
-
-def history(address: LakeAddress) -> dict[int, list[dict[str, Any]]]:
-    """All rows with their ids as DuckDB reads them at each snapshot that has the table, compared with ducklake_core."""
-    lake = open_lake(address)
-    found = {}
-    with attached(address) as duck:
-        for version in lake.snapshots()[2:]:
-            own = lake.scan("t", version, columns=["rowid", "a", "g"]).to_arrow()
-            assert_same_rows(duck, own, f"SELECT rowid, a, g FROM t AT (VERSION => {version})")
-            found[version] = sorted(own.to_pylist(), key=lambda row: row["rowid"])
-        # DuckDB answers this one from metadata alone.
-        assert duck.value("SELECT count(*) FROM t") == len(found[max(found)])
-    return found
-
-
-@pytest.mark.parametrize("limit", spread([0, 10], 1))
-def test_deletes_of_both_libraries_alternate(lake_address: LakeAddress, limit: int) -> None:
-    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
-        duck.run(
-            "CREATE TABLE t (a INTEGER, g VARCHAR)",
-            "INSERT INTO t SELECT i, 'g' || i % 5 FROM range(100) r(i)",
-            "INSERT INTO t SELECT i, NULL FROM range(100, 180) r(i)",
-            "INSERT INTO t VALUES (500, 'few'), (501, 'few')",
-        )
-    live = {*range(180), 500, 501}
-
-    def own(where: str, deleted: set[int]) -> None:
-        result = DuckLake.connect(lake_address.url).table("t").delete(where)
-        assert result.rows_deleted == len(live & deleted)
-        live.difference_update(deleted)
-
-    def by_duckdb(where: str, deleted: set[int]) -> None:
-        with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
-            duck.run(f"DELETE FROM t WHERE {where}")
-        live.difference_update(deleted)
-
-    own("g = 'g1'", set(range(1, 100, 5)))
-    by_duckdb("a IN (2, 3, 150)", {2, 3, 150})
-    own("a < 30 OR a = 500", {*range(30), 500})
-    by_duckdb("a BETWEEN 40 AND 60", set(range(40, 61)))
-    own("a >= 100 AND g IS NULL", set(range(100, 180)))
-    own("a = 12345", set())
-    by_duckdb("a = 70", {70})
-    own("a BETWEEN 65 AND 75", set(range(65, 76)))
-    snapshots = history(lake_address)
-    last = max(snapshots)
-    assert {row["a"] for row in snapshots[last]} == live
-    with attached(lake_address) as duck:
-        duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
-    after = history(lake_address)
-    assert {version: rows for version, rows in after.items() if version <= last} == snapshots
-
-
-@pytest.mark.parametrize("limit", [0, 10])
-def test_upsert_replaces_by_key(lake_address: LakeAddress, limit: int) -> None:
-    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
-        duck.run(
-            "CREATE TABLE t (a INTEGER, g VARCHAR)",
-            "INSERT INTO t SELECT i, 'g' || i % 5 FROM range(50) r(i)",
-            "INSERT INTO t VALUES (100, NULL), (101, 'x')",
-            "DELETE FROM t WHERE a < 5",
-        )
-    data = pa.table({"G": ["g0", "g1", "new", "x"], "a": pa.array([10, 10, 3, 101], pa.int16())})
-    DuckLake.connect(lake_address.url).table("t").upsert(data, on=["a", "g"])
-    rows = history(lake_address)
-    expected = sorted([*((i, f"g{i % 5}") for i in range(5, 50)), (100, "~"), (101, "x"), (10, "g1"), (3, "new")])
-    assert sorted((row["a"], row["g"] or "~") for row in rows[max(rows)]) == expected
+from tests.support.scans import STORAGE, open_lake
 
 
 def column(name: str, data_type: object, number: int) -> Field:
@@ -118,7 +47,7 @@ def test_uuid_keys() -> None:
         (pa.table({"n": [1]}), ["nothing"], NotFoundError, "nothing"),
     ],
 )
-def test_null_and_nan_keys_raise(source: pa.Table, on: list[str], error: type[Exception], message: str) -> None:
+def test_invalid_keys_raise(source: pa.Table, on: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         key_set(source, on, KEYS)
 

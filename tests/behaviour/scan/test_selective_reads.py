@@ -1,4 +1,4 @@
-"""Selective reads: which columns of which row groups are decoded, and that the rows are the same in whatever way."""
+"""Selective reads: columns and row groups that are decoded, and the same rows by every reader."""
 
 from __future__ import annotations
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.engines import duckdb_instance
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format import options
 from ducklake_core.format.types.data_types import INT32, Field, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
@@ -132,17 +134,38 @@ def test_typed_literals_are_constant_defaults(address: LakeAddress, kind: str, l
     assert not any(column.default_is_expression for column in lake.table("t").schema)
 
 
-def test_python_definitions_have_the_checks_of_sql(address: LakeAddress) -> None:
+def test_methods_have_the_checks_of_sql(address: LakeAddress) -> None:
     lake = made(address)
-    hidden = Field(name="s", type=StructType(fields=(Field(name="x\0y", type=INT32),)))
-    with pytest.raises(SchemaError, match="NUL"):
-        lake.create_table("t", Schema(columns=(hidden,)))
+    lake.create_table("t", {"a": "int32", "year": "int32", "ts": "timestamp"}, partition_by=["year(ts)", '"year"'])
+    lake.sql("CREATE TABLE s (s STRUCT(b INTEGER))")
+    before = lake.snapshot().id
+    for frame in (pa.table({"a\0b": [1]}), pa.table({"s": [{"x\0y": 1}]})):
+        with pytest.raises(SchemaError, match="contains NUL"):
+            lake.create_table("n", frame.schema)
+        with pytest.raises(SchemaError, match="contains NUL"):
+            lake.write("n", frame)
+    with pytest.raises(SchemaError, match="DuckLake uses this name"):
+        lake.write("n", pa.table({"_ducklake_internal_snapshot_id": [1]}))
+    with pytest.raises(SchemaError, match="DuckLake uses this name"):
+        lake.table("t").add_column("_DUCKLAKE_internal_row_id", "int32")
     nested = Field(name="l", type=StructType(fields=(Field(name="x", type=INT32),)), default="{'x': 1}", default_is_expression=True)
     with pytest.raises(UnsupportedFeatureError, match="cannot have a default"):
-        lake.create_table("t", Schema(columns=(nested,)))
+        lake.create_table("n", Schema(columns=(nested,)))
     with pytest.raises(UsageError, match="number of buckets"):
-        lake.create_table("t", {"a": "int32"}, partition_by=["bucket(2147483648, a)"])
-    lake.create_table("t", {"a": "int32", "year": "int32", "ts": "timestamp"}, partition_by=["year(ts)", '"year"'])
+        lake.create_table("n", {"a": "int32"}, partition_by=["bucket(2147483648, a)"])
+    with pytest.raises(UsageError, match="between 1 and 2,147,483,647"):
+        lake.table("t").set_partitioned_by(["bucket(2147483648, a)"])
+    with pytest.raises(UnsupportedFeatureError, match="before a field of a struct"):
+        lake.table("s").set_sorted_by(["s.b"])
+    assert lake.snapshot().id == before
+
+
+def test_target_file_sizes_of_a_few_bytes_raise(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = made(address)
+    monkeypatch.setattr(options, "MIN_TARGET_FILE_SIZE", 1000)
+    with pytest.raises(UsageError, match="target_file_size is 5: it must be at least 1,000 bytes"):
+        lake.set_option("target_file_size", 5)
+    lake.set_option("target_file_size", "1KB")
 
 
 CONDITIONS = (

@@ -39,14 +39,16 @@ def _run(lake: DuckLake, sql: str) -> None:
         found.to_arrow()
 
 
-@pytest.mark.parametrize(
-    "sql", [LONG, f"CREATE TABLE u AS {LONG}", f"INSERT INTO t {LONG}", "DELETE FROM t WHERE n IN (" + LONG + ")"], ids=lambda sql: sql[:6]
-)
-@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_signals_during_statements_pass_unchanged(lake: DuckLake, sql: str, number: signal.Signals, kind: type[BaseException]) -> None:
+STATEMENTS = (LONG, f"CREATE TABLE u AS {LONG}", f"INSERT INTO t {LONG}", f"DELETE FROM t WHERE n IN ({LONG})")
+INTERRUPT, TERMINATE = (signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)
+
+
+@pytest.mark.parametrize(("sql", "sent"), [*((sql, INTERRUPT) for sql in STATEMENTS), (LONG, TERMINATE)], ids=lambda value: str(value)[:6])
+def test_signals_during_statements_pass_unchanged(lake: DuckLake, sql: str, sent: tuple[signal.Signals, type[BaseException]]) -> None:
+    number, kind = sent
     before = lake.snapshot().id
     former = signal.signal(signal.SIGTERM, _terminate)
-    timer = threading.Timer(1, os.kill, (os.getpid(), number))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
     try:
         timer.start()
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The queries of TPC-DS over a lake that DuckDB wrote and changed: DuckDB's answers in process and, as far as it goes, on Spark."""
+"""The queries of TPC-DS over a lake that DuckDB wrote and changed: DuckDB's answers in process and, where its syntax allows, on Spark."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def fill_nested(duck: Oracle, table: str, types: tuple[DataType, ...], *, in_fil
 
 
 def expected(duck: Oracle, types: tuple[DataType, ...], *, in_file: bool) -> dict[str, list[Any]]:
-    """Values that DuckDB was given, or that it has stored, for types of which it loses digits."""
+    """Values that DuckDB was given, or that it has stored if it loses digits of the type."""
     found: dict[str, list[Any]] = {}
     for i, data_type in enumerate(types):
         if in_file and data_type in LOSSY_IN_FILES:

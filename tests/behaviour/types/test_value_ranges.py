@@ -42,9 +42,10 @@ def _array(kind: str, values: list[int]) -> pa.Array[Any]:
     return pa.array(values, width).view(arrow)
 
 
-def _lake(address: LakeAddress, kind: str) -> DuckLake:
+def _lake(address: LakeAddress, *kinds: str) -> DuckLake:
     lake = DuckLake.create(address.url, data_path=address.data_path)
-    lake.create_table("t", {"i": "int64", "v": kind, "l": f"{kind}[]"})
+    for kind in kinds:
+        lake.create_table(kind, {"i": "int64", "v": kind, "l": f"{kind}[]"})
     return lake
 
 
@@ -54,48 +55,49 @@ def _frame(values: pa.Array[Any]) -> pa.Table:
 
 
 @on_all_catalogs
-@pytest.mark.parametrize("kind", list(INSIDE))
-def test_inlined_values_at_the_edges_are_read_back(lake_address: LakeAddress, kind: str) -> None:
+def test_inlined_values_at_the_edges_are_read_back(lake_address: LakeAddress) -> None:
     # DuckDB casts a timestamptz of the last milliseconds to text a millisecond late, so a DuckDB catalog cannot return it.
-    late = kind == "timestamptz" and lake_address.url.startswith("duckdb")
-    _check_edges(lake_address, kind, [value for value in INSIDE[kind][1] if not late or value != LAST], inlined=True)
+    late = "timestamptz" if lake_address.url.startswith("duckdb") else None
+    _check_edges(
+        lake_address, {kind: [value for value in INSIDE[kind][1] if kind != late or value != LAST] for kind in INSIDE}, inlined=True
+    )
 
 
-@pytest.mark.parametrize("kind", list(INSIDE))
-def test_values_at_the_edges_are_read_back_from_files(sqlite_address: LakeAddress, kind: str) -> None:
-    _check_edges(sqlite_address, kind, list(INSIDE[kind][1]), inlined=False)
+def test_values_at_the_edges_are_read_back_from_files(sqlite_address: LakeAddress) -> None:
+    _check_edges(sqlite_address, {kind: list(values) for kind, (_, values) in INSIDE.items()}, inlined=False)
 
 
-def _check_edges(address: LakeAddress, kind: str, edges: list[int], *, inlined: bool) -> None:
-    values = _array(kind, edges)
-    lake = _lake(address, kind)
-    lake.table("t").append(_frame(values), inline=inlined)
-    found = lake.table("t").scan(["v"]).to_arrow().column("v").combine_chunks()
-    assert found.cast(values.type).equals(values)
+def _check_edges(address: LakeAddress, edges: dict[str, list[int]], *, inlined: bool) -> None:
+    lake = _lake(address, *edges)
+    for kind, numbers in edges.items():
+        values = _array(kind, numbers)
+        lake.table(kind).append(_frame(values), inline=inlined)
+        found = lake.table(kind).scan(["v"]).to_arrow().column("v").combine_chunks()
+        assert found.cast(values.type).equals(values), kind
     assert lake.check(level="rows").findings == ()
     lake.close()
     with attached(address) as duck:
-        # ICU has no local time for the first and last instants.
-        shown = "epoch_us(v)" if kind == "timestamptz" else "v::VARCHAR"
-        assert len(duck.rows(f"SELECT {shown}, len(l) FROM lake.t")) == len(values)
-        assert duck.value("SELECT count(*) FROM lake.t WHERE v IS NOT NULL") == len(values)
+        for kind, values in edges.items():
+            # ICU has no local time for the first and last instants.
+            shown = "epoch_us(v)" if kind == "timestamptz" else "v::VARCHAR"
+            assert len(duck.rows(f"SELECT {shown}, len(l) FROM lake.{kind}")) == len(values), kind
+            assert duck.value(f"SELECT count(*) FROM lake.{kind} WHERE v IS NOT NULL") == len(values), kind
 
 
 @pytest.mark.parametrize("inlined", [True, False])
-@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in OUTSIDE.items() for value in values])
-def test_values_out_of_range_are_rejected(sqlite_address: LakeAddress, kind: str, value: int, inlined: bool) -> None:
-    lake = _lake(sqlite_address, kind)
+def test_values_out_of_range_are_rejected(sqlite_address: LakeAddress, inlined: bool) -> None:
+    lake = _lake(sqlite_address, *OUTSIDE)
     before = lake.snapshot().id
-    for column in ("v", "l"):
+    for kind, value, column in ((kind, value, column) for kind, values in OUTSIDE.items() for value in values for column in ("v", "l")):
         frame = _frame(_array(kind, [0, value]))
         other = "l" if column == "v" else "v"
         frame = frame.set_column(frame.schema.get_field_index(other), other, pa.nulls(2, frame.schema.field(other).type))
-        with pytest.raises(SchemaError, match=rf"main\.t: row 1: column '{column}.*{value if kind != 'time' else ''}"):
-            lake.table("t").append(frame, inline=inlined)
+        with pytest.raises(SchemaError, match=rf"main\.{kind}: row 1: column '{column}.*{value if kind != 'time' else ''}"):
+            lake.table(kind).append(frame, inline=inlined)
         with pytest.raises(SchemaError, match=f"column '{column}"):
-            lake.table("t").upsert(frame, on="i")
+            lake.table(kind).upsert(frame, on="i")
     assert lake.snapshot().id == before
-    assert lake.table("t").count() == 0
+    assert all(lake.table(kind).count() == 0 for kind in OUTSIDE)
 
 
 @pytest.mark.parametrize("inlined", [True, False])
@@ -128,7 +130,7 @@ def test_a_check_of_rows_finds_inlined_values_out_of_range(
     lake = _lake(sqlite_address, kind)
     monkeypatch.setattr("ducklake_core.engines.arrow.write_state.check_values", _unchecked)
     frame = _frame(_array(kind, [0, value])).select(["i", "v"])
-    lake.table("t").append(frame, inline=True, missing_columns="null")
+    lake.table(kind).append(frame, inline=True, missing_columns="null")
     found = lake.check(level="rows").findings
     assert {finding.code for finding in found} & {"value-out-of-range", "rows-unreadable"}, found
 

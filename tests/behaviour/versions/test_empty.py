@@ -43,7 +43,7 @@ def _edit(lake: DuckLake, *statements: str) -> None:
 
 
 def _read(lake: DuckLake, address: LakeAddress, name: str = "t") -> Rows:
-    """Rows of a newly opened lake, and of the second implementation, of which there is none for 1.1 in MySQL."""
+    """Rows of a newly opened lake, and of the second implementation, except 1.1 in MySQL, which has none."""
     with DuckLake.connect(address.url) as again:
         own = sorted_rows(again.table(name).scan().to_arrow())
         assert again.table(name).scan().count() == len(own)
@@ -57,7 +57,7 @@ def _read(lake: DuckLake, address: LakeAddress, name: str = "t") -> Rows:
 
 
 def _maintain(lake: DuckLake) -> None:
-    """Run every operation, none of which may fail for a table."""
+    """Run every operation. None may fail for a table."""
     for done in (lake.flush_inlined_data(), lake.merge_adjacent_files(), lake.rewrite_data_files(delete_threshold=0.0)):
         assert done.failed_steps == ()
     lake.expire_snapshots(**NOW)
