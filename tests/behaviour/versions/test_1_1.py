@@ -15,19 +15,19 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
-from tests.support.oracle import READS, LakeAddress, attached, file_lake
+from tests.support.oracle import LakeAddress, attached, file_lake
 from tests.unit.catalog.database.test_bootstrap import layout, primary_keys
 
 
 def test_a_new_lake_has_the_tables_of_the_second_implementation(
     lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    folder = tmp_path / "duckdb"
+    folder = tmp_path / "second"
     folder.mkdir()
-    by_duckdb = request.getfixturevalue("postgres").lake(folder) if lake_address.backend == "postgresql" else file_lake("sqlite", folder)
-    with second_implementation(by_duckdb, create=True):
+    by_second = request.getfixturevalue("postgres").lake(folder) if lake_address.backend == "postgresql" else file_lake("sqlite", folder)
+    with second_implementation(by_second, create=True):
         pass
-    own, second = new_lake(lake_address), DuckLake.connect(by_duckdb.url)
+    own, second = new_lake(lake_address), DuckLake.connect(by_second.url)
     assert (own.info.version, second.info.version) == ("1.1", "1.1")
 
     def names(lake: DuckLake) -> dict[str, list[str]]:
@@ -101,51 +101,6 @@ def test_names_with_the_reserved_prefix_raise(lake_address: LakeAddress, name: s
     with pytest.raises(SchemaError, match="reserve names"):
         lake.write("t", pa.table({"a": [1], name: [2]}), schema_evolution="additive")
     assert lake.table("t").scan().count() == 1
-
-
-def _alternate(lake: DuckLake, address: LakeAddress, limit: int) -> None:
-    """Both write, one after the other, and every kind of change is there."""
-    lake.set_option("data_inlining_row_limit", limit)
-    lake.write("t", pa.table({"a": pa.array(range(20), pa.int64()), "s": [f"s{i}" for i in range(20)]}))
-    with second_implementation(address) as catalog:
-        catalog.load_table("main.t").append(pa.table({"a": [100, 101], "s": ["duckdb", None]}))
-        catalog.load_table("main.t").delete(col("a") < 3)
-    lake.write("t", pa.table({"a": [200, 201], "s": ["own", "é" * 200]}))
-    lake.table("t").update({"s": "'changed'"}, where="a in (5, 100)")
-    lake.table("t").delete("a in (6, 201)")
-    lake.table("t").add_column("extra", "int32")
-    with second_implementation(address) as catalog:
-        catalog.load_table("main.t").append(pa.table({"a": [300], "s": ["wide"], "extra": pa.array([7], pa.int32())}))
-        catalog.load_table("main.t").delete((col("a") == 7) | (col("a") == 200))
-    lake.table("t").rename_column("s", "text")
-    lake.flush_inlined_data()
-    with second_implementation(address) as catalog:
-        catalog.load_table("main.t").append(pa.table({"a": [400], "text": ["last"], "extra": pa.array([None], pa.int32())}))
-        catalog.flush_inlined_data("main.t")
-        catalog.merge_adjacent_files()
-    lake.write("t", pa.table({"a": [500], "text": ["after"], "extra": pa.array([1], pa.int32())}))
-    lake.table("t").delete("a = 400")
-    lake.merge_adjacent_files()
-    lake.rewrite_data_files(delete_threshold=0.0)
-
-
-@pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
-def test_duckdb_and_ducklake_core_alternate_and_read_the_same_at_every_snapshot(lake_address: LakeAddress, limit: int) -> None:
-    lake = new_lake(lake_address)
-    _alternate(lake, lake_address, limit)
-    fresh = DuckLake.connect(lake_address.url)
-    with second_implementation(lake_address) as catalog:
-        for snapshot in fresh.snapshots():
-            if fresh.has_table("t", at=snapshot.id):
-                own = sorted_rows(fresh.table("t", at=snapshot.id).scan().to_arrow())
-                assert rows_of(catalog, "main.t", snapshot.id) == own, snapshot
-        assert faults(fresh) == []
-        catalog.expire_snapshots(older_than=dt.timedelta(0))
-    lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
-    lake.cleanup_old_files(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
-    with second_implementation(lake_address) as catalog:
-        assert rows_of(catalog, "main.t") == sorted_rows(fresh.table("t").scan().to_arrow())
-    assert faults(fresh) == []
 
 
 def test_every_operation_on_every_catalog_database(lake_address: LakeAddress) -> None:
@@ -304,45 +259,3 @@ def test_a_vector_is_written_again_for_a_later_snapshot(sqlite_address: LakeAddr
     assert counts == [168_000, 167_999]
     with second_implementation(sqlite_address) as catalog:
         assert len(rows_of(catalog, "main.t")) == 167_999
-
-
-def test_variants_that_duckdb_inlined_are_read(both: LakeAddress) -> None:
-    lake = new_lake(both)
-    lake.create_table("t", {"a": "int64", "v": "variant"})
-    with second_implementation(both) as catalog:
-        rows = lake.table("t").scan().to_arrow().schema
-        assert rows.names == ["a", "v"]
-        values = pa.table({"a": [1, 2], "v": pa.array([_variant(7), None], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))})
-        catalog.load_table("main.t").append(values)
-    assert stored(lake, "data_file", "data_file_id") == []
-    found = lake.table("t").scan().to_arrow().to_pylist()
-    assert [row["a"] for row in found] == [1, 2]
-    assert [None if row["v"] is None else bytes(row["v"]["value"]) for row in found] == [_variant(7)["value"], None]
-    lake.flush_inlined_data()
-    assert lake.table("t").scan().to_arrow().to_pylist() == found
-    with second_implementation(both) as catalog:
-        assert len(rows_of(catalog, "main.t")) == 2
-
-
-def _variant(number: int) -> dict[str, bytes]:
-    """A number of one byte, with a dictionary that is empty."""
-    return {"metadata": b"\x01\x00\x00", "value": bytes([3 << 2, number])}
-
-
-@pytest.mark.parametrize("version", READS)
-def test_duckdb_and_ducklake_core_alternate(lake_address: LakeAddress, version: Any) -> None:
-    """On every version that the installed extension knows."""
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path, version=version)
-    lake.write("t", pa.table({"a": pa.array(range(50), pa.int64()), "s": [f"s{i}" for i in range(50)]}))
-    lake.write("t", pa.table({"a": [100], "s": ["few"]}))
-    with attached(lake_address) as duck:
-        duck.run("UPDATE t SET s = 'duckdb' WHERE a IN (3, 100)", "INSERT INTO t VALUES (200, 'two')", "DELETE FROM t WHERE a < 2")
-    lake.table("t").update({"s": "'own'"}, where="a = 200")
-    lake.table("t").delete("a = 4")
-    with attached(lake_address) as duck:
-        duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
-        lake.flush_inlined_data()
-        for snapshot in lake.snapshots()[1:]:
-            own = sorted_rows(lake.table("t", at=snapshot.id).scan().to_arrow())
-            assert sorted(duck.rows(f"SELECT a, s FROM t AT (VERSION => {snapshot.id})"), key=repr) == own
-    assert lake.info.version == version

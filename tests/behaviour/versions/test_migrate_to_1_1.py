@@ -98,26 +98,26 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress) -> 
 @pytest.mark.parametrize("backend", spread(BACKENDS, 1))
 def test_the_second_implementation_makes_the_same_catalog(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     addresses = []
-    for name in ("own", "duckdb"):
+    for name in ("own", "second"):
         (tmp_path / name).mkdir()
         postgres = request.getfixturevalue("postgres") if backend == "postgresql" else None
         addresses.append(postgres.lake(tmp_path / name) if postgres else file_lake("sqlite", tmp_path / name))
-    own, by_duckdb = addresses
+    own, by_second = addresses
     lake = made_by_duckdb(own)
-    other = made_by_duckdb(by_duckdb)
+    other = made_by_duckdb(by_second)
     before = everything(lake)
     lake.migrate("1.1")
-    with second_implementation(by_duckdb, migrate=True):
+    with second_implementation(by_second, migrate=True):
         pass
-    other = DuckLake.connect(by_duckdb.url)
+    other = DuckLake.connect(by_second.url)
     assert other.info.version == "1.1"
     assert column_names(lake) == column_names(other)
     assert primary_keys(lake.database) == primary_keys(other.database)
     assert everything(other) == before
     tables = ("schema_versions", "column", "inlined_data_tables", "inlined_data_1_1", "table_column_stats")
     same = [f"ducklake_{name}" for name in tables]
-    mine, yours = catalog_rows(lake), catalog_rows(other)
-    assert {name: mine[name] for name in same} == {name: yours[name] for name in same}
+    by_own, by_other = catalog_rows(lake), catalog_rows(other)
+    assert {name: by_own[name] for name in same} == {name: by_other[name] for name in same}
     with second_implementation(own) as catalog:
         for (snapshot, name), rows in before.items():
             assert rows_of(catalog, name, snapshot) == rows

@@ -194,10 +194,10 @@ def test_repair_takes_back_the_drop_of_nested_schemas(sqlite_address: LakeAddres
     assert _values(again, "a.b.t") == list(range(5))
 
 
-def _in_the_way(lake: DuckLake, mine: Callable[[Transaction], object], by_duckdb: Callable[[], object]) -> None:
+def _in_the_way(lake: DuckLake, change: Callable[[Transaction], object], other_change: Callable[[], object]) -> None:
     with lake.transaction() as tx:
-        mine(tx)
-        by_duckdb()
+        change(tx)
+        other_change()
 
 
 def test_conflicting_writers(lake_address: LakeAddress) -> None:
@@ -259,9 +259,9 @@ def test_catalog_rows_are_those_of_the_second_implementation(lake_address: LakeA
             catalog.create_namespace(path)
         catalog.create_table("sales.europe.t", schema=ONE_COLUMN)
         catalog.drop_namespace("sales.europe.north")
-    by_duckdb = DuckLake.connect(other.url)
+    by_second = DuckLake.connect(other.url)
     assert own == (
-        stored(by_duckdb, "schema", "schema_id", "begin_snapshot", "schema_name", "parent_schema_id", "path_is_relative"),
-        stored(by_duckdb, "snapshot_changes", "snapshot_id", "changes_made"),
-        [path.count("/") for (path,) in stored(by_duckdb, "schema", "path")],
+        stored(by_second, "schema", "schema_id", "begin_snapshot", "schema_name", "parent_schema_id", "path_is_relative"),
+        stored(by_second, "snapshot_changes", "snapshot_id", "changes_made"),
+        [path.count("/") for (path,) in stored(by_second, "schema", "path")],
     )

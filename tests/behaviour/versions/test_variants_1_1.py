@@ -104,7 +104,7 @@ def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress)
     assert faults(lake) == []
 
 
-def test_duckdb_and_ducklake_core_read_the_same_variants(both: LakeAddress) -> None:
+def test_both_implementations_read_the_same_variants(both: LakeAddress) -> None:
     lake, values = _lake(both), _variants()
     lake.write("t", _rows(lake, values))
     with second_implementation(both) as catalog:
@@ -113,14 +113,14 @@ def test_duckdb_and_ducklake_core_read_the_same_variants(both: LakeAddress) -> N
     lake.table("t").update({"a": "51"}, where="a = 50")
     with second_implementation(both) as catalog:
         found = catalog.load_table("main.t").to_arrow()
-    by_duckdb = dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True))
+    by_second = dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True))
     assert stored(lake, "data_file", "data_file_id") == []
-    assert by_duckdb == _read(lake)
-    assert set(by_duckdb) == {*range(len(values)), 51} - {3}
+    assert by_second == _read(lake)
+    assert set(by_second) == {*range(len(values)), 51} - {3}
     lake.flush_inlined_data()
     with second_implementation(both) as catalog:
         found = catalog.load_table("main.t").to_arrow()
-    assert dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True)) == _read(lake) == by_duckdb
+    assert dict(zip(found["a"].to_pylist(), _strings(_together(found["v"].to_pylist())), strict=True)) == _read(lake) == by_second
     assert faults(lake) == []
 
 
@@ -223,7 +223,7 @@ def test_nested_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_duckdb_and_ducklake_core_read_the_same_nested_variants(both: LakeAddress) -> None:
+def test_both_implementations_read_the_same_nested_variants(both: LakeAddress) -> None:
     """DuckDB parses the stored strings into the written values."""
     lake = _nested_lake(both)
     rows = _nested_rows(lake)
@@ -268,9 +268,9 @@ def test_nested_variants_of_duckdb_are_read(both: LakeAddress) -> None:
         row = f'INSERT INTO {where}"{name}" VALUES (1, {lake.snapshot().id}, NULL, 2, :l, :s, NULL, NULL)'
         connection.execute(text(row), cells)
     with second_implementation(both) as catalog:
-        by_duckdb = catalog.load_table("main.n").to_arrow().to_pylist()
+        by_second = catalog.load_table("main.n").to_arrow().to_pylist()
     own = DuckLake.connect(both.url).table("n").scan().to_arrow().to_pylist()
-    for (found,) in (own, by_duckdb):
+    for (found,) in (own, by_second):
         assert _strings(_together(found["l"])) == _strings(_together(values[20:22]))
         assert found["s"]["x"] == "it's"
         assert _strings(_together([found["s"]["v"]])) == ["7"]
