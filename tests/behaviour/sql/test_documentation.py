@@ -11,6 +11,6 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "sql.md"
 def test_examples_run(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     names: dict[str, object] = {"folder": tmp_path}
-    assert len(examples) == 5
+    assert examples
     for example in examples:
         exec(compile(example, str(DOCUMENT), "exec"), names)
