@@ -360,8 +360,8 @@ def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelt
     """
     if limit > before(now, min_age, "min_age"):
         raise UsageError(
-            f"{argument} would take what is younger than {age_text(min_age)}, which running queries and writes may still use; "
-            "give a longer age, or a smaller min_age when you know that nothing runs",
+            f"{argument} includes data that is younger than {age_text(min_age)}, which running queries and writes may still use; "
+            "give a longer age, or a smaller min_age if nothing else uses the lake",
             parameter="min_age",
         )
 

@@ -51,7 +51,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
 Opened = TypeVar("Opened")
-_NEW_LAKE = "in Python DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake, and ATTACH in DuckDB"
+_NEW_LAKE = "check the address, or create a lake there with DuckLake.create(...), ducklake create, or ATTACH in DuckDB"
 _CREATE_RETRIES, _OPEN_RETRIES = RetryPolicy(max_attempts=3), RetryPolicy(max_attempts=4)
 _CREATE_SECONDS = 30.0
 

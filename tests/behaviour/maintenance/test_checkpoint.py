@@ -62,7 +62,7 @@ def test_the_round(lake_address: LakeAddress) -> None:
     rejected = {step.verb: step.reason for step in lake.checkpoint().failed_steps}
     for operation, option in zip(("expire", "cleanup", "delete"), ("expire_older_than", *["delete_older_than"] * 2), strict=True):
         (reason,) = (rejected.pop(name) for name in list(rejected) if name.startswith(operation))
-        assert reason.startswith(f"the option {option} (0 seconds) would take what is younger than 1 hour"), reason
+        assert reason.startswith(f"the option {option} (0 seconds) includes data that is younger than 1 hour"), reason
     assert rejected == {}
     swept = lake.checkpoint(min_age=NOW)
     assert swept.failed_steps == ()

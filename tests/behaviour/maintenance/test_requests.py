@@ -246,7 +246,7 @@ def test_everything_is_cleaned_up_when_nothing_runs(small: DuckLake) -> None:
     stray.write_bytes(b"")
     for operation in (small.cleanup_old_files, small.delete_orphaned_files):
         assert operation().files == ()
-        with pytest.raises(UsageError, match="cleanup_all would take what is younger"):
+        with pytest.raises(UsageError, match="cleanup_all includes data that is younger"):
             operation(cleanup_all=True)
         with pytest.raises(UsageError, match="either older_than or cleanup_all"):
             operation(cleanup_all=True, older_than="1 day", min_age=NOW)
