@@ -20,9 +20,9 @@
     `- CommitError                     a transaction that did not become a snapshot
        |- CommitConflictError          retriable after planning again on the new snapshot
        |- CommitRetriesExhaustedError  retriable
-       `- CommitOutcomeUnknownError    whether it did cannot be learnt
+       `- CommitOutcomeUnknownError    the outcome cannot be determined
 
-``code`` is stable and documented in docs/reference/errors.md; ``retriable`` is whether the same call may succeed later;
+``code`` is stable and documented in docs/reference/errors.md; ``retriable`` states whether the same call may succeed later;
 ``details`` holds the objects that the error is about.  No message ever contains a password or a key.
 """
 
@@ -66,7 +66,7 @@ class UsageError(DuckLakeError, ValueError):
 
 
 class UnsupportedFeatureError(DuckLakeError, NotImplementedError):
-    """The lake or the call uses something that this library does not do; the message names it."""
+    """The lake or the call uses something that this library does not support; the message names it."""
 
     code = "unsupported-feature"
 
@@ -78,13 +78,13 @@ class NotFoundError(DuckLakeError, LookupError):
 
 
 class AlreadyExistsError(DuckLakeError):
-    """A schema, table or lake of that name exists already."""
+    """A schema, table, hold or lake of that name exists already."""
 
     code = "already-exists"
 
 
 class SchemaError(DuckLakeError, ValueError):
-    """The data does not fit the table: a missing column, a type that does not widen, a NULL where none may be."""
+    """The data does not fit the table: a missing column, a type that does not widen, NULL in a column that is NOT NULL."""
 
     code = "schema"
 
@@ -96,13 +96,13 @@ class CatalogError(DuckLakeError):
 
 
 class NotALakeError(CatalogError):
-    """The database can be reached but holds no DuckLake catalog."""
+    """The database holds no DuckLake catalog, or the file is not a database."""
 
     code = "not-a-lake"
 
 
 class CatalogVersionError(CatalogError):
-    """The catalog has a format version that this library does not work with."""
+    """The catalog has a format version that this library does not support."""
 
     code = "catalog-version"
 
@@ -127,7 +127,7 @@ class StorageError(DuckLakeError):
 
 
 class CorruptFileError(StorageError):
-    """A file is there, but is not what the catalog says it is."""
+    """A file exists but does not match the catalog."""
 
     code = "corrupt-file"
 
@@ -140,20 +140,20 @@ class StoreUnavailableError(StorageError):
 
 
 class JobFailedError(DuckLakeError):
-    """A Spark job of a maintenance operation failed or was cancelled. What it had written was deleted, and nothing was changed."""
+    """A Spark job of a maintenance operation failed or was cancelled. Its files were deleted, and nothing was changed."""
 
     code = "job-failed"
     retriable = True
 
 
 class CommitError(DuckLakeError):
-    """The transaction did not become a snapshot. Unless a subclass says otherwise, nothing was changed."""
+    """The transaction did not become a snapshot. Nothing was changed, except where a subclass documents otherwise."""
 
     code = "commit"
 
 
 class CommitConflictError(CommitError):
-    """Another writer committed something that this transaction's changes must not be applied on top of."""
+    """Another writer committed changes that conflict with those of this transaction."""
 
     code = "commit-conflict"
     retriable = True
@@ -167,6 +167,6 @@ class CommitRetriesExhaustedError(CommitError):
 
 
 class CommitOutcomeUnknownError(CommitError):
-    """It is unknown whether a commit is in the lake: the connection was lost at COMMIT, or the snapshot that would prove it expired."""
+    """The outcome of a commit is unknown: the connection was lost at COMMIT, or the snapshots that could prove it were expired."""
 
     code = "commit-outcome-unknown"

@@ -17,7 +17,7 @@ from typing import NoReturn
 def main() -> None:
     """Run the command with the arguments of the process; its packages are an extra of this library.
 
-    SIGTERM, by which ``timeout`` and orchestrators end a process, ends it as Ctrl-C does: files that nothing names by then are deleted.
+    SIGTERM, which ``timeout`` and orchestrators send, ends the process as Ctrl-C does: uncommitted files are deleted.
     """
     try:
         from ducklake_core.cli.app import app

@@ -1,6 +1,6 @@
 """The command ``ducklake`` with its subcommands.
 
-A further operation is a function in one of the lists below, or in ``PLANNED`` when it has a dry run.
+To add a command, add a function to one of the lists below, or to ``PLANNED`` if it has a dry run.
 """
 
 from __future__ import annotations
@@ -56,19 +56,23 @@ def options(
         typer.Option("--lake", envvar="DUCKLAKE_URL", show_envvar=True, help="Address of the catalog, or a name of ducklake.toml."),
     ] = None,
     data_path: Annotated[
-        str | None, typer.Option("--data-path", envvar="DUCKLAKE_DATA_PATH", show_envvar=True, help="Instead of the stored one.")
+        str | None,
+        typer.Option("--data-path", envvar="DUCKLAKE_DATA_PATH", show_envvar=True, help="Data path to use in place of the stored one."),
     ] = None,
     metadata_schema: Annotated[
         str | None,
         typer.Option("--metadata-schema", envvar="DUCKLAKE_METADATA_SCHEMA", show_envvar=True, help="Schema of the catalog's tables."),
     ] = None,
     allowed_path: Annotated[
-        list[str] | None, typer.Option("--allowed-path", help="A further place that the catalog may name; may be given again.")
+        list[str] | None, typer.Option("--allowed-path", help="A further path prefix that the catalog may name; repeatable.")
     ] = None,
     storage_options: Annotated[
         str | None,
         typer.Option(
-            "--storage-options", envvar="DUCKLAKE_STORAGE_OPTIONS", hidden=True, help="JSON: fsspec options by protocol. Use the variable."
+            "--storage-options",
+            envvar="DUCKLAKE_STORAGE_OPTIONS",
+            hidden=True,
+            help="fsspec options by protocol, as JSON. Use the variable.",
         ),
     ] = None,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,  # noqa: ARG001

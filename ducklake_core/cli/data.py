@@ -206,7 +206,7 @@ def keys(text: str) -> list[str]:
 def _format_of(path: str) -> FileFormat:
     found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
-        raise UsageError(f"the name of {path} does not tell its format: give --format {', '.join(get_args(FileFormat))}")
+        raise UsageError(f"the name of {path} does not show its format: give --format {', '.join(get_args(FileFormat))}")
     return found
 
 

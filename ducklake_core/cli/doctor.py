@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _JAVA_FROM = 17
 _SAME = ("ducklake-dagster", "pyarrow", "fsspec", "s3fs", "gcsfs", "adlfs")
-"""Packages that work units use on both sides; rows and files travel between them."""
+"""Packages that this process and Spark executors must have in the same version."""
 
 _LATE_SECONDS = 5.0
 _PACKAGES = ("pyarrow", "sqlalchemy", "psycopg", "pymysql", "fsspec", "pyspark", "duckdb", "dagster")
@@ -40,35 +40,40 @@ _PACKAGES = ("pyarrow", "sqlalchemy", "psycopg", "pymysql", "fsspec", "pyspark",
 def doctor(
     context: typer.Context,
     *,
-    write: Annotated[bool, typer.Option("--write/--no-write", help="Also write a small file below the data path, and delete it.")] = True,
-    spark: Annotated[bool, typer.Option("--spark", help="Also start Spark, and try the storage from one of its executors.")] = False,
+    write: Annotated[bool, typer.Option("--write/--no-write", help="Also write and delete a small file below the data path.")] = True,
+    spark: Annotated[bool, typer.Option("--spark", help="Also start Spark, and test the storage from an executor.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Try catalog, clock, storage, Java, Spark and versions. The exit code is 1 when one of them fails."""
+    """Test catalog, clock, storage, Java, Spark and versions. The exit code is 1 if a test fails.
+
+    Example: ducklake doctor --spark
+    """
     options: LakeOptions = context.find_root().obj
-    found = list(hops(options, write=write, spark=spark))
+    found = list(probes(options, write=write, spark=spark))
     with read_or_not():
         if as_json:
             print_json(found)
         else:
-            for hop in found:
-                print_lines([f"{hop.outcome:<8} {hop.name}: {hop.says}", *([f"{'':<8} -> {hop.advice}"] if hop.advice else [])])
-    exit_with(FOUND, all(hop.outcome != "failed" for hop in found))
+            for probe in found:
+                print_lines(
+                    [f"{probe.outcome:<8} {probe.name}: {probe.message}", *([f"{'':<8} -> {probe.advice}"] if probe.advice else [])]
+                )
+    exit_with(FOUND, all(probe.outcome != "failed" for probe in found))
 
 
-def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
-    """Yield the result of each test, one after another; what needs the lake is skipped where there is none."""
+def probes(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Probe]:
+    """Yield the result of each test, one after another. Tests that need the lake are skipped if it cannot be opened."""
     lake: DuckLake | None = None
     started = time.perf_counter()
     try:
         lake = options.connect(read_only=True)
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
-        yield Hop(name="catalog", outcome="failed", says=str(error), advice=_advice(error))
+        yield Probe(name="catalog", outcome="failed", message=str(error), advice=_advice(error))
     if lake is not None:
         opened = lake
         try:
-            yield _tried("clock", lambda: _clock(opened), "set this machine's clock by NTP")
+            yield _tried("clock", lambda: _clock(opened), "synchronize the clock of this machine with NTP")
             yield _tried("storage", lambda: _storage(opened), "check the data path, the permissions and the credentials")
             if write:
                 yield written("storage, writing", written_and_deleted(opened.storage, opened.info.data_path))
@@ -94,170 +99,187 @@ def _advice(error: DuckLakeError) -> str:
     return "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
 
 
-def _of_spark(lake: DuckLake | None, *, write: bool) -> Iterator[Hop]:
+def _of_spark(lake: DuckLake | None, *, write: bool) -> Iterator[Probe]:
     yield java()
     yield pyspark()
     if lake is not None:
-        yield from executor_hops(lake, write=write)
+        yield from executor_probes(lake, write=write)
 
 
-def _without_lake(name: str) -> Hop:
-    return Hop(name=name, outcome="skipped", says="not tried without the lake")
+def _without_lake(name: str) -> Probe:
+    return Probe(name=name, outcome="skipped", message="skipped because the lake cannot be opened")
 
 
-def _tried(name: str, attempt: Callable[[], Hop], advice: str) -> Hop:
+def _tried(name: str, attempt: Callable[[], Probe], advice: str) -> Probe:
     try:
         return attempt()
     except DuckLakeError as error:
-        return Hop(name=name, outcome="failed", says=str(error), advice=advice)
+        return Probe(name=name, outcome="failed", message=str(error), advice=advice)
 
 
-def _catalog(lake: DuckLake, seconds: float) -> Hop:
+def _catalog(lake: DuckLake, seconds: float) -> Probe:
     snapshot = lake.snapshot()
-    says = f"{lake.database.address}, version {lake.info.version}, snapshot {snapshot.id}, opened in {seconds * 1000:.0f} ms"
+    message = f"{lake.database.address}, version {lake.info.version}, snapshot {snapshot.id}, opened in {seconds * 1000:.0f} ms"
     if not lake.info.format_version.is_writable:
-        advice = "it can be read, not written: ducklake migrate --dry-run"
-        return Hop(name="catalog", outcome="warning", says=says, advice=advice)
-    return Hop(name="catalog", outcome="ok", says=says)
+        advice = "the catalog can be read but not written: run ducklake migrate --dry-run"
+        return Probe(name="catalog", outcome="warning", message=message, advice=advice)
+    return Probe(name="catalog", outcome="ok", message=message)
 
 
-def _clock(lake: DuckLake) -> Hop:
+def _clock(lake: DuckLake) -> Probe:
     with lake.database.read() as connection:
         there, here = lake.database.now(connection), datetime.now(UTC)
     newest = lake.snapshot().time
     apart = (here - there).total_seconds()
     if abs(apart) > _LATE_SECONDS:
-        says = f"this machine is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the catalog's database"
-        return Hop(name="clock", outcome="warning", says=says, advice="ages in maintenance count by the database's clock; set both by NTP")
+        message = f"this machine is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the catalog's database"
+        return Probe(
+            name="clock",
+            outcome="warning",
+            message=message,
+            advice="synchronize both clocks with NTP: maintenance measures ages with the clock of the database",
+        )
     if (newest - there).total_seconds() > _LATE_SECONDS:
-        says = f"the newest snapshot is of {newest:%Y-%m-%d %H:%M:%S} UTC, which is in the future"
-        return Hop(name="clock", outcome="warning", says=says, advice="the clock of a writer is, or was, wrong")
-    return Hop(name="clock", outcome="ok", says=f"{abs(apart):.1f} s apart from the catalog's database")
+        message = f"the newest snapshot has the time {newest:%Y-%m-%d %H:%M:%S} UTC, which is in the future"
+        return Probe(
+            name="clock",
+            outcome="warning",
+            message=message,
+            advice="the clock of a writer is or was wrong: synchronize the clocks of all writers with NTP",
+        )
+    return Probe(name="clock", outcome="ok", message=f"{abs(apart):.1f} s difference to the database of the catalog")
 
 
-def _storage(lake: DuckLake) -> Hop:
+def _storage(lake: DuckLake) -> Probe:
     path = printable(lake.info.data_path)
     file = first_file(lake)
     if file is None:
         first = next(lake.storage.list(lake.info.data_path), None)
-        return Hop(name="storage", outcome="ok", says=f"{path} can be listed" + ("" if first else ", and is empty"))
+        return Probe(name="storage", outcome="ok", message=f"{path} can be listed" + ("" if first else ", and is empty"))
     size = lake.storage.size(file[0])
     if size != file[1]:
-        says = f"{printable(file[0])} has {size} bytes, the catalog says {file[1]}"
-        return Hop(name="storage", outcome="failed", says=says, advice="ducklake check --level footers")
-    return Hop(name="storage", outcome="ok", says=f"{path}: the first file of the lake is there")
+        message = f"{printable(file[0])} has {size} bytes, but {file[1]} in the catalog"
+        return Probe(name="storage", outcome="failed", message=message, advice="ducklake check --level footers")
+    return Probe(name="storage", outcome="ok", message=f"{path}: the first file of the lake exists")
 
 
-def _versions() -> Hop:
-    says = ", ".join(f"{name} {found}" for name, found in installed(("ducklake-dagster", *_PACKAGES)).items())
-    return Hop(name="versions", outcome="ok", says=f"Python {platform.python_version()}, {says}")
+def _versions() -> Probe:
+    message = ", ".join(f"{name} {found}" for name, found in installed(("ducklake-dagster", *_PACKAGES)).items())
+    return Probe(name="versions", outcome="ok", message=f"Python {platform.python_version()}, {message}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
-    """One thing that was tried: how it went, what was seen, and what to do."""
+class Probe:
+    """The result of one test of the setup: its outcome, a message, and advice where something is wrong."""
 
     name: str
     outcome: Outcome
-    says: str
+    message: str
     advice: str | None = None
 
 
-def java() -> Hop:
-    """Check the Java that Spark would start: that of JAVA_HOME, or the first of the PATH."""
+def java() -> Probe:
+    """Check the Java that Spark would start: the one of JAVA_HOME, or the first one on the PATH."""
     advice = f"install Java {_JAVA_FROM} or later and set JAVA_HOME; only Spark needs it"
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
-        where = f"JAVA_HOME is {home}, and there is no bin/java below it" if home else "there is no java on the PATH"
-        return Hop(name="java", outcome="warning", says=where, advice=advice)
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+        return Probe(name="java", outcome="warning", message=where, advice=advice)
     try:
         done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Hop(name="java", outcome="warning", says=f"{found} does not run: {type(error).__name__}", advice=advice)
+        return Probe(name="java", outcome="warning", message=f"{found} does not run: {type(error).__name__}", advice=advice)
     version = re.search(r'version "(\d+)', done.stderr + done.stdout)
     if version is None or int(version[1]) < _JAVA_FROM:
-        return Hop(name="java", outcome="warning", says=f"{found} is of version {version[1] if version else 'unknown'}", advice=advice)
-    return Hop(name="java", outcome="ok", says=f"version {version[1]}, {found}")
+        return Probe(name="java", outcome="warning", message=f"{found} is of version {version[1] if version else 'unknown'}", advice=advice)
+    return Probe(name="java", outcome="ok", message=f"version {version[1]}, {found}")
 
 
-def pyspark() -> Hop:
-    """Check that PySpark is installed, and is new enough."""
+def pyspark() -> Probe:
+    """Check that PySpark is installed and recent enough."""
     found = installed(["pyspark"]).get("pyspark")
     if found is None or int(found.partition(".")[0]) < 4:
         advice = "install pyspark 4 where tables are read or written with Spark"
-        return Hop(name="spark", outcome="warning", says=f"pyspark {found or 'is not installed'}", advice=advice)
-    return Hop(name="spark", outcome="ok", says=f"pyspark {found}")
+        return Probe(name="spark", outcome="warning", message=f"pyspark {found or 'is not installed'}", advice=advice)
+    return Probe(name="spark", outcome="ok", message=f"pyspark {found}")
 
 
-def executor_hops(lake: DuckLake, *, write: bool) -> Iterator[Hop]:
-    """Start Spark, or use the session that there is, and have an executor check itself and the store."""
+def executor_probes(lake: DuckLake, *, write: bool) -> Iterator[Probe]:
+    """Start Spark, or use the running session, and test the packages and the storage of an executor."""
     try:
         from pyspark.sql import SparkSession
 
         running = SparkSession.getActiveSession()
         session = running or SparkSession.builder.appName("ducklake doctor").getOrCreate()
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises is the answer
-        yield Hop(name="spark session", outcome="failed", says=_first_line(lake, error), advice="check Java, SPARK_HOME and SPARK_REMOTE")
+    except Exception as error:  # noqa: BLE001 - any error of Spark is a result
+        yield Probe(
+            name="spark session", outcome="failed", message=_first_line(lake, error), advice="check Java, SPARK_HOME and SPARK_REMOTE"
+        )
         return
     try:
-        yield Hop(name="spark session", outcome="ok", says=f"Spark {session.version}")
+        yield Probe(name="spark session", outcome="ok", message=f"Spark {session.version}")
         yield from _of_executor(session, lake, write=write)
     finally:
         if running is None:
             session.stop()
 
 
-def _of_executor(session: SparkSession, lake: DuckLake, *, write: bool) -> Iterator[Hop]:
+def _of_executor(session: SparkSession, lake: DuckLake, *, write: bool) -> Iterator[Probe]:
     try:
         file = first_file(lake)
         found = probe_executor(
             session, lake.storage, lake.info.data_path, file[0] if file else None, write=write, packages=(*_SAME, "pyspark")
         )
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises is the answer
-        advice = "executors need ducklake-dagster and its packages: install them there, or ship them with --py-files or addArtifacts"
-        yield Hop(name="executor", outcome="failed", says=_first_line(lake, error), advice=advice)
+    except Exception as error:  # noqa: BLE001 - any error of Spark is a result
+        advice = "install ducklake-dagster and its packages on the executors, or ship them with --py-files or addArtifacts"
+        yield Probe(name="executor", outcome="failed", message=_first_line(lake, error), advice=advice)
         return
     yield _same_packages(found)
     if found.reading is not None:
-        advice = "executors need the network and the credentials of this process: check the storage options, and roles of the machines"
-        yield Hop(name="storage, from an executor", outcome="failed", says=found.reading, advice=advice)
+        advice = "executors need the network access and the credentials of this process: check storage options and roles"
+        yield Probe(name="storage, from an executor", outcome="failed", message=found.reading, advice=advice)
     elif file is not None and found.size != file[1]:
-        says = f"{printable(file[0])} has {found.size} bytes there, but {file[1]} in the catalog"
-        yield Hop(
-            name="storage, from an executor", outcome="failed", says=says, advice="executors must read the same store, not a local disk"
+        message = f"{printable(file[0])} has {found.size} bytes on the executor, but {file[1]} in the catalog"
+        yield Probe(
+            name="storage, from an executor",
+            outcome="failed",
+            message=message,
+            advice="executors must read the same store, not a local disk",
         )
     else:
-        says = f"{printable(lake.info.data_path)}: {'the first file is there' if file else 'it answers'}"
-        yield Hop(name="storage, from an executor", outcome="ok", says=says)
+        message = f"{printable(lake.info.data_path)}: {'the first file exists' if file else 'the store answers'}"
+        yield Probe(name="storage, from an executor", outcome="ok", message=message)
     if write:
         yield written("storage, writing from an executor", found.writing)
 
 
-def _same_packages(found: ExecutorProbe) -> Hop:
+def _same_packages(found: ExecutorProbe) -> Probe:
     here = {"Python": platform.python_version().rpartition(".")[0], **installed(_SAME)}
     there = {"Python": found.python.rpartition(".")[0], **found.packages}
     apart = [
-        f"{name} {there.get(name, 'is missing')} there and {version} here" for name, version in here.items() if there.get(name) != version
+        f"{name} {there.get(name, 'is missing')} on the executor, {version} in this process"
+        for name, version in here.items()
+        if there.get(name) != version
     ]
     if apart:
         advice = "install the same versions on executors as in this process"
-        return Hop(name="executor", outcome="warning", says=", ".join(apart), advice=advice)
-    return Hop(name="executor", outcome="ok", says=f"Python {found.python}, the same packages as here")
+        return Probe(name="executor", outcome="warning", message="; ".join(apart), advice=advice)
+    return Probe(name="executor", outcome="ok", message=f"Python {found.python}, the same packages as in this process")
 
 
-def written(name: str, failure: str | None) -> Hop:
+def written(name: str, failure: str | None) -> Probe:
     """Report whether a small file could be written and deleted."""
     if failure is not None:
-        advice = "writers need the right to write and delete below the data path"
-        return Hop(name=name, outcome="failed", says=failure, advice=advice)
-    return Hop(name=name, outcome="ok", says="a file was written, found and deleted")
+        advice = "grant the right to write and delete below the data path"
+        return Probe(name=name, outcome="failed", message=failure, advice=advice)
+    return Probe(name=name, outcome="ok", message="a file was written, found and deleted")
 
 
 def first_file(lake: DuckLake) -> tuple[str, int] | None:
-    """Return path and bytes of a data file of the lake, None when it has none."""
+    """Return path and size in bytes of a data file of the lake; None if it has no data file."""
     for info in lake.tables():
-        # Another client may take the files out meanwhile.
+        # Another client may remove the files meanwhile.
         files = lake.table(info.table).list_files() if info.file_count else []
         if files:
             return files[0].path, files[0].file_size_bytes

@@ -36,43 +36,51 @@ from ducklake_core.maintenance.request import MaintenanceResult
 OPTIONS: Mapping[str, Any] = {
     "tables": Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TABLE]...", help="table or schema.table, with * and ? for any letters and one; all tables without any"),
+        typer.Argument(
+            metavar="[TABLE]...", help="table or schema.table, where * stands for any letters and ? for one; all tables by default"
+        ),
     ],
     "schema": Annotated[str | None, typer.Option("--schema", help="Only tables of a schema.")],
     "older_than": Annotated[str | None, typer.Option("--older-than", help="An age ('7 days'), or a time with a zone.")],
     "versions": Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")],
-    "keep_last": Annotated[int | None, typer.Option("--keep-last", min=1, help="Number of newest snapshots that stay whatever their age.")],
-    "min_age": Annotated[str, typer.Option("--min-age", help="Floor of all ages; lower it only when nothing runs.")],
-    "cleanup_all": Annotated[bool, typer.Option("--cleanup-all", help="Whatever their age; needs --min-age '0 seconds'.")],
-    "every_parquet": Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")],
-    "delete_threshold": Annotated[
-        float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
+    "keep_last": Annotated[int | None, typer.Option("--keep-last", min=1, help="Number of newest snapshots to keep, whatever their age.")],
+    "min_age": Annotated[str, typer.Option("--min-age", help="Minimum age; lower it only if nothing else uses the lake.")],
+    "cleanup_all": Annotated[bool, typer.Option("--cleanup-all", help="Delete files of any age; needs --min-age '0 seconds'.")],
+    "every_parquet": Annotated[
+        bool, typer.Option("--every-parquet", help="Also delete Parquet files whose names are not those of a DuckLake writer.")
     ],
-    "cluster_by": Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")],
-    "max_compacted_files": Annotated[int | None, typer.Option("--max-compacted-files", help="Most files to make for each table.")],
-    "min_file_size": Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are left alone.")],
-    "max_file_size": Annotated[int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")],
-    "max_input_bytes": Annotated[int | None, typer.Option("--max-input-bytes", help="Most bytes of files to read.")],
-    "max_files": Annotated[int | None, typer.Option("--max-files", help="Most files to read.")],
-    "max_rows": Annotated[int | None, typer.Option("--max-rows", help="Rows after which no further table is begun.")],
-    "max_seconds": Annotated[float | None, typer.Option("--max-seconds", help="Seconds after which nothing further is begun.")],
-    "max_concurrency": Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")],
-    "partial_progress": Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")],
+    "delete_threshold": Annotated[
+        float | None, typer.Option("--delete-threshold", help="Fraction of the rows of a file, 0 to 1, that must be deleted.")
+    ],
+    "cluster_by": Annotated[str | None, typer.Option("--cluster-by", help="Columns to cluster the new files by, separated by commas.")],
+    "max_compacted_files": Annotated[
+        int | None, typer.Option("--max-compacted-files", help="Maximum number of files to create for each table.")
+    ],
+    "min_file_size": Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are not merged.")],
+    "max_file_size": Annotated[int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are not merged.")],
+    "max_input_bytes": Annotated[int | None, typer.Option("--max-input-bytes", help="Maximum bytes of files to read.")],
+    "max_files": Annotated[int | None, typer.Option("--max-files", help="Maximum number of files to read.")],
+    "max_rows": Annotated[int | None, typer.Option("--max-rows", help="Number of rows after which no further table is started.")],
+    "max_seconds": Annotated[float | None, typer.Option("--max-seconds", help="Seconds after which nothing further is started.")],
+    "max_concurrency": Annotated[
+        int | None, typer.Option("--max-concurrency", help="Maximum number of groups of files at a time, on threads.")
+    ],
+    "partial_progress": Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is finished.")],
     "dry_run": DryRun,
 }
-"""Options by the parameters of the methods that commands call; the method has the default."""
+"""Options by parameter of the methods that the commands call. The method has the default."""
 COMMIT_OPTIONS: Mapping[str, Any] = {"author": Author, "message": Message, "extra_info": ExtraInfo}
-MAX_DELETIONS = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
+MAX_DELETIONS = Annotated[int | None, typer.Option("--max-files", help="Maximum number of files to delete.")]
 
 
 def age(text: str) -> str | datetime:
-    """Return an age as the operations take it, or a time with a zone.
+    """Return an age or a time with a zone, as the operations take them.
 
     >>> age("7 days"), age("2026-01-01T00:00:00+00:00").year
     ('7 days', 2026)
 
     Raises:
-        UsageError: Neither, or a number alone, which may be meant as days or as a date.
+        UsageError: The string is neither, or a number without a unit.
     """
     if text.strip().replace(".", "", 1).isdecimal():
         raise UsageError(f"{text.strip()} has no unit: write an age as '7 days', and a time as '2026-01-31 12:00:00+00:00'")
@@ -83,7 +91,7 @@ def age(text: str) -> str | datetime:
     return text
 
 
-def command(name: str, method: Callable[..., MaintenanceResult], summary: str, **options: Any) -> Callable[..., None]:
+def command(name: str, method: Callable[..., MaintenanceResult], summary: str, example: str, **options: Any) -> Callable[..., None]:
     """Return the command that calls a method of :class:`DuckLake`, with an option for each parameter that has one.
 
     The exit code is 1 when a step failed.
@@ -92,6 +100,7 @@ def command(name: str, method: Callable[..., MaintenanceResult], summary: str, *
         name: Name of the command.
         method: The method.
         summary: Description in ``--help``.
+        example: Command line that is shown with it.
         **options: Options in place of those of ``OPTIONS``, by parameter.
     """
     known = {**OPTIONS, **options}
@@ -115,7 +124,7 @@ def command(name: str, method: Callable[..., MaintenanceResult], summary: str, *
     ]
     if "commit" in inspect.signature(method).parameters:
         parameters += [_keyword(one, option, None) for one, option in COMMIT_OPTIONS.items()]
-    return _as_command(call, name, summary, [_CONTEXT, *parameters, _keyword("as_json", Json, default=False)])
+    return _as_command(call, name, f"{summary}\n\nExample: {example}", [_CONTEXT, *parameters, _keyword("as_json", Json, default=False)])
 
 
 _CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -161,12 +170,15 @@ def migrate(
     *,
     to: Annotated[Literal["1.0", "1.1"] | None, typer.Option("--to", help="Version; 1.0 for earlier ones.")] = None,
     allow_history_loss: Annotated[
-        bool, typer.Option("--allow-history-loss", help="Also when files do not say which row is of which snapshot.")
+        bool, typer.Option("--allow-history-loss", help="Migrate even if merged files then show all of their rows at every snapshot.")
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the catalog to a later version. Back it up first: there is no way back."""
+    """Migrate the catalog to a later format version. Back it up first: a migration cannot be undone.
+
+    Example: ducklake migrate --to 1.1 --dry-run
+    """
     with opened(context, read_only=dry_run) as lake:
         print_report(lake.migrate(to, allow_history_loss=allow_history_loss, dry_run=dry_run), as_json=as_json)
 
@@ -176,13 +188,19 @@ def restore(
     *,
     at: Annotated[str, typer.Option("--at", help="Snapshot: its id, or a time with a zone.")],
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="table or schema.table; the whole lake without it")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", help="then or now: whose columns a table has, where they changed.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="then restores the earlier columns too, now keeps the present ones; needed if the columns changed."),
+    ] = None,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
     as_json: Json = False,
 ) -> None:
-    """Make a table, or the whole lake, what it was at a snapshot, as a new snapshot."""
+    """Restore a table, or the whole lake, to an earlier snapshot, as a new snapshot.
+
+    Example: ducklake restore sales.orders --at 42
+    """
     with opened(context, read_only=False) as lake:
         moment = snapshot_at(at)
         if table is not None:
@@ -190,7 +208,7 @@ def restore(
                 moment, columns=cast("Any", columns), author=author, message=message, extra_info=extra_info
             )
         elif columns is not None:
-            raise UsageError("--columns is for one table; the whole lake gets the columns that it had")
+            raise UsageError("--columns is for one table; a restore of the whole lake restores the columns too")
         else:
             result = lake.restore(moment, author=author, message=message, extra_info=extra_info)
         if as_json:
@@ -222,7 +240,7 @@ def undrop(
         if as_json:
             print_json(info)
         else:
-            print_lines([f"{made.name} is back with {counted(info.row_count, 'row')}, at snapshot {made.snapshot_id}"])
+            print_lines([f"{made.name} was re-created with {counted(info.row_count, 'row')}, at snapshot {made.snapshot_id}"])
 
 
 def check(
@@ -235,7 +253,10 @@ def check(
     extra_info: ExtraInfo = None,
     as_json: Json = False,
 ) -> None:
-    """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not repaired."""
+    """Check catalog and files. The exit code is 1 if there is an error or a warning that is not repaired.
+
+    Example: ducklake check --level footers
+    """
     with opened(context, read_only=not repair) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.check(
@@ -259,7 +280,10 @@ def health(
     label: Annotated[list[str] | None, typer.Option("--label", help="name=value for every sample; may be given again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 when there are faults."""
+    """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 if there are faults.
+
+    Example: ducklake health --openmetrics --label lake=sales
+    """
     labels = _labels(label or ())
     if openmetrics and as_json:
         raise UsageError("give either --openmetrics or --json")
@@ -295,36 +319,46 @@ PLANNED = (
     command(
         "expire",
         DuckLake.expire_snapshots,
-        "Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.",
+        "Expire old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.",
+        "ducklake expire --older-than '30 days' --keep-last 10",
     ),
     command(
-        "cleanup", DuckLake.cleanup_old_files, "Delete files that were scheduled for deletion long enough ago.", max_files=MAX_DELETIONS
+        "cleanup",
+        DuckLake.cleanup_old_files,
+        "Delete files that were scheduled for deletion long enough ago.",
+        "ducklake cleanup --older-than '7 days'",
+        max_files=MAX_DELETIONS,
     ),
     command(
         "orphans",
         DuckLake.delete_orphaned_files,
-        "Delete files below the data path that the catalog does not name: what killed writers left behind.",
+        "Delete orphaned files: files below the data path that the catalog does not name.",
+        "ducklake orphans --older-than '7 days' --dry-run",
         max_files=MAX_DELETIONS,
     ),
     command(
         "merge",
         DuckLake.merge_adjacent_files,
-        "Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1.",
+        "Merge small files into larger ones. If a table fails, the others are merged and the exit code is 1.",
+        "ducklake merge 'sales.*'",
     ),
     command(
         "rewrite",
         DuckLake.rewrite_data_files,
-        "Rewrite data files that have many deleted rows. A table that fails does not stop the others: exit code 1.",
+        "Rewrite data files that have many deleted rows. If a table fails, the others are rewritten and the exit code is 1.",
+        "ducklake rewrite sales.orders --delete-threshold 0.2",
     ),
     command(
         "flush",
         DuckLake.flush_inlined_data,
-        "Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1.",
+        "Move inlined rows and deletes from the catalog to files. If a table fails, the others are flushed and the exit code is 1.",
+        "ducklake flush --schema sales",
     ),
     command(
         "checkpoint",
         DuckLake.checkpoint,
-        "Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1.",
+        "Flush, expire, merge, rewrite, clean up and delete orphans. If a part fails, the rest runs and the exit code is 1.",
+        "ducklake checkpoint --keep-last 10",
     ),
     migrate,
 )
@@ -336,5 +370,6 @@ def planned(run: Callable[..., None]) -> Callable[..., None]:
     def plan(**options: Any) -> None:
         run(**options, dry_run=True)
 
+    summary = f"Dry run: {run.__doc__}".replace("Example: ducklake", "Example: ducklake plan").replace(" --dry-run", "")
     parameters = [one for one in inspect.signature(run, eval_str=True).parameters.values() if one.name != "dry_run"]
-    return _as_command(plan, run.__name__, f"What this would do: {run.__doc__}", parameters)
+    return _as_command(plan, run.__name__, summary, parameters)

@@ -29,11 +29,11 @@ from ducklake_core.maintenance.request import MaintenanceResult, Progress, Progr
 
 _SECRET_FIELDS = frozenset({"encryption_key"})
 _MIN_WIDTH = 20
-"""Columns of a terminal that a shortened text takes at least."""
+"""Minimum width of a shortened string."""
 
 
 class Report(Protocol):
-    """A result that says what was done in lines of text."""
+    """A result that describes itself in lines."""
 
     def lines(self) -> list[str]:
         """Return the lines."""
@@ -72,7 +72,7 @@ def write(text: str) -> None:
 
     Raises:
         BrokenPipeError: The reader of the output has stopped reading.
-        StorageError: The output cannot be written, as a disk is full perhaps.
+        StorageError: The output cannot be written, for example because the disk is full.
     """
     with _output_errors():
         sys.stdout.write(text)
@@ -120,7 +120,7 @@ class BinaryOutput(io.RawIOBase):
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error, as the group of commands says how the command ends."""
+        """Raise the error, because the group of commands handles it."""
         raise BrokenPipeError
 
 
@@ -136,7 +136,7 @@ def _output_errors() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Discard what is written from now on, and what waits to be written."""
+    """Discard the buffer, and everything that is written from now on."""
     # The descriptor is replaced, not sys.stdout: Python flushes its buffer at exit, and would fail once more.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -145,7 +145,7 @@ def discard_output() -> None:
 
 @contextmanager
 def read_or_not() -> Iterator[None]:
-    """Go on when the reader of the output stops reading: the exit code of the command still has to report the result."""
+    """Go on when the reader of the output stops reading: the exit code still reports the result."""
     try:
         yield
         flush()
@@ -154,7 +154,7 @@ def read_or_not() -> Iterator[None]:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON, in letters that the output has."""
+    """Return a value as JSON, with the letters that the output has."""
     return json.dumps(plain(value), ensure_ascii=not has_all_letters(), indent=indent)
 
 
@@ -237,25 +237,25 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     found, target = [list(row) for row in rows], console()
     if target.is_terminal:
         columns, found = _without_empty(columns, found)
-    numeric = [bool(found) and all(isinstance(row[place], int | float | None) for row in found) for place in range(len(columns))]
+    numeric = [bool(found) and all(isinstance(row[position], int | float | None) for row in found) for position in range(len(columns))]
     texts = [[_cell(value, lines=target.is_terminal) for value in row] for row in found]
-    # Numbers are narrower than what is said of them.
+    # Numbers are narrower than their headings.
     headings = [
         name.replace(" ", "\n") if target.is_terminal and is_number else name
         for name, is_number in zip(map(visible, columns), numeric, strict=True)
     ]
-    widths = [max(map(_width, (name, *(row[place] for row in texts)))) for place, name in enumerate(headings)]
+    widths = [max(map(_width, (name, *(row[position] for row in texts)))) for position, name in enumerate(headings)]
     shortened = False
     if not target.is_terminal:
         target = console(width=1 + sum(3 + width for width in widths))
-    elif shorten_last and (room := max(_MIN_WIDTH, target.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
+    elif shorten_last and (space := max(_MIN_WIDTH, target.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
         shortened = True
-        texts = [[*row[:-1], _shortened(row[-1], room)] for row in texts]
+        texts = [[*row[:-1], _shortened(row[-1], space)] for row in texts]
     table = Table(
         title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
     )
-    for place, (name, is_number) in enumerate(zip(headings, numeric, strict=True)):
-        is_narrow = is_number or all(isinstance(row[place], datetime | None) for row in found)
+    for position, (name, is_number) in enumerate(zip(headings, numeric, strict=True)):
+        is_narrow = is_number or all(isinstance(row[position], datetime | None) for row in found)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_narrow)
     for row in texts:
         table.add_row(*row)
@@ -265,8 +265,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 def _without_empty(columns: Sequence[str], rows: list[list[object]]) -> tuple[Sequence[str], list[list[object]]]:
     """Leave out columns that have nothing in any row: a terminal is narrow."""
-    kept = [place for place in range(len(columns)) if not rows or any(row[place] not in (None, "") for row in rows)]
-    return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
+    kept = [position for position in range(len(columns)) if not rows or any(row[position] not in (None, "") for row in rows)]
+    return [columns[position] for position in kept], [[row[position] for position in kept] for row in rows]
 
 
 def console(width: int | None = None) -> Console:
@@ -319,7 +319,7 @@ def progress_bar(*, as_json: bool = False) -> Iterator[ProgressCallback | None]:
 
 
 class _Drawing:
-    """A bar for each phase; the earlier ones go."""
+    """A bar for the current phase."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -327,7 +327,7 @@ class _Drawing:
         self._phase = ("", "")
 
     def __call__(self, progress: Progress) -> None:
-        """Draw how far it is."""
+        """Draw the progress."""
         described = {
             "description": f"{progress.verb} {visible(progress.table or '')}: {progress.phase}",
             "counts": counts(progress),
@@ -342,7 +342,7 @@ class _Drawing:
 
 
 def counts(progress: Progress) -> str:
-    """Return how much is done.
+    """Return the progress in words.
 
     >>> counts(Progress(verb="check", phase="read rows", unit="files", done=2, total=8, rows=500, bytes=3 << 20))
     '2/8 files, 500 rows, 3.0 MiB'

@@ -1,4 +1,4 @@
-"""Commands that look into a lake."""
+"""Commands that list and print the contents of a lake."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from ducklake_core.sql.query import Query
 def snapshots(
     context: typer.Context,
     *,
-    last: Annotated[int | None, typer.Option("--last", min=1, help="Only so many of the newest.")] = None,
-    table: Annotated[str | None, typer.Option("--table", help="Only those that touch a table.")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Number of newest snapshots to list; all by default.")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only snapshots that changed a table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List snapshots: when, by whom, and what changed."""
+    """List snapshots with their time, author and changes.
+
+    Example: ducklake snapshots --last 10 --table sales.orders
+    """
     with opened(context) as lake:
         found = lake.snapshots() if table is None else lake.table(table).snapshots()
         found = found[-last:] if last is not None else found
@@ -43,11 +46,14 @@ def snapshots(
 def tables(
     context: typer.Context,
     *,
-    schema: Annotated[str | None, typer.Option("--schema", help="Only those of a schema.")] = None,
+    schema: Annotated[str | None, typer.Option("--schema", help="Only tables of a schema.")] = None,
     at: At = None,
     as_json: Json = False,
 ) -> None:
-    """List tables with their rows, files and bytes."""
+    """List tables with their rows, files and bytes.
+
+    Example: ducklake tables --schema sales
+    """
     with opened(context) as lake:
         found = lake.tables(schema, at=snapshot_at(at))
         if as_json:
@@ -68,7 +74,10 @@ def tables(
 
 
 def files(context: typer.Context, *, table: TableName, at: At = None, as_json: Json = False) -> None:
-    """List the data files of a table."""
+    """List the data files of a table.
+
+    Example: ducklake files sales.orders
+    """
     with opened(context) as lake:
         found = lake.table(table, at=snapshot_at(at)).list_files()
         if as_json:
@@ -95,7 +104,7 @@ def _print_files(files: Sequence[DataFile]) -> None:
         for one in files
     ]
     if print_table(("file", "rows", "size", "deleted rows", "since snapshot", "partition", "path"), rows, shorten_last=True):
-        typer.echo("paths are shortened; a wider terminal, a pipe and --json have all of them", err=True)
+        typer.echo("paths are shortened: use a wider terminal, a pipe or --json", err=True)
 
 
 def _shared_directory(paths: Sequence[str]) -> str:
@@ -116,7 +125,10 @@ def info(
     at: At = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a lake, or one of its tables, is: version, data path, options; or columns, keys and sizes."""
+    """Show version, data path and options of a lake; or columns, keys and sizes of a table.
+
+    Example: ducklake info sales.orders
+    """
     with opened(context) as lake:
         if table is None:
             settings = lake.settings()
@@ -177,7 +189,10 @@ def query(
     form: Format = None,
     as_json: JsonLines = False,
 ) -> None:
-    """Print rows of a table."""
+    """Print rows of a table.
+
+    Example: ducklake query sales.orders --where "country = 'DE'" --columns id,amount
+    """
     with opened(context) as lake:
         chosen = row_format(form, as_json=as_json)
         most = most_rows(limit, chosen)
@@ -252,7 +267,10 @@ def changes(
     form: Format = None,
     as_json: JsonLines = False,
 ) -> None:
-    """Print the rows that came, went and changed between two snapshots, both included."""
+    """Print rows that were inserted, updated and deleted between two snapshots, both included.
+
+    Example: ducklake changes sales.orders --from 7 --to 9
+    """
     with opened(context) as lake:
         first = snapshot_at(since)
         assert first is not None

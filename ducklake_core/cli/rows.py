@@ -153,14 +153,14 @@ def _print_table(schema: pa.Schema, rows: Sequence[Sequence[object]]) -> int:
     columns: list[int | None] = list(shown)
     if is_cut:
         # Neighbours differ by more than one where columns are left out.
-        columns.insert(next((place for place in range(1, len(shown)) if shown[place] != shown[place - 1] + 1), len(shown)), None)
+        columns.insert(next((gap for gap in range(1, len(shown)) if shown[gap] != shown[gap - 1] + 1), len(shown)), None)
     dots = "…" if has_all_letters() else "..."
-    for place in columns:
-        justify = "right" if place is not None and _is_number(schema.field(place).type) else "left"
-        header = dots if place is None else _cut(names[place], widths[place], dots)
+    for position in columns:
+        justify = "right" if position is not None and _is_number(schema.field(position).type) else "left"
+        header = dots if position is None else _cut(names[position], widths[position], dots)
         table.add_column(header, justify=justify, no_wrap=True, overflow="crop")  # type: ignore[arg-type]
     for row in texts:
-        table.add_row(*(dots if place is None else _cut(row[place], widths[place], dots) for place in columns))
+        table.add_row(*(dots if position is None else _cut(row[position], widths[position], dots) for position in columns))
     target.print(table)
     return len(names) - len(shown)
 
@@ -175,17 +175,17 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], width: int) -> list[i
     >>> _narrowed([60, 30, 5], [16, 30, 5], 80), _narrowed([60, 60], [16, 16], 30)
     ([35, 30, 5], [16, 16])
     """
-    room = width - 1 - 3 * len(widths)
+    space = width - 1 - 3 * len(widths)
     most = max(widths, default=0)
     found = list(widths)
-    while most > _MIN_WIDTH and sum(found) > room:
+    while most > _MIN_WIDTH and sum(found) > space:
         most -= 1
         found = [min(one, max(most, floor)) for one, floor in zip(widths, least, strict=True)]
     return found
 
 
 def fitting(widths: Sequence[int], width: int) -> list[int]:
-    """Return the positions of the columns that fit, without those in the middle: the first and the last ones say most.
+    """Return the positions of the columns that fit, without those in the middle: the first and the last ones matter most.
 
     >>> fitting([10, 10, 10], 80), fitting([10] * 9, 60), fitting([200, 3], 60)
     ([0, 1, 2], [0, 1, 2, 8], [0])
@@ -193,24 +193,24 @@ def fitting(widths: Sequence[int], width: int) -> list[int]:
     if 1 + sum(one + 3 for one in widths) <= width:
         return list(range(len(widths)))
     # The column of dots is one of three columns and its frame.
-    room = width - 1 - 6
+    space = width - 1 - 6
     first, last = [0], list[int]()
-    room -= widths[0] + 3
+    space -= widths[0] + 3
     left, right = 1, len(widths) - 1
     is_open = {"first": True, "last": True}
     while left <= right and any(is_open.values()):
         # Two of the first columns for each of the last ones.
         side = "first" if is_open["first"] and (len(first) <= 2 * len(last) + 1 or not is_open["last"]) else "last"
-        place = left if side == "first" else right
-        is_open[side] = widths[place] + 3 <= room
+        position = left if side == "first" else right
+        is_open[side] = widths[position] + 3 <= space
         if not is_open[side]:
             continue
-        room -= widths[place] + 3
+        space -= widths[position] + 3
         if side == "first":
-            first.append(place)
+            first.append(position)
             left += 1
         else:
-            last.insert(0, place)
+            last.insert(0, position)
             right -= 1
     return [*first, *last]
 

@@ -31,16 +31,16 @@ _NAMES = {"catalog": "lake", "labels": "label"}
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 At: TypeAlias = Annotated[str | None, typer.Option("--at", help="Snapshot: its id, or a time with a zone. The newest by default.")]
 Where: TypeAlias = Annotated[str | None, typer.Option("--where", help="Condition in SQL (DuckDB's dialect).")]
-Columns: TypeAlias = Annotated[str | None, typer.Option("--columns", help="Names of columns, separated by commas. All by default.")]
+Columns: TypeAlias = Annotated[str | None, typer.Option("--columns", help="Names of columns, separated by commas; all by default.")]
 TableName: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="table or schema.table")]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")]
-Author: TypeAlias = Annotated[str | None, typer.Option("--author", help="Who, for the snapshots.")]
-Message: TypeAlias = Annotated[str | None, typer.Option("--message", help="Why, for the snapshots; what was done by default.")]
-ExtraInfo: TypeAlias = Annotated[str | None, typer.Option("--extra-info", help="Further text or JSON for the snapshots.")]
+DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, without changing anything.")]
+Author: TypeAlias = Annotated[str | None, typer.Option("--author", help="Author of the snapshots.")]
+Message: TypeAlias = Annotated[str | None, typer.Option("--message", help="Message of the snapshots; describes the operation by default.")]
+ExtraInfo: TypeAlias = Annotated[str | None, typer.Option("--extra-info", help="Further information for the snapshots: a string or JSON.")]
 
 
 FOUND, USAGE, FAILED, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 130
-"""Exit codes: something was found or a part of the work failed; the call is wrong; an error; an error that may pass by itself; Ctrl-C."""
+"""Exit codes: something was found or a part failed; a wrong call; an error; an error that a retry may fix; Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,13 +59,13 @@ class LakeOptions:
     allowed_paths: tuple[str, ...] = field(default=())
 
     def connect(self, *, read_only: bool) -> DuckLake:
-        """Open the lake; what the command line and its own variables say wins over ``ducklake.toml``.
+        """Open the lake. Options and their variables take precedence over ``ducklake.toml``.
 
         Args:
-            read_only: Whether nothing is to be changed; a lake whose settings say so is opened like that in any case.
+            read_only: Whether to reject changes. A lake that ``ducklake.toml`` sets to read only always rejects them.
 
         Raises:
-            UsageError: Nothing says which, no lake of that name is known, or options that cannot be read.
+            UsageError: No lake is given, its name is unknown, or the options cannot be read.
         """
         known = self._known(self.url)
         return DuckLake.connect(
@@ -115,7 +115,7 @@ class LakeOptions:
         try:
             found = json.loads(self.storage_options)
         except ValueError:
-            # Not the text, nor the error that holds it: secrets.
+            # The string and the error that contains it may hold secrets.
             raise UsageError("DUCKLAKE_STORAGE_OPTIONS is not JSON") from None
         if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
             raise UsageError('DUCKLAKE_STORAGE_OPTIONS must be options by protocol: {"s3": {"key": "..."}}')
@@ -134,13 +134,13 @@ def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLa
 
 
 def snapshot_at(text: str | None) -> int | datetime | None:
-    """Return a snapshot as people write it: its id, or a time with a zone.
+    """Return the snapshot that a string names by its id or by a time with a zone.
 
     >>> snapshot_at("7"), snapshot_at(None), snapshot_at("2026-01-01 12:00:00+00:00").isoformat()
     (7, None, '2026-01-01T12:00:00+00:00')
 
     Raises:
-        UsageError: Neither.
+        UsageError: The string is neither.
     """
     if text is None:
         return None
@@ -153,10 +153,10 @@ def time_with_zone(text: str, otherwise: str) -> datetime:
     """Return a point in time.
 
     Args:
-        otherwise: What might be meant instead, for the error.
+        otherwise: Name of the other form that the string may have, for the error.
 
     Raises:
-        UsageError: It is none, or has no zone.
+        UsageError: The string is not a time, or has no zone.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -168,22 +168,22 @@ def time_with_zone(text: str, otherwise: str) -> datetime:
 
 
 def column_names(text: str) -> list[str]:
-    """Return names separated by commas; double quotes enclose a name with a comma, a blank at an end or a quote at its beginning.
+    """Return names separated by commas; double quotes enclose a name that contains a comma, or begins or ends with a blank or a quote.
 
     >>> column_names('a, b c'), column_names('"a, b","c""d"')
     (['a', 'b c'], ['a, b', 'c"d'])
 
     Raises:
-        UsageError: A quote that does not end.
+        UsageError: A quote is not closed.
     """
     names: list[str] = []
-    place = 0
-    while (found := _NAME.match(text, place)) is not None:
+    position = 0
+    while (found := _NAME.match(text, position)) is not None:
         quoted = found["quoted"]
         names.append(found["plain"].rstrip() if quoted is None else quoted.replace('""', '"'))
         if not found["comma"]:
             return names
-        place = found.end()
+        position = found.end()
     raise UsageError(f"cannot read the names {shown(text)}: a name in double quotes ends at a comma, and has its own quotes doubled")
 
 
@@ -194,7 +194,7 @@ def exit_with(code: int, ok: Any = True) -> None:
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands whose errors, wrong calls among them, end it with a code and one line or one JSON object."""
+    """A group of commands. Errors, including wrong calls, end it with an exit code and one line or one JSON object."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help when there are no arguments."""
@@ -204,7 +204,7 @@ class CommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was requested, until the reader of the output has seen enough."""
+        """Run the command. End it without an error when the reader of the output stops reading."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -217,7 +217,7 @@ class CommandGroup(TyperGroup):
             raise
 
     def _option_for(self, ctx: Any, parameter: object) -> str | None:
-        """Return the option or argument by which the command that was called takes an argument of the library; None when it does not."""
+        """Return the option or argument of the command that sets a parameter of the library; None if there is none."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         for one in (*(command.params if command is not None else ()), *self.params):
             if one.name == _NAMES.get(str(parameter), parameter):
@@ -236,15 +236,15 @@ class CommandGroup(TyperGroup):
             with read_or_not():
                 flush()
         except _WrongCall as error:
-            code = _reported(_as_usage_error(error), _asks_for_json(args))
+            code = _reported(_as_usage_error(error), _is_json_requested(args))
         except DuckLakeError as error:
-            code = _reported(error, _asks_for_json(args))
+            code = _reported(error, _is_json_requested(args))
         except typer.Abort:
             code = INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _asks_for_json(args: Sequence[str] | None) -> bool:
+def _is_json_requested(args: Sequence[str] | None) -> bool:
     return "--json" in takewhile(lambda argument: argument != "--", sys.argv[1:] if args is None else args)
 
 
@@ -255,7 +255,7 @@ def _as_usage_error(error: Any) -> UsageError:
 
 
 def _is_wrong_call(error: DuckLakeError) -> bool:
-    """Return whether the arguments have to be others, the address of the catalog among them."""
+    """Return whether the call has to be changed, for example the address of the catalog."""
     return isinstance(error, UsageError | NotALakeError) or error.details.get("parameter") == "catalog"
 
 

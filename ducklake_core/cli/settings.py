@@ -1,4 +1,4 @@
-"""Commands for what a lake keeps besides its tables: options, and holds on snapshots."""
+"""Commands that manage the options of a lake and the holds on its snapshots."""
 
 from __future__ import annotations
 

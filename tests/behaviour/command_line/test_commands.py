@@ -141,8 +141,8 @@ def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
 
 
 def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAddress) -> None:
-    hops = {hop["name"]: hop for hop in answer(run("doctor --json"))}
-    assert all(hops[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))
+    probes = {probe["name"]: probe for probe in answer(run("doctor --json"))}
+    assert all(probes[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))
     assert not list(Path(sqlite_address.data_path).glob("*.tmp"))
     Path(lake.table("t").list_files()[0].path).unlink()
     result = run("doctor --no-write", code=FOUND)
@@ -154,7 +154,7 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     assert "ok       versions" in nowhere.stdout
     asked = ("catalog", "clock", "storage", "storage, writing", "executor")
     nowhere = run("doctor --spark --json", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
-    outcomes = {hop["name"]: hop["outcome"] for hop in json.loads(nowhere.stdout)}
+    outcomes = {probe["name"]: probe["outcome"] for probe in json.loads(nowhere.stdout)}
     assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
 
 
@@ -185,8 +185,8 @@ def test_doctor_tells_of_clocks_and_variables(
     lake: DuckLake, run: Run, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def clock() -> tuple[str, str, str]:
-        hop = {hop["name"]: hop for hop in answer(run("doctor --no-write --json"))}["clock"]
-        return hop["outcome"], hop["says"], hop["advice"]
+        probe = {probe["name"]: probe for probe in answer(run("doctor --no-write --json"))}["clock"]
+        return probe["outcome"], probe["message"], probe["advice"]
 
     for seconds, says in ((-60, "this machine is 60 s ahead of"), (60, "this machine is 60 s behind")):
         there = datetime.now(UTC) + timedelta(seconds=seconds)
@@ -196,12 +196,12 @@ def test_doctor_tells_of_clocks_and_variables(
             patch.setattr(doctor, "datetime", SimpleNamespace(now=lambda _, there=there, off=seconds: there - timedelta(seconds=off)))
             outcome, said, advice = clock()
         assert (outcome, said) == ("warning", f"{says} the catalog's database")
-        assert "by NTP" in advice
+        assert "with NTP" in advice
     DamagedLake(sqlite_address).edit("UPDATE ducklake_snapshot SET snapshot_time = '2099-01-01 00:00:00+00' WHERE snapshot_id = 4")
     assert clock() == (
         "warning",
-        "the newest snapshot is of 2099-01-01 00:00:00 UTC, which is in the future",
-        "the clock of a writer is, or was, wrong",
+        "the newest snapshot has the time 2099-01-01 00:00:00 UTC, which is in the future",
+        "the clock of a writer is or was wrong: synchronize the clocks of all writers with NTP",
     )
     found = run("doctor", code=FOUND, DUCKLAKE_STORAGE_OPTIONS="{").stdout
     assert "DUCKLAKE_STORAGE_OPTIONS is not JSON" in found

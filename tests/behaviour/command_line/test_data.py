@@ -9,10 +9,12 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from ducklake_core import DuckLake
@@ -157,7 +159,7 @@ def test_holds(lake: DuckLake, run: Run) -> None:
 
 def test_undrop(lake: DuckLake, run: Run) -> None:
     lake.drop_table("t")
-    assert run("undrop t --as back --message why").stdout == "main.back is back with 170 rows, at snapshot 6\n"
+    assert run("undrop t --as back --message why").stdout == "main.back was re-created with 170 rows, at snapshot 6\n"
     assert lake.snapshot().message == "why"
     assert answer(run("undrop t --at 1 --json"))["row_count"] == 150
     assert "no table" in run("undrop nope", code=FAILED).stderr
@@ -183,6 +185,10 @@ def test_completion_of_a_shell() -> None:
     assert (done.stdout.split(), done.stderr) == (["undrop"], "")
 
 
-def test_new_commands_have_examples(run: Run) -> None:
-    for command in ("create", "load", "export", "undrop", "sql", "option set", "option unset", "hold add", "hold remove"):
-        assert "Example: ducklake" in run(f"{command} --help").stdout
+def test_every_command_has_an_example(run: Run) -> None:
+    group: Any = get_command(app)
+    for name, command in group.commands.items():
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            line = f"{name} {inner}".strip()
+            assert f"Example: ducklake {line}" in " ".join(run(f"{line} --help").stdout.split()), line
+            assert one.help

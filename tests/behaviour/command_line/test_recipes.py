@@ -109,7 +109,7 @@ def test_the_crontab(place: Place, number: int) -> None:
     assert "%" not in command
     done = place.run(command)
     assert done.returncode == 0, done.stderr
-    assert "needs a look" not in done.stdout
+    assert "found problems" not in done.stdout
     if number == 0:
         assert (files_of(place, "t"), files_of(place, "bad")) == (1, 1)
     if "openmetrics" in command:
@@ -128,7 +128,7 @@ def test_one_bad_table_in_the_night(place: Place) -> None:
     assert (files_of(place, "t"), files_of(place, "bad")) == (1, 2)
     assert not re.search(r"^(nothing )?expired", done.stdout, re.MULTILINE)
     looked = place.run(check)
-    assert looked.stdout.splitlines()[-1].startswith("the lake needs a look")
+    assert looked.stdout.splitlines()[-1].startswith("the check found problems")
     assert "file-missing main.bad" in looked.stdout
 
 
