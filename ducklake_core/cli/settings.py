@@ -42,6 +42,7 @@ def set_option(
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Its value.")],
     table: _Table = None,
     schema: _Schema = None,
+    as_json: Json = False,
 ) -> None:
     """Set an option. Makes no snapshot.
 
@@ -49,7 +50,10 @@ def set_option(
     """
     with opened(context, read_only=False) as lake:
         lake.set_option(name, value, table=table, schema=schema)
-        print_lines([f"set {name} = {value} for {_scope(table, schema)}"])
+        if as_json:
+            print_json({"name": name, "value": value, "table": table, "schema": schema})
+        else:
+            print_lines([f"set {name} = {value} for {_scope(table, schema)}"])
 
 
 @option.command("unset")
@@ -59,6 +63,7 @@ def unset_option(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the option.")],
     table: _Table = None,
     schema: _Schema = None,
+    as_json: Json = False,
 ) -> None:
     """Unset an option, so that the option of the wider scope or the default is effective again. Makes no snapshot.
 
@@ -66,7 +71,10 @@ def unset_option(
     """
     with opened(context, read_only=False) as lake:
         was_set = lake.unset_option(name, table=table, schema=schema)
-        print_lines([f"unset {name} for {_scope(table, schema)}" if was_set else f"{name} was not set for {_scope(table, schema)}"])
+        if as_json:
+            print_json({"name": name, "was_set": was_set, "table": table, "schema": schema})
+        else:
+            print_lines([f"unset {name} for {_scope(table, schema)}" if was_set else f"{name} was not set for {_scope(table, schema)}"])
 
 
 def _scope(table: str | None, schema: str | None) -> str:
@@ -112,11 +120,16 @@ def add_hold(
 
 
 @hold.command("remove")
-def remove_hold(context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the hold.")]) -> None:
+def remove_hold(
+    context: typer.Context, *, name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the hold.")], as_json: Json = False
+) -> None:
     """Remove a hold; its snapshot may expire from then on.
 
     Example: ducklake hold remove audit-2026
     """
     with opened(context, read_only=False) as lake:
         lake.holds.remove(name)
-        print_lines([f"removed the hold {name}"])
+        if as_json:
+            print_json({"name": name})
+        else:
+            print_lines([f"removed the hold {name}"])

@@ -142,6 +142,7 @@ def test_options(lake: DuckLake, run: Run) -> None:
     assert "expire_older_than" in run("option list").stdout
     assert run("option unset expire_older_than").stdout == "unset expire_older_than for the lake\n"
     assert run("option unset expire_older_than").stdout == "expire_older_than was not set for the lake\n"
+    assert answer(run("option unset expire_older_than --json"))["was_set"] is False
     assert "expire_older" in run("option set expire_oldr_than 3", code=USAGE).stderr
 
 

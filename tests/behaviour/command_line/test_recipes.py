@@ -187,3 +187,16 @@ def test_kubernetes(place: Place) -> None:
     (rule,) = spec["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"] == {"containerName": container["name"], "operator": "In", "values": [1, 2, 3]}
+
+
+@pytest.mark.slow
+def test_the_first_commands_run_in_an_empty_folder(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    first = re.search(r"^```\n(pip install .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert first
+    _, export, *lines = filter(None, first[1].splitlines())
+    done = place.run(f"cd empty && {export} && " + " && ".join(lines))
+    assert done.returncode == 0, done.stderr
+    assert "│  1 │ DE      │    9.5 │" in done.stdout
+    assert "country,total" in done.stdout
+    assert "created table sales.orders" in done.stdout
