@@ -7,12 +7,13 @@ import time
 from contextlib import suppress
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.chaos.changes import PARTITIONS, ROW_TABLES, STABLE_ROW_IDS, DuckDBChange, Insert, Term, frame, generated_rows, sql
-from tests.chaos.lake import Run, duckdb_connection
-from tests.chaos.ledger import Failure, Intent, Ledger, Plan, RowIds, RowIdsAfter, RowIdsBefore, Success
+from tests.chaos.lake import Run, duckdb_connection, remove_doubled_deletes
+from tests.chaos.ledger import Failure, FlushBegan, FlushEnded, Intent, Ledger, Plan, RowIds, RowIdsAfter, RowIdsBefore, Success
 from tests.chaos.library_writer import transfer_changes
 
 EXTRA_INFO = "duckdb:"
@@ -30,7 +31,7 @@ def write_with_duckdb(run: Run, name: str, incarnation: int) -> None:
     """Run random transactions until the run ends."""
     writer = DuckDBWriter(run, name, incarnation)
     while not run.ended:
-        if not writer.connect():
+        if not writer.connect() or not writer.end_flush():
             time.sleep(0.3)
             continue
         if writer.begin():
@@ -57,10 +58,15 @@ class DuckDBWriter:
         self.connection: duckdb.DuckDBPyConnection | None = None
         self._operation = ""
         self._start = 0.0
-        # An earlier incarnation may have been killed between a merge and its note.
+        # An earlier incarnation may have been killed between a merge or flush and its note.
         self._merge: RowIdsBefore | None = None
+        self._flush: FlushBegan | None = None
         for entry in self.ledger.entries():
             match entry:
+                case FlushBegan():
+                    self._flush = entry
+                case FlushEnded():
+                    self._flush = None
                 case RowIdsBefore():
                     self._merge = entry
                 case RowIdsAfter():
@@ -72,6 +78,21 @@ class DuckDBWriter:
             with suppress(duckdb.Error):
                 self.connection = duckdb_connection(self.run)
         return self.connection is not None
+
+    def end_flush(self) -> bool:
+        """After a flush, remove the deletes that it doubled. Return False if that fails.
+
+        Next to writers of the library only: a run with DuckDB alone shows what DuckDB does.
+        """
+        if self._flush is None or not self.run.writers:
+            return True
+        try:
+            doubled = remove_doubled_deletes(self.run)
+        except (psycopg.Error, OSError):
+            return False
+        self.ledger.append(FlushEnded(operation=self._flush.operation, base=self._flush.base, doubled=doubled))
+        self._flush = None
+        return True
 
     def begin(self) -> bool:
         """Run a random transaction up to its COMMIT. Return False if it fails; the outcome is in the ledger then."""
@@ -149,12 +170,15 @@ class DuckDBWriter:
         if kind == "merge_files":
             self._merge = RowIdsBefore(operation=operation, row_ids=self._row_ids())
             self.ledger.append(self._merge)
-        if kind in _MAINTENANCE:
-            connection.execute(f"CALL {_MAINTENANCE[kind]}")
-            return
         row = connection.execute("FROM lake.current_snapshot()").fetchone()
         assert row is not None
         base = row[0]
+        if kind == "flush":
+            self._flush = FlushBegan(operation=operation, base=base)
+            self.ledger.append(self._flush)
+        if kind in _MAINTENANCE:
+            connection.execute(f"CALL {_MAINTENANCE[kind]}")
+            return
         table = choose.choice(ROW_TABLES)
         if kind in {"insert", "insert_many"}:
             rows = generated_rows(operation, choose.randint(1, 9) if kind == "insert" else choose.randint(50, 300))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.chaos.changes import Change
 from tests.chaos.duckdb_writer import EXTRA_INFO
 from tests.chaos.lake import Run, query
-from tests.chaos.ledger import Failure, Found, Intent, Plan, ReadFailure, Rerun, RerunIntent, RowIdsAfter, Success, read_ledger
+from tests.chaos.ledger import Failure, FlushEnded, Found, Intent, Plan, ReadFailure, Rerun, RerunIntent, RowIdsAfter, Success, read_ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class History:
     reruns: dict[str, Rerun] = field(default_factory=dict)
     merged_row_ids: defaultdict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     """Row ids that merges by DuckDB gave to rows which had others, by table and unique id."""
+    flushes: list[FlushEnded] = field(default_factory=list)
+    """Flushes by DuckDB, with the deletes that each doubled."""
     read_failures: list[ReadFailure] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     snapshots: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -80,6 +82,8 @@ def read_history(run: Run) -> History:
                 case RowIdsAfter():
                     for row, row_id in entry.row_ids.items():
                         history.merged_row_ids[row].add(row_id)
+                case FlushEnded():
+                    history.flushes.append(entry)
                 case ReadFailure():
                     history.read_failures.append(entry)
     for kind, snapshot, changes, extra_info in query(run, "SELECT kind, snapshot_id, changes, extra_info FROM chaos_log ORDER BY number"):

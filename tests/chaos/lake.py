@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import psycopg
+import pyarrow.parquet as pq
 
 from ducklake_core import DuckLake
 from tests.chaos.changes import ACCOUNT_TABLES, ACCOUNTS, ROW_TABLES, START_BALANCE, TABLES, Insert, Row, frame, generated_rows
@@ -103,6 +104,30 @@ def query(run: Run, statement: str) -> list[tuple[Any, ...]]:
             return postgres.execute(statement).fetchall()
     with closing(sqlite3.connect(f"file:{run.database}?mode=ro", uri=True, timeout=20)) as sqlite:
         return sqlite.execute(statement).fetchall()
+
+
+def remove_doubled_deletes(run: Run) -> int:
+    """Remove inlined deletes from the catalog whose rows a delete file deletes as well, and return their number.
+
+    DuckDB's flush leaves them if its commit is repeated. DuckDB then reads deleted rows again, and writes them when it updates.
+    """
+    removed = 0
+    with psycopg.connect(run.database) as postgres:
+        postgres.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        for number, name in postgres.execute("SELECT table_id, table_name FROM ducklake_table WHERE end_snapshot IS NULL").fetchall():
+            inlined = f"ducklake_inlined_delete_{number}"
+            if postgres.execute("SELECT to_regclass(%s)", (inlined,)).fetchone() == (None,):
+                continue
+            found = postgres.execute(
+                f"SELECT path, data_file_id, array_agg(row_id) FROM {inlined} JOIN ducklake_delete_file ON data_file_id = file_id "
+                "WHERE end_snapshot IS NULL GROUP BY path, data_file_id"
+            ).fetchall()
+            for path, file, positions in found:
+                deleted = pq.read_table(f"{run.address.data_path}main/{name}/{path}", columns=["pos"])["pos"].to_pylist()
+                doubled = [position for position in positions if position in deleted]
+                removed += len(doubled)
+                postgres.execute(f"DELETE FROM {inlined} WHERE file_id = %s AND row_id = ANY(%s)", (file, doubled))
+    return removed
 
 
 def duckdb_connection(run: Run, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:

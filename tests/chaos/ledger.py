@@ -119,6 +119,23 @@ class RowIdsAfter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlushBegan:
+    """DuckDB begins to flush at a snapshot."""
+
+    operation: str
+    base: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushEnded:
+    """The deletes that the flush doubled were removed; none if it failed."""
+
+    operation: str
+    base: int
+    doubled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFailure:
     """An engine failed to read a snapshot. ``retained`` is None if the catalog could not be queried."""
 
@@ -129,7 +146,9 @@ class ReadFailure:
     retained: bool | None
 
 
-Entry: TypeAlias = Intent | Plan | Success | Failure | Found | RerunIntent | Rerun | RowIdsBefore | RowIdsAfter | ReadFailure
+Entry: TypeAlias = (
+    Intent | Plan | Success | Failure | Found | RerunIntent | Rerun | RowIdsBefore | RowIdsAfter | FlushBegan | FlushEnded | ReadFailure
+)
 
 
 class Ledger:

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from ducklake_core import DuckLake
-from tests.chaos.changes import TABLES
+from tests.chaos.changes import TABLES, Insert, frame, generated_rows
 from tests.chaos.duckdb_writer import DuckDBWriter
 from tests.chaos.history import read_history
 from tests.chaos.lake import Run, create_lake, read_with_duckdb, read_with_library
+from tests.chaos.ledger import FlushBegan, FlushEnded, Intent, Ledger, Result, Success
 from tests.chaos.reader import Observation, save_observation
 from tests.chaos.verification import verify
-from tests.support.oracle import sqlite_lake
+from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.postgres import PostgresServer
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
+def _new_run(folder: Path, catalog: str, address: LakeAddress, database: str, writers: int) -> Run:
     """A run whose updates of savings go to files."""
     for name in ("ledger", "observations"):
-        (tmp_path / name).mkdir()
-    address = sqlite_lake(tmp_path)
-    database = address.url.removeprefix("sqlite:///")
+        (folder / name).mkdir()
     run = Run(
-        catalog="sqlite",
+        catalog=catalog,
         seed=1,
         seconds=0,
-        writers=0,
+        writers=writers,
         duckdb_writers=1,
         operations=frozenset(),
-        folder=tmp_path,
+        folder=folder,
         address=address,
         database=database,
     )
@@ -39,13 +40,25 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-@pytest.fixture
-def writer(run: Run) -> Iterator[DuckDBWriter]:
+@contextmanager
+def _new_writer(run: Run) -> Iterator[DuckDBWriter]:
     writer = DuckDBWriter(run, "d0", 0)
     assert writer.connect()
     yield writer
     if writer.connection is not None:
         writer.connection.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    address = sqlite_lake(tmp_path)
+    return _new_run(tmp_path, "sqlite", address, address.url.removeprefix("sqlite:///"), writers=0)
+
+
+@pytest.fixture
+def writer(run: Run) -> Iterator[DuckDBWriter]:
+    with _new_writer(run) as writer:
+        yield writer
 
 
 def _step(writer: DuckDBWriter, kind: str) -> None:
@@ -102,3 +115,55 @@ def test_killed_writers_note_the_merge_when_they_start_again(run: Run, writer: D
     found = verify(run, [])
     assert found.violations == []
     assert len(found.known) == 1
+
+
+def _flush_next_to_an_append(run: Run, writer: DuckDBWriter) -> None:
+    """Inline deletes in a file of accounts, and flush them in a commit that DuckDB repeats."""
+    for _ in range(3):
+        _step(writer, "transfer")
+    writer.weights = {"flush": 1.0}
+    assert writer.begin()
+    rows = generated_rows("w0.0.1", 100)
+    with DuckLake.connect(run.address.url) as lake:
+        ledger = Ledger(run.folder, "w0")
+        ledger.append(Intent(operation="w0.0.1", kind="append_large", changes=[Insert("plain", rows)]))
+        written = lake.write("plain", frame(rows), create=False, extra_info={"operation": "w0.0.1"})
+        ledger.append(Success(operation="w0.0.1", seconds=0, result=Result(snapshot=written.snapshot_id, committed=True)))
+    writer.commit()
+
+
+@pytest.fixture
+def run_on_postgres(tmp_path: Path, postgres: PostgresServer) -> Run:
+    address = postgres.lake(tmp_path)
+    return _new_run(tmp_path, "postgres", address, f"host={postgres.socket} user={postgres.user} dbname={_database(address)}", writers=1)
+
+
+def _database(address: LakeAddress) -> str:
+    return make_url(address.url).database or ""
+
+
+def test_deletes_that_duckdb_doubles_are_traced_to_its_repeated_flush(run_on_postgres: Run) -> None:
+    run = run_on_postgres
+    with _new_writer(run) as writer:
+        _flush_next_to_an_append(run, writer)
+        restarted = DuckDBWriter(run, "d0", 1)
+        assert restarted.end_flush()
+        _observe(run, writer, "1")
+        found = verify(run, [])
+        assert found.violations == found.duckdb == []
+        (damage,) = found.known
+        assert "3 inlined deletes are in delete files as well after the flush d0.0.4" in damage
+
+
+@pytest.mark.slow
+def test_doubled_deletes_without_a_repeated_flush_are_a_violation(run_on_postgres: Run) -> None:
+    run = run_on_postgres
+    with _new_writer(run) as writer:
+        for _ in range(3):
+            _step(writer, "transfer")
+        _step(writer, "flush")
+        (flush,) = (entry for entry in writer.ledger.entries() if isinstance(entry, FlushBegan))
+        assert writer.end_flush()
+        assert verify(run, []).violations == []
+        writer.ledger.append(FlushEnded(operation=flush.operation, base=flush.base, doubled=1))
+        assert any("1 inlined deletes are in delete files as well" in violation for violation in verify(run, []).violations)

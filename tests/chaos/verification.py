@@ -91,6 +91,7 @@ def verify(run: Run, kills: list[tuple[str, float]]) -> Findings:
         _check_outcome(history, operation, findings)
     _check_interrupted(history, findings)
     _check_read_failures(history, findings)
+    _check_flushes(history, findings)
     model = _replay(history, observations, findings)
     _check_duckdb_reads(history, model, findings)
     _check_unchanged(history, model, findings)
@@ -184,6 +185,18 @@ def _check_read_failures(history: History, findings: Findings) -> None:
         findings.count_error(f"read by {failure.engine} {failure.error}", failure.message)
         if failure.engine == "library" and failure.error != "CatalogUnavailableError" and failure.retained:
             findings.violations.append(f"the library could not read snapshot {failure.snapshot}, which is retained: {failure.message}")
+
+
+def _check_flushes(history: History, findings: Findings) -> None:
+    """Check that only flushes of DuckDB that were committed again doubled deletes."""
+    for flush in history.flushes:
+        committed = history.snapshots.get(flush.operation, [])
+        if not flush.doubled:
+            continue
+        found = f"{flush.doubled} inlined deletes are in delete files as well after the flush {flush.operation}, {committed}"
+        is_repeated = any(snapshot > flush.base + 1 for snapshot in committed)
+        where = findings.known if is_repeated else findings.violations
+        where.append(f"{found}, which began at snapshot {flush.base}")
 
 
 def _replay(history: History, observations: list[Observation], findings: Findings) -> Model:
