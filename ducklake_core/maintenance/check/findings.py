@@ -276,7 +276,11 @@ CODES: dict[str, Code] = {
     "inlined-delete-orphaned": Code(
         "warning", "the catalog deletes rows of a file that the table does not have", _REPAIR + " where no table has it"
     ),
-    "inlined-delete-twice": Code("warning", "the catalog deletes a row twice, so that DuckDB counts one too few", "delete one of the rows"),
+    "inlined-delete-twice": Code(
+        "error",
+        "a row is deleted twice in the catalog, or there and in a delete file: DuckDB counts too few rows, or reads deleted rows again",
+        "flush the table (lake.flush_inlined_data(table))",
+    ),
     # Schedule and objects in the store
     "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),
     "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "nothing: cleanup copes"),
