@@ -15,7 +15,7 @@ from ducklake_core.maintenance.flush import FlushResult, TableFlush
 from ducklake_core.maintenance.health import format_bytes
 from ducklake_core.maintenance.merge import MergeResult, TableMerge
 from ducklake_core.maintenance.orphans import OrphansResult
-from ducklake_core.maintenance.request import MaintenanceResult, MaintenanceStep, ends
+from ducklake_core.maintenance.request import THE_LAKE, MaintenanceResult, MaintenanceStep, ends
 from ducklake_core.maintenance.rewrite import RewriteResult, TableRewrite
 
 _MAX_CHANGES = 40
@@ -51,7 +51,7 @@ def print_outcome(result: MaintenanceResult) -> None:
 
 
 def _failure(step: MaintenanceStep) -> str:
-    return f"{step.target}: FAILED, {step.verb}: {step.reason}"
+    return f"{step.verb}: FAILED, {step.reason}" if step.target == THE_LAKE else f"{step.target}: FAILED, {step.verb}: {step.reason}"
 
 
 def _rest(steps: Sequence[MaintenanceStep], *, is_round: bool) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _rest(steps: Sequence[MaintenanceStep], *, is_round: bool) -> Iterator[str]:
 
 
 def _nothing_of(verb: str, steps: Sequence[MaintenanceStep]) -> str:
-    is_whole = len(steps) == 1 and steps[0].target == "the lake"
+    is_whole = len(steps) == 1 and steps[0].target == THE_LAKE
     return f"{verb} ({steps[0].reason})" if is_whole else f"{verb} of {_targets(steps)}"
 
 

@@ -19,7 +19,7 @@ from ducklake_core.maintenance.flush import flush_inlined_data
 from ducklake_core.maintenance.groups import Execution, is_about_lake
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.orphans import delete_orphaned_files
-from ducklake_core.maintenance.request import OUT_OF_TIME, MaintenanceResult, MaintenanceStep, TableRequest
+from ducklake_core.maintenance.request import OUT_OF_TIME, THE_LAKE, MaintenanceResult, MaintenanceStep, TableRequest
 from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.storage.filesystems import Storage
 
@@ -63,8 +63,8 @@ def _steps(one: CheckpointVerb) -> tuple[MaintenanceStep, ...]:
     if one.result is not None:
         return one.result.steps
     if one.failure is not None:
-        return (MaintenanceStep(verb=one.verb, target="the lake", action="run it", reason=one.failure, outcome="failed"),)
-    return (MaintenanceStep(verb=one.verb, target="the lake", action="run it", reason=one.skipped or "", outcome="skipped"),)
+        return (MaintenanceStep(verb=one.verb, target=THE_LAKE, action="run it", reason=one.failure, outcome="failed"),)
+    return (MaintenanceStep(verb=one.verb, target=THE_LAKE, action="run it", reason=one.skipped or "", outcome="skipped"),)
 
 
 def checkpoint(

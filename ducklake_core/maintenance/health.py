@@ -319,10 +319,11 @@ def _line(one: TableHealth) -> str:
 def _span(age: timedelta) -> str:
     """
     >>> _span(timedelta(days=3, hours=5)), _span(timedelta(minutes=90)), _span(timedelta(0))
-    ('3 days', '1 hours', '0 minutes')
+    ('3 days', '1 hour', '0 minutes')
     """
     minutes = max(int(age.total_seconds()), 0) // 60
-    return f"{minutes // 1440} days" if minutes >= 2880 else f"{minutes // 60} hours" if minutes >= 60 else f"{minutes} minutes"
+    number, unit = (minutes // 1440, "day") if minutes >= 2880 else (minutes // 60, "hour") if minutes >= 60 else (minutes, "minute")
+    return counted(number, unit)
 
 
 def _family(name: str, text: str, samples: Sequence[tuple[Mapping[str, str], float]]) -> Iterator[str]:

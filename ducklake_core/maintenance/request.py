@@ -24,6 +24,8 @@ from ducklake_core.storage.uploads import StoredFile
 
 OUT_OF_TIME = "beyond max_seconds"
 OUT_OF_FILES = "beyond max_files"
+THE_LAKE = "the lake"
+"""Target of a step about a whole operation."""
 T = TypeVar("T")
 
 _LISTED_AT_ONCE = 1000
@@ -61,8 +63,14 @@ class MaintenanceStep:
     bytes: int = 0
 
     def __str__(self) -> str:
-        sizes = _sizes(self.files, self.rows, self.bytes)
-        return f"{self.outcome} {self.verb} {self.target}: {self.action}{sizes}: {self.reason}"
+        where = self.verb if self.target == THE_LAKE else f"{self.verb} {self.target}"
+        match self.outcome:
+            case "skipped":
+                return f"{where}: skipped ({self.reason})"
+            case "failed":
+                return f"{where}: FAILED, {self.reason}"
+            case _:
+                return f"{where}: {self.outcome}, {self.action}{_sizes(self.files, self.rows, self.bytes)}: {self.reason}"
 
 
 def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
@@ -84,7 +92,7 @@ def _listed(steps: Sequence[MaintenanceStep], most: int | None) -> list[str]:
 
 def _left_out(steps: Sequence[MaintenanceStep]) -> str:
     files, rows, size = (sum(getattr(step, name) for step in steps) for name in ("files", "rows", "bytes"))
-    return f"{len(steps):,} more: {steps[0].outcome} {steps[0].verb}: {steps[0].action}{_sizes(files, rows, size)}"
+    return f"{len(steps):,} more: {steps[0].verb}, {steps[0].outcome}{_sizes(files, rows, size)}"
 
 
 def _sizes(files: int, rows: int, size: int) -> str:

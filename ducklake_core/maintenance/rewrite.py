@@ -158,7 +158,7 @@ def _steps(table: TableRewrite, *, dry_run: bool) -> list[MaintenanceStep]:
         return MaintenanceStep(
             verb=_OPERATION,
             target=table.table,
-            action="write the live rows of files anew",
+            action="rewrite files without their deleted rows",
             reason=reason,
             outcome=outcome,
             files=group.files if group is not None else files,

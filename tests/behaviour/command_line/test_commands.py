@@ -87,7 +87,7 @@ def test_keep_last_of_one_keeps_the_newest_snapshot(lake: DuckLake, run: Run) ->
     newest = lake.snapshot().id
     assert "nothing says which snapshots to expire" in run("expire --min-age '0 days'", code=USAGE).stderr
     assert "give either versions" in run("expire --keep-last 1 --versions 1", code=USAGE).stderr
-    assert f"snapshot {newest - 1}: forget it" in run("plan checkpoint --keep-last 1 --min-age '0 days'").stdout
+    assert f"snapshot {newest - 1}: planned, forget it" in run("plan checkpoint --keep-last 1 --min-age '0 days'").stdout
     assert f"expired {newest} snapshots" in run("expire --keep-last 1 --min-age '0 days'").stdout
     assert [one.id for one in lake.snapshots()] == [newest]
 

@@ -83,5 +83,5 @@ def test_a_failing_operation_does_not_stop_the_checkpoint(sqlite_address: LakeAd
     done = lake.checkpoint()
     assert [(step.verb, step.reason) for step in done.failed_steps] == [("merge_adjacent_files", "the store is away [storage]")]
     assert {step.verb for step in done.steps if step.outcome == "done"} == {"flush_inlined_data", "rewrite_data_files"}
-    assert "failed merge_adjacent_files the lake: run it: the store is away" in str(done)
+    assert "merge_adjacent_files: FAILED, the store is away" in str(done)
     lake.close()

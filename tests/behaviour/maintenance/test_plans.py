@@ -84,7 +84,7 @@ def test_plans_have_the_options_of_their_operations(lake: DuckLake, lake_address
         assert options[1] <= options[0]
     result = CliRunner().invoke(app, ["plan", "checkpoint", "a*"], env=env)
     assert result.exit_code == 0
-    assert "planned merge_adjacent_files main.a" in result.stdout
+    assert "merge_adjacent_files main.a: planned, " in result.stdout
     assert "main.b" not in result.stdout
     assert CliRunner().invoke(app, ["plan", "flush", "--dry-run"], env=env).exit_code == 2
     assert [planned(command).__name__ for command in PLANNED] == [command.__name__ for command in PLANNED]
