@@ -231,12 +231,12 @@ def visible(text: str) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number of things with separators and the singular or plural of a regular noun.
 
-    >>> counted(1, "file"), counted(1234, "inlined row"), counted(2, "query")
-    ('1 file', '1,234 inlined rows', '2 queries')
+    >>> counted(1, "file"), counted(1234, "inlined row"), counted(2, "query"), counted(2, "day")
+    ('1 file', '1,234 inlined rows', '2 queries', '2 days')
     """
     if count == 1:
         return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeou" else f"{count:,} {noun}s"
 
 
 def similar(name: str, candidates: Iterable[str]) -> str:
