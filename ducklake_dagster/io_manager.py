@@ -33,12 +33,12 @@ _MAX_POINTS = 400
 
 
 class DuckLakeIOManager(dg.ConfigurableIOManager):
-    """Stores what assets return in DuckLake tables and loads it for the assets after them.
+    """Store the frames that assets return in DuckLake tables, and load them for downstream assets.
 
-    Spark (classic and Connect), pandas and polars frames, pyarrow Tables and RecordBatchReaders are taken and given; the annotation of
-    an input says which one. Whatever else gives Arrow batches is taken too. No JVM is started unless an input is a Spark frame.
-    A partitioned asset needs ``partition_expr`` in its metadata, and one run may have any set of partitions.  Every setting
-    below may also be in an asset's metadata, which wins, or in run-time output metadata, which wins over both.
+    Outputs may be Spark (classic and Connect), pandas and polars frames, pyarrow Tables and RecordBatchReaders, and other objects with
+    Arrow batches. The type annotation of an input selects the type in which it is loaded. A JVM is started only for Spark frames.
+    A partitioned asset needs ``partition_expr`` in its metadata; one run may have any set of partitions. Metadata of an asset overrides
+    the settings below, and output metadata that is added at run time overrides both.
 
     Example:
 
@@ -47,48 +47,59 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     """
 
     lake: dg.ResourceDependency[DuckLakeResource]
-    # Anything with ``spark_session``; without it the running session is used.
+    # A resource with a ``spark_session``. Without it, the running session is used.
     spark: dg.ResourceDependency[Any] = None  # type: ignore[assignment]
     schema_: str | None = Field(
         default=None,
         alias="schema",
-        description="DuckLake schema of assets that do not name one; {key_prefix} stands for the key before its last part.",
+        description=(
+            "DuckLake schema of assets whose metadata does not set one. {key_prefix} is replaced by the asset key without its last part."
+        ),
     )
-    write_mode: WriteMode = "overwrite"
-    schema_evolution: SchemaEvolution = "strict"
+    write_mode: WriteMode = Field(
+        default="overwrite",
+        description="Way to write an output: overwrite replaces the rows of the run's partitions (all rows without partitions), append "
+        "adds rows, upsert updates rows with equal upsert_keys and inserts the others, merge follows the merge settings of the asset.",
+    )
+    schema_evolution: SchemaEvolution = Field(
+        default="strict",
+        description="Treatment of frames with other columns than the table: strict rejects them, additive adds new columns and widens "
+        "types, replace replaces the columns of an unpartitioned table.",
+    )
     missing_columns: MissingColumns = Field(
         default="auto",
-        description="What happens when a frame lacks columns of the table that have no default: error fails the step, null writes NULL to "
-        "new rows, and auto is error with schema_evolution strict and null with additive.",
+        description="Treatment of columns without a default that the frame lacks: error fails the step, null writes NULL to the new rows, "
+        "auto means error with schema_evolution strict and null with additive.",
     )
-    out_of_slice: OutOfSlice = "error"
+    out_of_slice: OutOfSlice = Field(
+        default="error",
+        description="Treatment of rows outside of the run's partitions: error fails the step, filter leaves them out.",
+    )
     concurrent_appends: ConcurrentAppends = Field(
         default="fail",
-        description="What happens when another writer commits rows to the run's partitions while they are overwritten: fail with a "
-        "conflict, or replace these rows too.",
+        description="Treatment of rows that another writer commits to the run's partitions during an overwrite: fail raises a conflict, "
+        "replace deletes these rows, too.",
     )
-    comments: bool = Field(
-        default=True, description="Whether an asset's description and its column descriptions become comments of the table."
-    )
+    comments: bool = Field(default=True, description="Store the description of an asset and of its columns as comments of the table.")
     default_frame: Literal["auto", "spark", "arrow", "pandas", "polars"] = Field(
         default="auto",
-        description="What inputs without a type annotation are loaded as; auto is spark in a project that uses Spark, otherwise arrow.",
+        description="Type of inputs without a type annotation. auto means spark in a project that imports pyspark, and arrow otherwise.",
     )
     pin_reads: bool = Field(
         default=False,
-        description="Whether all inputs of a run read the snapshot that was the newest when the first of them was loaded; what the run "
-        "itself has written is read as it left it.",
+        description="Read all inputs of a run at the snapshot that was the newest when the first input was loaded. Tables that the run "
+        "itself has written are read as the run left them.",
     )
     branch: str | None = Field(
         default=None,
-        description="Name of a branch: outputs go to the branch, and inputs are read from it where it has them, from production where it "
-        "has not. Production when empty.",
+        description="Name of a branch. Outputs go to the branch; inputs are read from the branch if it has the table, otherwise from "
+        "production. Default: no branch.",
     )
-    # A lake of the branch's own; without it the branch is schemas called schema__branch in the lake of production.
+    # The lake of the branch. Without it, the branch has schemas named schema__branch in the lake of production.
     branch_lake: dg.ResourceDependency[DuckLakeResource] = None  # type: ignore[assignment]
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster ignores fields that do not exist.
+        # Type checkers use the fields. Dagster ignores fields that do not exist.
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             _reject_no_resources(data)
@@ -119,11 +130,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """
         for name, key in self._overridden.items():
             raise UsageError(
-                f"the configuration of this run changes resource {key!r}, but the IO manager has the lake of that resource as {name}=, and "
-                "Dagster keeps a resource inside another one as it was defined: outputs would go to "
-                f"{getattr(self, name).shown_catalog()}, while assets and checks use the lake of the run's configuration. Nothing was "
-                f"written. Define {key!r} as DuckLakeResource.configure_at_launch() and pass that object to the IO manager too, so that "
-                f"both follow the run's configuration, or remove {key!r} from the run's configuration",
+                f"Nothing was written: the configuration of this run changes resource {key!r}, but not the lake that the IO manager has as "
+                f"{name}=. Outputs would go to {getattr(self, name).shown_catalog()}, while assets and checks use the lake of the run's "
+                f"configuration. Define {key!r} as DuckLakeResource.configure_at_launch() and pass that object to the IO manager, too, or "
+                f"remove {key!r} from the run's configuration",
                 resource=key,
             )
 
@@ -161,10 +171,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """Return rows of the upstream partitions as the annotated type.
 
         That is a Spark DataFrame (lazy), a RecordBatchReader (a stream), or a pyarrow, pandas or polars frame in memory. The input's own
-        metadata, which :func:`ducklake_input` returns, may select columns and rows, or name another moment than now.
+        metadata, which :func:`ducklake_input` returns, may select columns and rows, or select an earlier snapshot.
 
         Raises:
-            dg.Failure: The table, a column or the snapshot does not exist, the annotated type is none of these, or the partitions cannot be
+            dg.Failure: The table, a column or the snapshot does not exist, the annotated type is not supported, or the partitions cannot be
                 matched with a column.
         """
         with shown_failures(context.name if context.has_input_name else context.asset_key.to_user_string(), "asset"):
@@ -236,10 +246,14 @@ def metadata_of_commit(
     if missing:
         notes["ducklake/missing_columns"] = ", ".join(missing)
         context.log.warning(
-            "%s: the frame lacks columns of the table, which have NULL or their default in new rows: %s", output.address, ", ".join(missing)
+            "%s: the frame lacks columns of the table, which are NULL or have their default in new rows: %s",
+            output.address,
+            ", ".join(missing),
         )
     if REPLACED_MEANWHILE in notes:
-        context.log.warning("%s: the overwrite replaced what came while it was made: %s", output.address, notes[REPLACED_MEANWHILE])
+        context.log.warning(
+            "%s: the overwrite also replaced rows that were committed while it ran: %s", output.address, notes[REPLACED_MEANWHILE]
+        )
     metadata = {**commit_metadata(lake, output, predicate, written.result, seconds=seconds), **notes}
     return without_keys(metadata, context.output_metadata)
 
@@ -257,7 +271,7 @@ def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numb
             metadata = without_keys(partition_metadata(output, found), context.output_metadata)
             step.add_asset_metadata(metadata, asset_key=context.asset_key, partition_key=key)
     except dg.DagsterInvariantViolationError:
-        # A context made by hand has no step, and a selection with gaps has no range: the event then has the commit's numbers alone.
+        # A context that a test builds has no step, and a selection with gaps has no range: the event then has only the commit's numbers.
         return
 
 
@@ -290,8 +304,8 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
     lake = lake_of_outputs(manager)
     if lake is not manager.lake and _same_lake(lake, manager.lake):
         raise UsageError(
-            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of it "
-            "with the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
+            f"branch_lake of branch {manager.branch} is the lake of production, or a copy of its catalog with the same files. Outputs of "
+            "the branch would overwrite production. Use another lake, or remove branch_lake to write to schemas of the branch",
             parameter="branch_lake",
         )
     return lake
@@ -318,11 +332,11 @@ def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
 
 def _reject_no_lake(lake: object) -> None:
     if lake is None:
-        raise UsageError("DuckLakeIOManager has no lake: set lake=DuckLakeResource(catalog=..., storage=...)", parameter="lake")
+        raise UsageError("DuckLakeIOManager has no lake. Set lake=DuckLakeResource(catalog=..., storage=...)", parameter="lake")
 
 
 def _reject_no_resources(data: Mapping[str, Any]) -> None:
-    """Reject values that are certainly no resource, which Dagster accepts until they are used.
+    """Reject values that cannot be a resource. Dagster accepts them until they are used.
 
     Raises:
         UsageError: A field has such a value.
@@ -340,7 +354,7 @@ def _reject_no_resources(data: Mapping[str, Any]) -> None:
 
 
 def _may_be_a_lake(given: object) -> bool:
-    # A factory is no ConfigurableResource itself, and the type of the resource that it creates is unknown until a run begins.
+    # A factory is not a ConfigurableResource, and the type of the resource that it creates is unknown until a run begins.
     makes_others = hasattr(given, "create_resource") and not isinstance(given, (dg.ConfigurableResource, dg.ConfigurableIOManager))
     return isinstance(given, DuckLakeResource) or makes_others
 

@@ -35,7 +35,7 @@ _KIND = "ducklake"
 _MAX_KINDS = 10
 
 
-def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one asset
+def ducklake_metadata(  # noqa: PLR0913 - one call configures one asset
     *,
     table: str | None = None,
     schema: str | None = None,
@@ -56,36 +56,37 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
     concurrent_appends: ConcurrentAppends | None = None,
     audits: Mapping[str, Audit] | None = None,
 ) -> dict[str, Any]:
-    """Return definition metadata of an asset for :class:`DuckLakeIOManager`, whose own settings apply where an argument is left out.
+    """Return definition metadata of an asset for :class:`DuckLakeIOManager`. The settings of the IO manager apply to omitted arguments.
 
     Args:
         table: Table name; the last part of the asset key by default.
-        schema: DuckLake schema, ``sales.europe`` for one inside another; ``{key_prefix}`` stands for the asset key before its last part.
+        schema: DuckLake schema, such as ``sales``, or ``sales.europe`` for a nested one. ``{key_prefix}`` is replaced by the asset key
+            without its last part.
         partition_expr: Column that holds the values of partition keys, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
-            ``date_trunc('month', column)`` stand for the column when the partitions are whole days or months.
+            ``date_trunc('month', column)`` are allowed when the partitions are whole days or months.
         partition_by: Partition key or keys of the table. The next write also changes the keys of an existing table, for new files.
         sort_by: Sort order of new files, such as ``["day", "amount DESC"]``. The next write also changes it for an existing table.
         write_mode: ``overwrite``, ``append``, ``upsert`` or ``merge``.
         upsert_keys: Key column or columns of an upsert.
-        merge_keys: Column or columns by which rows of a merge match.
-        when_matched: What a merge does with a row of the table that a row of the frame matches: ``update``, ``ignore`` or ``delete``.
-        when_not_matched: What a merge does with a row of the frame that matches none: ``insert`` or ``ignore``.
-        when_not_matched_by_source: What a merge does with a row of the run's partitions that no row of the frame matches: ``keep`` or
+        merge_keys: Column or columns that a merge compares to match rows.
+        when_matched: Action of a merge on a row of the table that matches a row of the frame: ``update``, ``ignore`` or ``delete``.
+        when_not_matched: Action of a merge on a row of the frame without a match: ``insert`` or ``ignore``.
+        when_not_matched_by_source: Action of a merge on a row of the run's partitions without a match in the frame: ``keep`` or
             ``delete``.
-        delete_when: SQL over the frame's columns as ``s.column``. Where it is true, a matched row is deleted and an unmatched row of the
-            frame is not inserted.
+        delete_when: SQL condition on the frame's columns as ``s.column``. If it is true, a matched row is deleted, and an unmatched
+            row of the frame is not inserted.
         schema_evolution: ``strict``, ``additive`` or, for an unpartitioned asset, ``replace``.
         missing_columns: ``error``, ``null`` or ``auto``, which is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
-        concurrent_appends: What an overwrite does with rows that another writer commits to the run's partitions in the meantime:
-            ``fail`` or ``replace``.
+        concurrent_appends: Treatment of rows that another writer commits to the run's partitions during an overwrite: ``fail`` or
+            ``replace``.
         audits: Conditions for the commit, by name: SQL that must be true for every row of the run's partitions as the commit would leave
             them (of the whole table, without partitions), or a module-level function that takes a :class:`ducklake_core.Scan` of those
             rows and returns a bool. A write that fails an audit leaves the table as it was.
 
     Raises:
-        UsageError: A setting has a value that it cannot have.
+        UsageError: The value of a setting is invalid.
     """
     lists = {"partition_by": partition_by, "sort_by": sort_by, "upsert_keys": upsert_keys, "merge_keys": merge_keys}
     settings = {
@@ -126,21 +127,21 @@ def ducklake_input(
 ) -> dict[str, Any]:
     """Return metadata of an input for :class:`DuckLakeIOManager`: ``AssetIn(metadata=ducklake_input(...))``.
 
-    At most one of ``snapshot``, ``as_of``, ``run_id`` and ``changes`` may be given; the newest rows are read without them.
+    Set at most one of ``snapshot``, ``as_of``, ``run_id`` and ``changes``. Without them, the newest rows are read.
 
     Args:
         columns: Columns to load; all when empty.
         where: Condition on rows, SQL in DuckDB's dialect, in addition to the run's partitions.
         snapshot: Id of the snapshot to read.
-        as_of: Time with a zone, as a datetime or an ISO 8601 string: the last snapshot at or before it is read.
-        run_id: Run of this Dagster instance that materialised the upstream asset: its table is read as that run left it.
-        changes: Load changes in place of rows, with the columns ``snapshot_id``, ``rowid`` and ``change_type`` before the table's:
+        as_of: Time with a zone, as a datetime or an ISO 8601 string. The last snapshot at or before this time is read.
+        run_id: Id of a run of this Dagster instance that materialised the upstream asset. The table is read as that run left it.
+        changes: Load changes instead of rows, with the columns ``snapshot_id``, ``rowid`` and ``change_type`` before the table's:
             ``last_materialization`` for changes since the snapshot that the last materialisation of this asset read (all rows, as
             inserts, the first time), ``beginning`` for all rows as inserts.
-        production: Whether to read production even where the manager's branch has the table.
+        production: Whether to read production even if the manager's branch has the table.
 
     Raises:
-        UsageError: Two arguments name a moment, or a time has no zone.
+        UsageError: Two arguments select a snapshot, or a time has no zone.
     """
     settings = {
         "columns": list(name_list("columns", columns)) or None,
@@ -157,11 +158,11 @@ def ducklake_input(
 
 
 def with_table_metadata(defs: dg.Definitions) -> dg.Definitions:
-    """Return the same definitions, in which every asset that a :class:`DuckLakeIOManager` stores names its table.
+    """Return the definitions with the table of every asset that a :class:`DuckLakeIOManager` stores, which Dagster shows as its storage.
 
-    Dagster shows it as the asset's storage. Adds ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
+    Adds ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
     left out where a ``dg.EnvVar`` decides), ``dagster/uri`` (the folder of a new table, if the data path is part of the definitions),
-    ``dagster/storage_kind`` and the kind ``ducklake``. Metadata that an asset has itself wins.
+    ``dagster/storage_kind`` and the kind ``ducklake``. Metadata of the asset itself is kept.
 
     Args:
         defs: The project's definitions. The function does not connect to the lake.
@@ -204,7 +205,7 @@ def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
     found = {"dagster/table_name": str(address), "dagster/storage_kind": _KIND}
     storage = getattr(lake_of_outputs(manager), "storage", None)
     path = storage.data_path if storage is not None else None
-    # A path that holds a password is a placeholder of asterisks here, which is no address.
+    # A path with a password is a placeholder of asterisks here, not an address.
     if path and not isinstance(path, dg.EnvVar) and not path.startswith("*"):
         found["dagster/uri"] = f"{path.rstrip('/')}/{address.schema}/{address.table}/"
     return found

@@ -45,10 +45,10 @@ class _Part:
 def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str | dg.AssetKey, Any]) -> Iterator[dg.MaterializeResult[Any]]:
     """Write several assets of a ``@dg.multi_asset`` in one commit, and yield the results that the asset function must yield.
 
-    Tables, partitions, write modes and all other settings are those of the assets' :class:`DuckLakeIOManager` and metadata, as if each had
-    been returned to it; inputs of other assets load them as usual. The snapshot has all of the changes or does not exist: when one frame
-    does not fit, an audit fails or the worker is lost, no asset is written. A retry of the step, or a run that resumes it from failure,
-    finds the commit by its id and writes nothing again.
+    Tables, partitions, write modes and all other settings come from the :class:`DuckLakeIOManager` and the metadata of the assets, as if
+    the function had returned each frame. Downstream assets load the tables as usual. When one frame does not fit, an audit fails or the
+    worker is lost, no asset is written. A retry of the step, or a run that resumes from failure, finds the commit by its id and does not
+    write again.
 
     Example:
 
@@ -161,8 +161,8 @@ def _manager(contexts: Mapping[dg.AssetKey, dg.OutputContext], step: Any) -> Duc
     manager = managers[0]
     if not isinstance(manager, DuckLakeIOManager) or any(other is not manager for other in managers):
         raise UsageError(
-            "assets that are materialised together need one DuckLakeIOManager, which is that of all of them: set the same "
-            "io_manager_key on them",
+            "materialize_together commits all assets with one DuckLakeIOManager, but these assets have different IO managers. Set the same "
+            "io_manager_key on all of them",
             assets=tuple(key.to_user_string() for key in contexts),
         )
     return manager
@@ -175,9 +175,9 @@ def _reject_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKe
     if strange or missing:
         names = ", ".join(sorted(key.to_user_string() for key in selected))
         # Dagster would report an asset that the function does not yield as materialised.
-        fault = f"not {', '.join(strange)}" if strange else f"and there is none of {', '.join(missing)}"
+        fault = f"but not of {', '.join(strange)}" if strange else f"but frames has none of {', '.join(missing)}"
         raise UsageError(
-            f"materialize_together needs a frame of each asset that this step materialises ({names}), {fault}",
+            f"materialize_together needs one frame for each asset that this step materialises ({names}), {fault}",
             assets=tuple(strange or missing),
         )
 
@@ -188,7 +188,7 @@ def _reject_one_table_twice(parts: Sequence[_Part]) -> None:
         other = seen.setdefault(folded(part.output.address.sql), part.key)
         if other != part.key:
             raise UsageError(
-                f"{other.to_user_string()} and {part.key.to_user_string()} are one table, {part.output.address}: one commit writes a table "
-                "once. Give one of them a table of its own with metadata table= or schema=",
+                f"{other.to_user_string()} and {part.key.to_user_string()} are one table, {part.output.address}, and one commit "
+                "writes a table once. Set another table or schema in the metadata of one of them",
                 table=str(part.output.address),
             )

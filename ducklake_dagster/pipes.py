@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from ducklake_core import CommitOptions, DuckLake, WriteResult
 
 
-# Key in the extras of Pipes, which both sides must spell alike, also across versions of this library.
+# Key in the extras of Pipes. Both processes use it, so it must not change between versions of this library.
 _RUN = "ducklake_materialising_run"
 
 
 def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> dict[str, str]:
     """Return extras that identify the run for the external process: ``client.run(context=context, extras=pipes_extras(context), ...)``.
 
-    With them, a process that was lost after its commit does not commit again when the run is retried or re-executed from failure: the
-    second commit has the id of the first. Re-executing all steps is a new materialisation.
+    A process that is lost after its commit then does not commit again when the run is retried or re-executed from failure: both commits
+    have the same id. Re-executing all steps is a new materialisation.
 
     Args:
         context: Context of the asset or op that starts the process.
 
     Raises:
-        UsageError: The context is something else.
+        UsageError: The context is not the context of an asset or op.
     """
     from dagster import AssetExecutionContext, OpExecutionContext
 
@@ -46,16 +46,16 @@ def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> d
 def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> CommitOptions:
     """Return commit options that name the run: ``lake.write(name, frame, **pipes_commit(pipes))``.
 
-    The commit sensor then recognises the commit as one of this Dagster instance, and a process that is started again for the same run and
-    partition commits once; with :func:`pipes_extras`, also one of a run that resumes the first. Outside of a run, where Pipes itself does
-    nothing, the options are empty.
+    The commit sensor then recognises the commit as one of this Dagster instance. A process that is started again for the same run and
+    partition does not commit twice; with :func:`pipes_extras`, this holds for a run that resumes the first, too. Outside of a run, the
+    options are empty.
 
     Args:
         pipes: Context of the process, from ``open_dagster_pipes()``.
         asset_key: Asset, such as ``"sales/orders"``; needed when the step has several.
 
     Raises:
-        UsageError: ``pipes`` is no context of Pipes, or the step does not make the asset.
+        UsageError: ``pipes`` is not a context of Pipes, or the step does not make the asset.
     """
     _reject_no_context(pipes)
     if _is_outside(pipes):
@@ -85,14 +85,14 @@ def report_ducklake_write(
 ) -> None:
     """Report that an asset was materialised by a commit, with the metadata that :class:`DuckLakeIOManager` attaches.
 
-    Outside of a run, where Pipes itself does nothing, nothing is reported.
+    Outside of a run, nothing is reported.
 
     Args:
         pipes: Context of the process, from ``open_dagster_pipes()``.
         lake: The lake that was written to.
         result: The commit: the result of ``lake.write``, or one of ``tx.result.writes``.
         asset_key: Asset; needed when the step has several.
-        metadata: Further metadata; it wins over the metadata of the commit.
+        metadata: Additional metadata, which overrides the metadata of the commit.
 
     Raises:
         UsageError: An argument has another type, or the commit belongs to another lake.
@@ -103,7 +103,7 @@ def report_ducklake_write(
     if not isinstance(lake, DuckLake):
         raise _wrong("lake", "the DuckLake that was written to", lake)
     if not isinstance(result, WriteResult):
-        raise _wrong("result", "what a write to one table gave, for a transaction one of tx.result.writes", result)
+        raise _wrong("result", "the result of a write to one table, or one of tx.result.writes of a transaction", result)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise _wrong("metadata", "a mapping", metadata)
     _reject_other_lake(lake, result)
@@ -121,7 +121,7 @@ def _reject_no_context(pipes: object) -> None:
     from dagster_pipes import PipesContext
 
     if not isinstance(pipes, PipesContext) and not _is_outside(pipes):
-        raise _wrong("pipes", "the PipesContext that open_dagster_pipes() gives", pipes)
+        raise _wrong("pipes", "the PipesContext that open_dagster_pipes() returns", pipes)
 
 
 def _is_outside(pipes: object) -> bool:
@@ -136,10 +136,10 @@ def _asset_key(pipes: PipesContext, asset_key: object) -> str:
     if asset_key is None:
         return pipes.asset_key
     if not isinstance(asset_key, str) or not asset_key:
-        raise _wrong("asset_key", "a text such as 'sales/orders'", asset_key)
+        raise _wrong("asset_key", "a string such as 'sales/orders'", asset_key)
     known = pipes.asset_keys if pipes.is_asset_step else ()
     if known and asset_key not in known:
-        raise UsageError(f"the step makes no asset {asset_key}: asset_key must be one of {', '.join(known)}", parameter="asset_key")
+        raise UsageError(f"The step does not make asset {asset_key}: asset_key must be one of {', '.join(known)}", parameter="asset_key")
     return asset_key
 
 
@@ -154,7 +154,7 @@ def _reject_other_lake(lake: DuckLake, result: WriteResult) -> None:
         found = None
     if found is None or (found.time, found.extra_info) != (result.snapshot.time, result.snapshot.extra_info):
         raise UsageError(
-            f"the commit of {result.table} is not snapshot {result.snapshot_id} of this lake: give report_ducklake_write the lake that was "
+            f"the commit of {result.table} is not snapshot {result.snapshot_id} of this lake. Pass report_ducklake_write the lake that was "
             "written to",
             parameter="lake",
         )

@@ -1,4 +1,4 @@
-"""Turn commits of other writers into materializations, observations and runs of downstream assets."""
+"""Report commits of other writers as materializations and observations, and request runs of downstream assets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CURSOR_VERSION = 2
 _PREFIX = "ducklake_commits"
 
 Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
-# Characters of a string in an event: other writers choose messages, and a thousand events carry the same one.
+# Maximum length of a string in an event: other writers choose messages, and a thousand events may contain the same one.
 _LONGEST_TEXT = 500
 _MAX_TABLES_READ = 5
 _ACTIONS = {
@@ -58,9 +58,9 @@ class _Cursor:
         catalog: The catalog's identity.
         snapshot: Everything up to this snapshot was reported.
         committed: Commit time of that snapshot, which reveals a catalog that was restored from a backup; empty when unknown.
-        until: The snapshot up to which events are being reported over several ticks; None when no events are left over.
-        place: The last event that was reported on the way there.
-        lost: Reason why all rows of all tables may have changed, empty when there is none.
+        until: The snapshot up to which several ticks report events; None when no events are left.
+        place: The last event that was reported before that snapshot.
+        lost: Reason why all rows of all tables may have changed; empty without one.
     """
 
     catalog: str
@@ -78,7 +78,7 @@ class _Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor | None:
-        """Return the cursor, None for no cursor or one of a later version of this library."""
+        """Return the cursor; None without one, or when a later version of this library wrote it."""
         try:
             fields = json.loads(text or "null")
             if fields["v"] not in (1, _CURSOR_VERSION):
@@ -116,18 +116,18 @@ def build_commit_sensor(
     minimum_interval_seconds: int = 30,
     request_runs: dg.AssetSelection | str | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None = None,
 ) -> dg.SensorDefinition:
-    """Build a sensor that reports changes which no run of this Dagster instance made.
+    """Build a sensor that reports changes that were not made by a run of this Dagster instance.
 
     Each evaluation compares the rows of the last reported snapshot with those of the newest one. Every partition whose rows may differ
-    becomes one ``AssetMaterialization`` (an asset without partitions becomes one in all), whatever number of commits changed it, so that
-    freshness policies and automation conditions see it. Where files hold rows of several partitions and few rows changed (20,000 of a
-    table), the sensor reads these rows, for five tables at most, and reports their partitions; otherwise it reports every partition within
-    the bounds of a changed file. It leaves none out. A dropped or replaced table changes all partitions that it had or has rows of. Commits
+    becomes one ``AssetMaterialization`` (an asset without partitions gets one), however many commits changed it, so that freshness policies
+    and automation conditions see it. If files have rows of several partitions and at most 20,000 rows of a table changed, the sensor reads
+    these rows, for at most five tables, and reports their partitions; otherwise it reports every partition within the bounds of a changed
+    file. It never leaves out a changed partition. A dropped or replaced table changes all partitions that it had or has rows of. Commits
     that changed only columns or files, such as a flush or a compaction, become an ``AssetObservation``, and so do rows outside of all
     partitions.
 
-    The events name commits that were expired before the sensor saw them. When the catalog has lost the earlier state of a table, the sensor
-    reports every partition of it, and the events give the reason. Keep snapshots for longer than the sensor may be off.
+    Commits that were expired before an evaluation are listed in the events. When the catalog has lost the earlier state of a table, the
+    sensor reports every partition of it, and the events give the reason. Keep snapshots for longer than the sensor may be stopped.
 
     The number of catalog statements of an evaluation depends on neither commits nor tables nor partitions. The sensor is stopped by
     default.
@@ -136,7 +136,7 @@ def build_commit_sensor(
         assets: Assets that are DuckLake tables; commits to other tables are ignored.
         name: Name of the sensor.
         lake_key: Resource key of the :class:`DuckLakeResource`.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
         max_snapshots_per_tick: Maximum number of commits in one evaluation; the next one continues there. 1,000 by default.
         max_events_per_tick: Maximum number of events of one evaluation; the next one reports the others. 1,000 by default.
         max_seconds_per_tick: Seconds after which an evaluation ends with the current commit, 15 by default; the next one continues there.
@@ -144,14 +144,14 @@ def build_commit_sensor(
         report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest; False by default.
         minimum_interval_seconds: Seconds between evaluations, 30 by default.
         request_runs: Assets, or a selection such as ``"group:daily"``, to run when a table that they read has changed: one run for each
-            of their partitions that reads a changed partition, directly or through a view. Assets after those are left to automation
-            conditions. Without it the sensor only reports events, to which ``AutomationCondition.eager()`` reacts.
+            of their partitions that reads a changed partition, directly or through a view. Assets downstream of those are left to
+            automation conditions. Without it the sensor only reports events, to which ``AutomationCondition.eager()`` reacts.
     """
     tables = asset_tables(assets, schema)
     reject_no_text("name", name)
     if minimum_interval_seconds != 0 and not is_count(minimum_interval_seconds):
         raise UsageError(
-            f"sensor {name}: minimum_interval_seconds must be whole seconds, not {minimum_interval_seconds!r}",
+            f"sensor {name}: minimum_interval_seconds must be a whole number of seconds, not {minimum_interval_seconds!r}",
             parameter="minimum_interval_seconds",
         )
     selection = _selection(request_runs)
@@ -176,12 +176,14 @@ def build_commit_sensor(
 
 def _reject_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
     if not tables:
-        raise UsageError(f"sensor {name} has no assets to report on")
+        raise UsageError(f"sensor {name} has no assets to report on. Pass assets=")
     for setting, count in (("max_snapshots_per_tick", limits.snapshots), ("max_events_per_tick", limits.events)):
         if not is_count(count):
-            raise UsageError(f"sensor {name}: {setting} must be a whole number from 1 on, not {count!r}", parameter=setting)
+            raise UsageError(f"sensor {name}: {setting} must be a whole number of at least 1, not {count!r}", parameter=setting)
     if not is_number(limits.seconds) or limits.seconds < 0:
-        raise UsageError(f"sensor {name}: max_seconds_per_tick must be seconds, not {limits.seconds!r}", parameter="max_seconds_per_tick")
+        raise UsageError(
+            f"sensor {name}: max_seconds_per_tick must be a number of seconds, not {limits.seconds!r}", parameter="max_seconds_per_tick"
+        )
 
 
 def _evaluate(
@@ -211,7 +213,7 @@ def _evaluate(
     if selection is not None:
         changed = [(event.asset_key, event.partition) for event in events if isinstance(event, dg.AssetMaterialization)]
         requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}")
-    # Dagster allows no reason where runs are requested.
+    # Dagster does not allow a reason together with run requests.
     reason = None if requests else _summary(changes, found, len(reported), reached)
     if reason is not None and found.foreign and not reported and (elsewhere := other_schemas_text(lake, tables)):
         context.log.warning("%s", elsewhere)
@@ -228,7 +230,7 @@ def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[Asse
     lost = _put_back(changes, cursor)
     if not lost:
         return changes, cursor
-    # The reported state is no part of this history, so there is nothing to compare with: report the whole lake as changed.
+    # The reported state is not in this history, so a comparison is not possible: report the whole lake as changed.
     return lake.changed_tables(-1, tables=wanted_columns(tables)), _Cursor(catalog=catalog, snapshot=-1, lost=lost)
 
 
@@ -271,10 +273,10 @@ def _changes(lake: DuckLake, cursor: _Cursor, tables: Sequence[AssetTable], most
 
 def _put_back(changes: LakeChanges, cursor: _Cursor) -> str:
     """Return the reason to report everything when the catalog was restored to a state before the cursor; empty otherwise."""
-    # After a restore, new commits reuse the ids of lost ones. Only the commit time of the cursor's snapshot reveals it.
+    # After a restore, new commits reuse ids of lost commits. Only the commit time of the cursor's snapshot shows this.
     before = changes.before
     is_restored = not changes.snapshots if before is None else bool(cursor.committed) and before.time.isoformat() != cursor.committed
-    return f"the catalog was put back to a state before snapshot {cursor.snapshot}, which was reported" if is_restored else ""
+    return f"the catalog was restored to a state before snapshot {cursor.snapshot}, which was already reported" if is_restored else ""
 
 
 def _committed(changes: LakeChanges, snapshot_id: int) -> str:
@@ -283,13 +285,13 @@ def _committed(changes: LakeChanges, snapshot_id: int) -> str:
 
 
 def _summary(changes: LakeChanges, found: CommitEvents, reported: int, reached: _Cursor) -> str:
-    # A tick that only reports events counts as skipped in Dagster, so its reason is where the page says what was done.
+    # Dagster shows a tick that only reports events as skipped, so its reason describes what was done.
     if not changes.snapshots:
         return f"no commit after snapshot {reached.snapshot}"
     commits = sum(snapshot.id <= found.until for snapshot in changes.snapshots)
-    text = f"reported {reported} events of {found.foreign} foreign commits among {commits}, up to snapshot {found.until}"
+    text = f"reported {reported} events of {found.foreign} commits of other writers (of {commits}), up to snapshot {found.until}"
     if reached.place is not None:
-        text += "; more events of them follow"
+        text += "; the next tick reports more events of these commits"
     if changes.expired:
         gaps = ", ".join(f"{first} to {last}" for first, last in changes.expired)
         text += f"; snapshots {gaps} were expired before this sensor saw them"
@@ -302,16 +304,17 @@ def run_requests(
     """Return a run for each partition of the selected assets that reads a change, with all assets that have the partition.
 
     Args:
-        context: Context of the sensor, whose definitions contain the dependencies. Virtual assets, which are views, are passed through.
-        changed: Assets and partitions that changed; a partition of None stands for the whole asset.
+        context: Context of the sensor, whose definitions contain the dependencies. Dependencies are followed through virtual assets
+            (views).
+        changed: Assets and partitions that changed; a partition of None means the whole asset.
         selection: Assets to run.
-        state: The state that was reached, part of the run key: Dagster never launches a run key twice.
+        state: The state of the lake, which is part of the run key: Dagster never launches a run key twice.
 
     Raises:
         UsageError: The sensor was evaluated without the project's definitions.
     """
     if context.repository_def is None:
-        raise UsageError("request_runs needs the project's definitions: pass definitions= to build_sensor_context")
+        raise UsageError("request_runs needs the project's definitions. Pass definitions= to build_sensor_context")
     graph = context.repository_def.asset_graph
     wanted = selection.resolve(graph)
     partitions: dict[str, set[dg.AssetKey]] = {}
@@ -371,9 +374,9 @@ class CommitEvents:
 
     Attributes:
         until: The last snapshot that they cover; earlier than requested when time ran out.
-        foreign: Number of commits that no run of this instance made.
-        events: Functions that make the events, in the order of their places. Most of a large change wait for a later tick, and making an
-            event is slow.
+        foreign: Number of commits that were not made by a run of this instance.
+        events: Functions that make the events, in the order of their places. Making an event is slow, and most
+            events of a large change wait for a later tick.
     """
 
     until: int
@@ -399,7 +402,7 @@ def commit_events(
     deadline: float,
     everything: str | None = None,
 ) -> CommitEvents:
-    """Return the events of commits that no run of this instance made.
+    """Return the events of commits that were not made by a run of this instance.
 
     Args:
         lake: The lake.
@@ -407,7 +410,7 @@ def commit_events(
         tables: Assets.
         changes: Changes of the tables of :func:`wanted_columns`.
         deadline: Monotonic time after which later commits are left for the next tick; the first commit is always covered.
-        everything: Reason why every row of every table may have changed, None when there is none.
+        everything: Reason why every row of every table may have changed; None without one.
     """
     foreign = _foreign(instance, changes.snapshots)
     by_name = {folded(found.name): found for found in changes.tables}
@@ -446,14 +449,14 @@ def _unseen(table: AssetTable) -> ChangedTable:
 
 
 def _foreign(instance: dg.DagsterInstance, snapshots: Sequence[Snapshot]) -> dict[int, Snapshot]:
-    """Return snapshots that no run of the instance made, with one query of the instance for all of them."""
+    """Return snapshots that were not made by a run of the instance, with one query of the instance."""
     runs = {snapshot.id: run for snapshot in snapshots if (run := _run_id(snapshot)) is not None}
     own = set(instance.get_run_ids(filters=dg.RunsFilter(run_ids=sorted(set(runs.values()))))) if runs else set()
     return {snapshot.id: snapshot for snapshot in snapshots if runs.get(snapshot.id) not in own}
 
 
 def _run_id(snapshot: Snapshot) -> str | None:
-    """Return the run that a commit names. Any client may store any string there, so a string that cannot be an id is ignored."""
+    """Return the run id in a commit. Any client may store any string there, so a string that is not an id is ignored."""
     run = dagster_facts(snapshot).get("run_id")
     return run if isinstance(run, str) and run.isprintable() and 0 < len(run) <= _LONGEST_TEXT else None
 
@@ -533,7 +536,7 @@ class _AssetChanges:
                 place = Place(asset=asset, partition=partition or "", kind="rows")
                 yield place, _Materialization(common, partition, foreign.get(snapshot_id), last=position == len(keys) - 1)
             if not keys:
-                outside = "rows changed that belong to none of the asset's partitions"
+                outside = "the changed rows belong to no partition of the asset"
                 yield Place(asset=asset, kind="outside"), _Observation(common, foreign.get(self.newest), outside)
         other = [number for number in self.changed.other_snapshots if number in foreign and number <= common.until]
         dropped = self.changed.change == "dropped" and self.newest < 0 and self.unknown is None
@@ -545,8 +548,8 @@ class _AssetChanges:
 
 def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dict[int, Snapshot], deadline: float) -> int:
     """Pass every foreign change to its asset, in the order of commits, and return the last snapshot that was passed on completely."""
-    # Work is cut by time and by whole commits: a commit that changed many tables is reported for all of them, or not yet for any. The first
-    # commit is always passed on, or a commit that takes longer than the limit would block the sensor for ever.
+    # Work is cut by time and by whole commits: a commit that changed many tables is reported for all of them, or for none yet. The first
+    # commit is always passed on; otherwise a commit that takes longer than the limit would block the sensor for ever.
     pieces: list[tuple[int, int, _AssetChanges, ChangedRows, Sequence[int]]] = []
     all_foreign = len(foreign) == len(changes.snapshots)
     for asset in assets:
@@ -571,7 +574,7 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
 
 
 def _settle(lake: DuckLake, assets: Sequence[_AssetChanges], foreign: dict[int, Snapshot], until: int, deadline: float) -> None:
-    """Find the partitions of all changes. Read rows where bounds of files allow several partitions, for a few tables at most."""
+    """Find the partitions of all changes. Read rows if bounds of files allow several partitions, for a few tables at most."""
     left = _MAX_TABLES_READ
     for asset in assets:
         points = None
@@ -608,7 +611,7 @@ class _Facts:
         changed = self.asset.changed
         facts: dict[str, Any] = {"ducklake/reported_until": self.until, "dagster/table_name": str(self.asset.table.address)}
         if self.asset.unknown is None:
-            # Zeros too, so that Dagster plots every point.
+            # Include zeros, so that Dagster plots every point.
             facts |= {"ducklake/rows_added": self.asset.rows_added, "ducklake/rows_removed": self.asset.rows_removed}
             files = {"ducklake/files_with_rows_added": self.asset.files_added, "ducklake/files_with_rows_removed": self.asset.files_removed}
             facts |= {name: count for name, count in files.items() if count}
@@ -652,7 +655,7 @@ class _Commits:
 
 @dataclass(frozen=True, slots=True)
 class _Materialization:
-    """Makes the event of one partition, or of an asset without partitions."""
+    """Make the event of one partition, or of an asset without partitions."""
 
     facts: _Facts
     partition: str | None
@@ -664,7 +667,7 @@ class _Materialization:
         metadata = self.facts.metadata(self.snapshot)
         reason = asset.unknown or (asset.touched.problem if asset.touched is not None else None)
         if reason is not None:
-            metadata["ducklake/partitions"] = f"all of them, because which ones changed is unknown: {reason}"[:_LONGEST_TEXT]
+            metadata["ducklake/partitions"] = f"all partitions, because the changed ones are unknown: {reason}"[:_LONGEST_TEXT]
         if asset.by:
             metadata["ducklake/commits"] = _number(len(asset.by))
         if self.last and asset.changed.schema.columns:
@@ -679,7 +682,7 @@ class _Materialization:
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """Makes the event of commits that changed no partition of the asset."""
+    """Make the event of commits that changed no partition of the asset."""
 
     facts: _Facts
     snapshot: Snapshot | None

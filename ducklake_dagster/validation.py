@@ -33,8 +33,8 @@ def validate(defs: dg.Definitions) -> None:
 
     Checks every asset whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`. Rejects assets that share one
     table of one lake while one of them overwrites it without ``shared=True``; settings and metadata keys that do not exist; partitions
-    without a ``partition_expr`` that names a column for each dimension; and static partition keys that mean one value of their column,
-    where ``dagster/column_schema`` in the metadata declares its type. Call it in a test of the project.
+    without a ``partition_expr`` that names a column for each dimension; and static partition keys that are equal as values of their
+    column, if ``dagster/column_schema`` in the metadata declares its type. Call it in a test of the project.
 
     Args:
         defs: The project's definitions.
@@ -61,7 +61,11 @@ def validate(defs: dg.Definitions) -> None:
     # A fault of the IO manager, such as a missing lake, is found once for each of its assets.
     faults = list(dict.fromkeys(faults))
     if faults:
-        text = faults[0] if len(faults) == 1 else "\n".join([f"{len(faults)} things are wrong:", *(f"- {fault}" for fault in faults)])
+        text = (
+            faults[0]
+            if len(faults) == 1
+            else "\n".join([f"the definitions have {len(faults)} errors:", *(f"- {fault}" for fault in faults)])
+        )
         raise UsageError(text, faults=tuple(faults))
 
 
@@ -75,7 +79,7 @@ class _Written:
 
 
 def manager_of(defs: dg.Definitions, assets: dg.AssetsDefinition, key: dg.AssetKey) -> DuckLakeIOManager | None:
-    """Return the IO manager that stores an asset's output, None when it is no :class:`DuckLakeIOManager`."""
+    """Return the IO manager that stores an asset's output, None when it is not a :class:`DuckLakeIOManager`."""
     if not assets.is_executable or not assets.is_materializable:
         return None
     output = assets.node_def.output_dict[assets.get_output_name_for_asset_key(key)]
@@ -97,7 +101,7 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
 
 
 def _reject_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mapping[str, Any], subject: str) -> None:
-    """Reject partition keys that mean one value, where the metadata declares the column's type or ``partition_expr`` implies it."""
+    """Reject partition keys that are equal as values of a column whose type the metadata declares or ``partition_expr`` implies."""
     from ducklake_core import data_type_of
 
     schema = metadata.get("dagster/column_schema")
@@ -139,5 +143,5 @@ def _sharing_faults(sharing: list[_Written]) -> Iterator[str]:
         if others and one.settings.replaces_rows and not one.settings.shared:
             yield (
                 f"asset {one.asset} would overwrite table {one.address}, which {', '.join(others)} write{'s' if len(others) == 1 else ''} "
-                "too: give it a table of its own with metadata table= or schema=, or set shared=True"
+                "too. Set another table or schema in its metadata, or set shared=True"
             )

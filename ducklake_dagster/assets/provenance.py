@@ -63,7 +63,7 @@ def provenance(
         context: The output.
         partition_keys: Partition keys of the run, sorted.
         branch: The branch that is written to, None for production. Commits to a branch name all of their partitions, because reads
-            find out from them which partitions the branch has.
+            use them to find the partitions of the branch.
         audits: Names of the audits that the rows must pass; a later attempt reads from them which audits the commit passed.
     """
     subject = output_subject(context)
@@ -143,7 +143,7 @@ def dagster_facts(snapshot: Snapshot) -> Mapping[str, Any]:
     try:
         facts = json.loads(snapshot.extra_info)
     except (ValueError, RecursionError):
-        # Any client may store any string there, such as JSON that is nested deeper than the parser goes.
+        # Any client may store any string there, such as JSON that is nested too deeply for the parser.
         return {}
     found = facts.get("dagster") if isinstance(facts, dict) else None
     return found if isinstance(found, dict) else {}
@@ -160,7 +160,7 @@ def _step(context: dg.OutputContext) -> Any:
     try:
         return context.step_context
     except dg.DagsterInvariantViolationError:
-        # A context made by hand, for a test, has no step.
+        # A context that a test builds has no step.
         return None
 
 
@@ -196,7 +196,7 @@ def materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key
     while run.parent_run_id is not None and (_is_automatic_retry(run) or _resumes(instance, run, step_key)):
         parent = instance.get_run_by_id(run.parent_run_id)
         if parent is None:
-            # The parent was deleted from the instance; its id is still the one that its commits were made with.
+            # The parent was deleted from the instance. Its commits still contain its id.
             return run.parent_run_id
         run = parent
     return run.run_id

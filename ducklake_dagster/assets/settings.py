@@ -48,7 +48,7 @@ INPUT_KEYS = (
 """Keys of an input's metadata that the IO manager reads."""
 _MOMENTS = ("ducklake/snapshot", "ducklake/as_of", "ducklake/run_id", "ducklake/changes")
 
-# A key resembles a shorter setting by chance, as a user's own "tables" resembles "table".
+# Shorter settings are not compared: a key such as "tables" may resemble "table" by chance.
 _SHORTEST_NEAR = 7
 _NEAR = 0.9
 # Settings of dagster-deltalake, dagster-delta and dagster-iceberg, with the settings here that mean the same.
@@ -62,23 +62,23 @@ _ELSEWHERE: Mapping[str, Sequence[str]] = {
     "merge_config": ("write_mode", "merge_keys"),
     "partition_expression": ("partition_expr",),
 }
-# Values of "mode" in these libraries; with another value, the key is the user's own.
+# Values of "mode" in these libraries. With another value, the key has another purpose.
 _MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """Settings of a merge: the fate of matched and unmatched rows of the frame and of the table.
+    """Settings of a merge: actions on matched and unmatched rows of the frame and of the table.
 
     Attributes:
-        keys: Columns by which rows match.
-        when_matched: What happens to a row of the table that a row of the frame matches: ``update`` gives it the frame's values,
-            ``ignore`` leaves it, ``delete`` deletes it.
-        when_not_matched: What happens to a row of the frame that matches none: ``insert`` or ``ignore``.
-        when_not_matched_by_source: What happens to a row of the table, in the run's partitions, that no row of the frame matches:
-            ``keep`` or ``delete``.
-        delete_when: SQL over the frame's columns as ``s.column``, such as ``"s.op = 'D'"``: matched rows for which it is true are
-            deleted, and rows that match none are left out. Columns that it names and the table does not have are not written.
+        keys: Columns that are compared to match rows.
+        when_matched: Action on a row of the table that matches a row of the frame: ``update`` sets the frame's values, ``ignore``
+            keeps the row, ``delete`` deletes it.
+        when_not_matched: Action on a row of the frame without a match: ``insert`` or ``ignore``.
+        when_not_matched_by_source: Action on a row of the run's partitions of the table without a match in the frame: ``keep`` or
+            ``delete``.
+        delete_when: SQL condition on the frame's columns as ``s.column``, such as ``"s.op = 'D'"``. Matched rows for which it is true
+            are deleted, and unmatched rows are not inserted. Its columns that the table does not have are not written.
     """
 
     keys: tuple[str, ...]
@@ -97,17 +97,17 @@ class WriteSettings:
             ``upsert`` replaces rows with equal keys, ``merge`` follows the settings in ``merge``.
         upsert_keys: Key columns of an upsert.
         merge: Settings of a merge, None for other modes.
-        partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. In a table with other keys they
-            become the keys of new files, in the same commit; empty leaves the keys of a table unchanged.
+        partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. If the table has other keys,
+            the same commit changes them for new files. Empty keeps the keys of the table.
         sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``; it changes in the same way as ``partition_by``.
         schema_evolution: ``strict`` rejects new columns and wider types, ``additive`` adds them to the table in the same commit,
             ``replace`` replaces the table's columns and types by the frame's: for overwrites of whole tables.
-        missing_columns: What happens when the frame lacks columns of the table that have no default: ``error`` fails the step, ``null``
-            writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
-        out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
+        missing_columns: Treatment of columns without a default that the frame lacks: ``error`` fails the step, ``null`` writes NULL to
+            new rows and warns, ``auto`` means ``error`` with ``strict`` and ``null`` with ``additive``.
+        out_of_slice: Treatment of rows outside of the run's partitions: ``error`` fails the step, ``filter`` leaves them out.
         shared: Whether an overwrite may replace rows that another asset wrote.
-        concurrent_appends: What happens when another writer commits rows to the run's partitions during an overwrite of them: ``fail``
-            fails the step with a conflict, ``replace`` replaces these rows too.
+        concurrent_appends: Treatment of rows that another writer commits to the run's partitions during an overwrite: ``fail`` fails the
+            step with a conflict, ``replace`` deletes these rows, too.
     """
 
     write_mode: WriteMode = "overwrite"
@@ -133,7 +133,7 @@ class WriteSettings:
 
     @property
     def replaces_rows(self) -> bool:
-        """Return whether the write deletes rows that the frame does not name: an overwrite, or a merge that deletes by source."""
+        """Return whether the write deletes rows that are not in the frame: an overwrite, or a merge that deletes by source."""
         return self.write_mode == "overwrite" or (self.merge is not None and self.merge.when_not_matched_by_source == "delete")
 
 
@@ -143,7 +143,7 @@ def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Reject keys of definition metadata that look like settings of this library, but are none.
+    """Reject keys of definition metadata that are misspelled settings of this library.
 
     Args:
         metadata: Metadata of an asset or an input.
@@ -159,7 +159,9 @@ def reject_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
             plain = {name.removeprefix(_PREFIX): name for name in known}
             near = get_close_matches(key.lower().removeprefix(_PREFIX), plain, n=2)
             hint = f" (did you mean {' or '.join(repr(plain[name]) for name in near)}?)" if near else ""
-            raise UsageError(f"{subject}: there is no metadata key {key!r}{hint}; the keys are {', '.join(known)}", metadata=key)
+            raise UsageError(
+                f"{subject}: unknown metadata key {key!r}{hint}. Keys of DuckLakeIOManager are {', '.join(known)}", metadata=key
+            )
 
 
 def reject_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
@@ -183,7 +185,9 @@ def reject_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
     for key in run_time:
         setting = key.lower().removeprefix(_PREFIX)
         if setting != key.lower() and setting in OUTPUT_KEYS:
-            raise UsageError(f"asset {subject} sets {key!r} while it runs, but settings have no prefix: set {setting!r}", metadata=key)
+            raise UsageError(
+                f"asset {subject} adds {key!r} to its output metadata, but settings have no prefix. Use {setting!r}", metadata=key
+            )
 
 
 def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subject: str) -> WriteSettings:
@@ -194,7 +198,7 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
 
     Raises:
         UsageError: A setting has an invalid value, an upsert or a merge has no keys, the metadata has settings of a merge for another
-            mode, or columns are to be replaced by a write that is no overwrite.
+            mode, or schema_evolution is ``replace`` and the write is not an overwrite.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -213,13 +217,15 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
         concurrent_appends=_choice(merged, "concurrent_appends", defaults.concurrent_appends, subject),
     )
     if settings.write_mode == "upsert" and not settings.upsert_keys:
-        raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
-    # Run-time metadata may switch a merging asset to another mode for one run; its merge settings are then unused, and no mistake.
+        raise UsageError(f"asset {subject} has write_mode 'upsert' but no upsert_keys. Set upsert_keys to the key columns", asset=subject)
+    # Run-time metadata may switch a merging asset to another mode for one run. Its merge settings are then unused, which is not an error.
     given = [key for key in _MERGE_KEYS if merged.get(key) is not None]
     if given and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
-        raise UsageError(f"asset {subject} has {', '.join(given)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
+        raise UsageError(f"asset {subject} has write_mode {mode!r}, but {', '.join(given)} need write_mode 'merge'", asset=subject)
     if settings.schema_evolution == "replace" and mode != "overwrite":
-        raise UsageError(f"asset {subject}: schema_evolution 'replace' belongs to write_mode 'overwrite', not to {mode!r}", asset=subject)
+        raise UsageError(
+            f"asset {subject} has write_mode {mode!r}, but schema_evolution 'replace' needs write_mode 'overwrite'", asset=subject
+        )
     return settings
 
 
@@ -231,8 +237,8 @@ def reject_replaced_columns(settings: WriteSettings, *, partitioned: bool, subje
     """
     if partitioned and settings.schema_evolution == "replace":
         raise UsageError(
-            f"asset {subject} is partitioned, so schema_evolution 'replace' would take columns from rows of other partitions: "
-            "use 'additive', or change the table with lake.table(...)",
+            f"asset {subject} is partitioned, so schema_evolution 'replace' would drop columns of rows in other partitions. Use "
+            "'additive', or change the table with lake.table(...)",
             asset=subject,
         )
 
@@ -240,10 +246,12 @@ def reject_replaced_columns(settings: WriteSettings, *, partitioned: bool, subje
 def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
     keys = _names(metadata, "merge_keys", (), subject)
     if not keys:
-        raise UsageError(f"asset {subject} has write_mode 'merge' but no keys: set merge_keys to the columns that match", asset=subject)
+        raise UsageError(
+            f"asset {subject} has write_mode 'merge' but no merge_keys. Set merge_keys to the columns that identify a row", asset=subject
+        )
     condition = metadata.get("delete_when")
     if condition is not None and (not isinstance(condition, str) or not condition.strip()):
-        raise UsageError(f"asset {subject}: delete_when must be SQL text over s.column, not {condition!r}", asset=subject)
+        raise UsageError(f"asset {subject}: delete_when must be a SQL condition on columns such as s.op, not {condition!r}", asset=subject)
     by_source = _choice(metadata, "when_not_matched_by_source", "keep", subject)
     settings = MergeSettings(
         keys=keys,
@@ -254,7 +262,9 @@ def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
     )
     idle = settings.when_matched == "ignore" and settings.when_not_matched == "ignore" and by_source == "keep"
     if idle and condition is None:
-        raise UsageError(f"asset {subject}: the merge would change nothing, because all of its branches ignore or keep rows", asset=subject)
+        raise UsageError(
+            f"asset {subject}: the merge would change nothing, because every action is ignore or keep. Change one of them", asset=subject
+        )
     return settings
 
 
@@ -278,9 +288,9 @@ class InputSettings:
         where: The input's own condition, None for none.
         snapshot: Id of the snapshot to read, None for the newest.
         as_of: Time to read at: the last snapshot at or before it. None for now.
-        run_id: Run whose materialisation of the upstream asset is read, None for no particular run.
+        run_id: Id of the run whose materialisation of the upstream asset is read; None for no specific run.
         changes: Load changes instead of rows: since the point that the asset's last materialisation read, or from the beginning.
-        production: Whether to read production even where the branch has the table.
+        production: Whether to read production even if the branch has the table.
     """
 
     columns: tuple[str, ...] | None = None
@@ -293,7 +303,7 @@ class InputSettings:
 
     @property
     def names_a_moment(self) -> bool:
-        """Return whether the metadata itself names the snapshot to read."""
+        """Return whether the metadata selects the snapshot to read."""
         return self.snapshot is not None or self.as_of is not None or self.run_id is not None
 
 
@@ -301,11 +311,11 @@ def input_settings(metadata: Mapping[str, Any], subject: str) -> InputSettings:
     """Read an input's metadata; the caller rejects unknown keys.
 
     Raises:
-        UsageError: A value is invalid, or two keys name a moment.
+        UsageError: A value is invalid, or two keys select a snapshot.
     """
     moments = [key for key in _MOMENTS if metadata.get(key) is not None]
     if len(moments) > 1:
-        raise UsageError(f"input {subject}: {' and '.join(moments)} each select the snapshot that is read: keep one of them", input=subject)
+        raise UsageError(f"input {subject}: {' and '.join(moments)} both select the snapshot to read. Keep one of them", input=subject)
     changes = metadata.get("ducklake/changes")
     if changes is not None and changes not in get_args(ChangesFrom):
         choices = " or ".join(map(repr, get_args(ChangesFrom)))
@@ -363,7 +373,7 @@ def reject_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], su
         subject: The asset or input for messages, as in ``asset orders``.
 
     Raises:
-        UsageError: There is such a key; the message names the key that is meant.
+        UsageError: There is such a key; the message contains the right key.
     """
     for key, value in metadata.items():
         if key in known or "/" in key:
@@ -371,14 +381,14 @@ def reject_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], su
         meant = _meant(key, value, known)
         if meant:
             raise UsageError(
-                f"{subject}: metadata key {key!r} is not read by DuckLakeIOManager: set {' and '.join(map(repr, meant))} instead, or, if "
-                f"it means something else, give it a name with a prefix, such as 'team/{key}'",
+                f"{subject}: DuckLakeIOManager does not read metadata key {key!r}. Use {' and '.join(map(repr, meant))}. If the key has "
+                f"another purpose, add a prefix to its name, such as 'team/{key}'",
                 metadata=key,
             )
 
 
 def _meant(key: str, value: object, known: Sequence[str]) -> Sequence[str]:
-    """Return the settings that a key means, none when the key is the user's own."""
+    """Return the settings that correspond to a key; none when the key has another purpose."""
     same = [name for name in known if _letters(name.removeprefix(_PREFIX)) == _letters(key)]
     if same:
         return same

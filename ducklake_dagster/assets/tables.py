@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _MAX_SHOWN = 5
 
 KEY_PREFIX = "{key_prefix}"
-"""Stands in ``schema`` for the parts of the asset key before its last."""
+"""Placeholder in ``schema`` for the asset key without its last part."""
 MAPPING_KEY = "{mapping_key}"
-"""Stands in ``table`` metadata of a mapped output for the key that the output is mapped by."""
+"""Placeholder in ``table`` metadata of a mapped output for its mapping key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: s
 
     Args:
         assets: Definitions or specs; a definition of several assets counts with all of them.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
 
     Raises:
-        UsageError: ``assets`` is no list of definitions and specs.
+        UsageError: ``assets`` is not a list of definitions and specs.
     """
     return [_asset_table(spec, schema) for spec in asset_specs(assets)]
 
@@ -60,7 +60,7 @@ def asset_specs(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg
     """Return the specs of assets; a definition of several assets has several.
 
     Raises:
-        UsageError: ``assets`` is no list of definitions and specs.
+        UsageError: ``assets`` is not a list of definitions and specs.
     """
     return [spec for asset in listed_assets(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
 
@@ -69,7 +69,7 @@ def listed_assets(assets: object) -> list[Any]:
     """Return definitions and specs as a list.
 
     Raises:
-        UsageError: ``assets`` is no list of these, for instance a single one.
+        UsageError: ``assets`` is not a list, for instance a single definition.
     """
     # AssetSpec is a named tuple, so a single spec is iterable too.
     found = list(assets) if isinstance(assets, Iterable) and not isinstance(assets, dg.AssetSpec) else [None]
@@ -90,7 +90,7 @@ def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
 
 
 def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
-    """Return a hint about assets whose table is missing while another schema has one of that name; empty when there are none.
+    """Return a hint about assets whose table exists only in another schema; empty when there are none.
 
     Args:
         lake: The lake, whose table names are read.
@@ -106,7 +106,7 @@ def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
         if found and folded(table.address.sql) not in map(folded, found):
             faults.append(f"asset {table.key.to_user_string()} is read from {table.address}, but the lake has {', '.join(found)}")
     more = [f"and {len(faults) - _MAX_SHOWN} more"] if len(faults) > _MAX_SHOWN else []
-    return f"{'; '.join([*faults[:_MAX_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""
+    return f"{'; '.join([*faults[:_MAX_SHOWN], *more])}. Set schema= to the schema of the IO manager" if faults else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class TableComments:
     """Descriptions of a table and of its columns. Without a description, the catalog's comment stays unchanged.
 
     Attributes:
-        table: Description of the table, None for none.
+        table: Description of the table; None without one.
         columns: Descriptions of columns, by name.
     """
 
@@ -139,7 +139,7 @@ class TableComments:
         found = [Comment(text=self.table)] if self.table and (table is None or table.comment != self.table) else []
         present = {folded(name): text for name, text in table.column_comments.items()} if table is not None else {}
         for name, text in self.columns.items():
-            # The table's spelling wins; a column that only the frame has is added by this commit.
+            # Use the spelling of the table. A column that only the frame has is added by this commit.
             column = (table.schema.find(name) if table is not None else None) or frame.find(name)
             if column is not None and present.get(folded(name)) != text:
                 found.append(Comment(text=text, column=(column.name,)))
@@ -163,7 +163,7 @@ def table_comments(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Ta
 
 
 def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:
-    """Return the spec of an output's asset; None for an output of an op, and in a context made by hand."""
+    """Return the spec of an output's asset; None for an output of an op, and in a context that a test builds."""
     try:
         return context.asset_spec if context.has_asset_key else None
     except dg.DagsterInvariantViolationError:
@@ -193,9 +193,9 @@ class TableAddress:
 def table_address(key_path: Sequence[str], metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:
     """Return the table of an asset.
 
-    ``table`` and ``schema`` metadata win. Otherwise the last part of the asset key is the table, and the schema is the manager's, or else
-    the second last part of the key, or else ``main``. ``{key_prefix}`` in a schema stands for all parts of the key before the last, each
-    a schema inside the one before.
+    ``table`` and ``schema`` metadata are used first. Otherwise the last part of the asset key is the table. The schema is the setting of
+    the IO manager, or the second last part of the key, or ``main``. ``{key_prefix}`` in a schema is replaced by all parts of the key
+    before the last, as nested schemas.
 
     >>> str(table_address(["sales", "orders"], {}, None)), str(table_address(["sales", "orders"], {"table": "o"}, "raw"))
     ('sales.orders', 'raw.o')
@@ -211,16 +211,16 @@ def table_address(key_path: Sequence[str], metadata: Mapping[str, Any], default_
 def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:
     """Return the table of an output, for the output itself or for the input that loads it.
 
-    An output of an op has no asset key that could name a table, and ``result`` is the name of nearly all of them, so its metadata must
-    name one. The outputs of one op that are mapped by a dynamic output differ by their key alone, which must be part of the name.
+    An output of an op has no asset key, and nearly all of them are named ``result``, so its metadata must contain the table. Outputs that
+    are mapped by a dynamic output differ only by their mapping key, which must be part of the table's name.
 
     Args:
         context: The output.
         metadata: Metadata of the output's definition.
-        default_schema: The IO manager's ``schema``.
+        default_schema: The ``schema`` setting of the IO manager.
 
     Raises:
-        UsageError: The output belongs to an op and names no table of its own.
+        UsageError: The output belongs to an op and its metadata has no table, or no distinct one.
     """
     if context.has_asset_key:
         return table_address(context.asset_key.path, metadata, default_schema)
@@ -230,16 +230,16 @@ def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], defau
     if table is None:
         wanted = f"part_{MAPPING_KEY}" if key else "..."
         raise UsageError(
-            f"output {subject} belongs to no asset, so its table is unknown: set dg.Out(metadata={{'table': '{wanted}'}}) on "
-            "its op, or give the op another io_manager_key if the output need not be in the lake",
+            f"output {subject} belongs to an op, so it has no asset key that names its table. Set dg.Out(metadata={{'table': '{wanted}'}}) "
+            "on the op, or use another io_manager_key if the output does not belong in the lake",
             output=subject,
         )
     if key is None:
         return table_address([table], metadata, default_schema)
     if MAPPING_KEY not in table:
         raise UsageError(
-            f"output {subject} is one of several that are mapped by a key, and all of them would be the table {table!r}: put "
-            f"{MAPPING_KEY} into the name, as in 'table': '{table}_{MAPPING_KEY}'",
+            f"output {subject} is one of several mapped outputs, and all of them would be written to table {table!r}. Add {MAPPING_KEY} to "
+            f"the name, as in 'table': '{table}_{MAPPING_KEY}'",
             output=subject,
             table=table,
         )
@@ -247,7 +247,7 @@ def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], defau
 
 
 def reject_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any], subject: str) -> None:
-    """Reject a table or schema that only run-time metadata names: inputs find the table by the definition, and would load another one.
+    """Reject a table or schema that is only in run-time metadata: inputs find the table by the definition and would load another one.
 
     Raises:
         UsageError: Run-time metadata names another table or schema than the definition.
@@ -255,8 +255,8 @@ def reject_other_names(run_time: Mapping[str, Any], definition: Mapping[str, Any
     for key in ("table", "schema"):
         if key in run_time and run_time[key] != definition.get(key):
             raise UsageError(
-                f"output {subject} sets {key!r} to {run_time[key]!r} while it runs, where inputs cannot see it and would load another "
-                f"table: set {key!r} in the metadata of the definition",
+                f"output {subject} sets {key!r} to {run_time[key]!r} at run time, but inputs read only the definition and would load "
+                f"another table. Set {key!r} in the metadata of the definition",
                 output=subject,
             )
 
@@ -273,7 +273,7 @@ def _step_of(context: dg.OutputContext) -> str:
     try:
         return context.step_key
     except dg.DagsterInvariantViolationError:
-        # A context made by hand, for a test.
+        # A context that a test builds.
         return "none"
 
 

@@ -1,4 +1,4 @@
-"""Turn the tables of a lake into asset specs, with names and metadata that a translator may change."""
+"""Make asset specs from the tables of a lake; a translator may change their names and metadata."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NANOSECONDS = 1000 * _MICROSECONDS
 
 
 class DuckLakeTranslator:
-    """Turns a table or view of a lake into the parts of an asset's definition.
+    """Translate a table or view of a lake to the parts of an asset's definition.
 
-    Each part has a method; a subclass overrides those that differ, or :meth:`get_asset_spec`, which combines them. The methods are also
-    called for the tables that a view reads, so that their keys are the same on both sides of a dependency.
+    Each part has a method. Override the methods to change single parts, or :meth:`get_asset_spec`, which combines them. The methods are
+    also called for the tables that a view reads, so that both sides of a dependency have the same keys.
 
     Example:
 
@@ -49,12 +49,12 @@ class DuckLakeTranslator:
 
     Args:
         timezone: Time zone of partitions that :meth:`get_partitions_def` makes, UTC by default.
-        partitions: Whether tables whose layout follows a column of time become partitioned assets, False by default.
+        partitions: Whether tables that are partitioned by a time column become partitioned assets, False by default.
 
     Raises:
         UsageError: The time zone does not exist.
 
-    A subclass with a method whose name resembles one of these causes a warning.
+    A subclass with a method whose name is similar to one of these causes a warning.
     """
 
     def __init_subclass__(cls, **how: Any) -> None:
@@ -64,7 +64,8 @@ class DuckLakeTranslator:
             near = get_close_matches(name, known, n=1, cutoff=0.8)
             if name not in known and name.startswith("get") and near:
                 warnings.warn(
-                    f"{cls.__name__}.{name} is not called by DuckLakeTranslator: did you mean {near[0]}? A helper's name may begin with _.",
+                    f"{cls.__name__}.{name} is not called by DuckLakeTranslator: did you mean {near[0]}? Names of helpers should begin "
+                    "with _.",
                     stacklevel=2,
                 )
 
@@ -107,7 +108,7 @@ class DuckLakeTranslator:
     def get_partitions_def(self, table: LakeTable) -> dg.PartitionsDefinition[str] | None:
         """Return time windows of the layout's unit, from the earliest value to the current window.
 
-        None unless ``partitions`` is on and the layout follows a column of time that has values.
+        None unless ``partitions`` is True and the table is partitioned by a time column that has values.
         """
         column = table.time_column
         if not self.partitions or column is None:
@@ -183,11 +184,11 @@ def _start(first: str, unit: TimeUnit) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeColumn:
-    """A column as the catalog has it.
+    """A column as it is in the catalog.
 
     Attributes:
-        type: DuckLake's name of the type.
-        comment: Its comment, None for none.
+        type: Name of the DuckLake type.
+        comment: Comment; None without one.
     """
 
     name: str
@@ -198,12 +199,12 @@ class LakeColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
-    """The column of time that a table's layout follows.
+    """The time column that a table is partitioned by.
 
     Attributes:
         name: Column.
         unit: The finest unit among the partition keys of that column.
-        first: Day of the earliest value that the statistics know, ``2026-03-01``.
+        first: Day of the earliest value in the statistics, such as ``2026-03-01``.
     """
 
     name: str
@@ -217,11 +218,11 @@ class LakeTable:
 
     Attributes:
         kind: ``table`` or ``view``.
-        comment: Its comment, None for none.
+        comment: Comment; None without one.
         columns: The columns; empty for a view whose query cannot be analysed.
-        partition_by: Partition keys as a user writes them.
+        partition_by: Partition keys as SQL.
         uri: Folder of its files, None for a view.
-        time_column: The column of time that the layout follows, None where it follows none, or no value is known.
+        time_column: The time column that the table is partitioned by; None without one, or when no value is known.
         references: Tables and views that a view reads, ``schema.name``.
         sql: Query of a view.
         problem: Why the references of a view are not known.
@@ -275,14 +276,14 @@ def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude
         exclude: Names or patterns to leave out, none by default.
 
     Raises:
-        UsageError: ``include`` has a name without ``*``, ``?`` or ``[`` that neither a table nor a view has.
+        UsageError: ``include`` has a name without wildcards that does not exist.
     """
     wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
     state = lake.at(None)
     names = {info.table: False for info in state.tables()} | {view.name: True for view in state.views()}
     for pattern in wanted:
         if not set("*?[") & set(pattern) and not any(_fits(name, (pattern,)) for name in names):
-            raise UsageError(f"include names {pattern}, which is neither a table nor a view of the lake", parameter="include")
+            raise UsageError(f"include has {pattern}, but the lake has no table or view of that name", parameter="include")
     _warn_of_idle("include", [pattern for pattern in wanted if pattern != "*"], names)
     _warn_of_idle("exclude", unwanted, names)
     chosen = sorted(name for name in names if _fits(name, wanted) and not _fits(name, unwanted))
@@ -290,10 +291,10 @@ def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude
 
 
 def _warn_of_idle(what: str, patterns: Sequence[str], names: Iterable[str]) -> None:
-    """Warn of patterns that match nothing. It is no error, since a lake may get such tables later."""
+    """Warn of patterns that match nothing. This is not an error, because such tables may be created later."""
     idle = [pattern for pattern in patterns if not any(_fits(name, (pattern,)) for name in names)]
     if idle:
-        warnings.warn(f"{what}: no table or view of the lake fits {', '.join(idle)}", stacklevel=3)
+        warnings.warn(f"{what}: no table or view of the lake matches {', '.join(idle)}", stacklevel=3)
 
 
 def _patterns(what: str, value: str | Sequence[str]) -> tuple[str, ...]:
@@ -392,8 +393,8 @@ def load_table_specs(
 ) -> list[dg.AssetSpec]:
     """Return an asset for each table and view of a lake, with columns, comments and partition keys.
 
-    A view is a virtual asset that depends on the tables it reads. The function reads the catalog when it is called, which for definitions
-    is each time that a code location loads; it opens no data file. :class:`DuckLakeTablesComponent` keeps the result in a file instead. The
+    A view is a virtual asset that depends on the tables it reads. The function reads the catalog each time it is called; for definitions,
+    that is each time a code location loads. It opens no data file. :class:`DuckLakeTablesComponent` keeps the result in a file instead. The
     assets may be inputs, and :func:`build_commit_sensor` reports what other writers commit to them.
 
     Args:
@@ -401,17 +402,17 @@ def load_table_specs(
         include: Names or patterns of ``schema.name``, such as ``raw.*``. A pattern without a dot applies to the schema ``main``; ``*``
             alone matches everything, which is the default.
         exclude: Names or patterns to leave out, none by default.
-        translator: Decides keys, groups, partitions and the rest of a definition; a plain :class:`DuckLakeTranslator` by default.
+        translator: Sets keys, groups, partitions and other parts of a definition; a plain :class:`DuckLakeTranslator` by default.
 
     Raises:
-        UsageError: A name that neither a table nor a view has, or two tables that would have the same asset key.
+        UsageError: A name in ``include`` does not exist, or two tables would have the same asset key.
         CatalogUnavailableError: The catalog cannot be reached.
     """
     from ducklake_core.errors import UsageError
     from ducklake_dagster.config.resources import DuckLakeResource
 
     if translator is not None and not isinstance(translator, DuckLakeTranslator):
-        raise UsageError(f"translator must be a DuckLakeTranslator, made by calling the class, not {translator!r}", parameter="translator")
+        raise UsageError(f"translator must be an instance of DuckLakeTranslator, not {translator!r}", parameter="translator")
     opened = lake.process_config_and_initialize().connect() if isinstance(lake, DuckLakeResource) else lake
     if not hasattr(opened, "tables"):
         raise UsageError(f"lake must be a DuckLake or a DuckLakeResource, not {lake!r}", parameter="lake")
@@ -425,7 +426,7 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
 
     Args:
         tables: Tables and views.
-        translator: Decides keys, groups, partitions and the rest of a definition.
+        translator: Sets keys, groups, partitions and other parts of a definition.
 
     Raises:
         UsageError: Two tables would have the same asset key, or the translator returns an invalid part.
@@ -445,15 +446,15 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
         other = by_key.setdefault(spec.key, table.qualified_name)
         if other != table.qualified_name:
             raise UsageError(
-                f"{other} and {table.qualified_name} would both be the asset {spec.key.to_user_string()}: give them keys of their own "
-                "in the translator",
+                f"{other} and {table.qualified_name} would both have the asset key {spec.key.to_user_string()}. Return different keys from "
+                "get_asset_key of the translator",
                 asset=spec.key.to_user_string(),
             )
     return specs
 
 
 def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, LakeTable]) -> dg.AssetSpec:
-    """Return the asset that the translator makes of a table, and reject one that stands for another table."""
+    """Return the asset that the translator makes of a table, and reject an asset whose metadata names another table."""
     from ducklake_core.errors import UsageError
 
     name, about = type(translator).__name__, table.qualified_name
@@ -465,23 +466,22 @@ def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, 
     for method, kind, wanted in parts:
         part = getattr(translator, method)(table)
         if not isinstance(part, kind):
-            raise UsageError(f"{name}.{method} must return {wanted}, and returned {part!r} for {about}", method=method)
+            raise UsageError(f"{name}.{method} must return {wanted}, but returned {part!r} for {about}", method=method)
     spec = translator.get_asset_spec(table, references=known)
     if not isinstance(spec, dg.AssetSpec):
-        raise UsageError(f"{name}.get_asset_spec must return an AssetSpec, and returned {spec!r} for {about}", method="get_asset_spec")
-    # The IO manager and the commit sensor find the table by the asset's metadata, so the way back must lead to the same table.
+        raise UsageError(f"{name}.get_asset_spec must return an AssetSpec, but returned {spec!r} for {about}", method="get_asset_spec")
+    # The IO manager and the commit sensor find the table by the asset's metadata, which must name the same table.
     found = table_address(spec.key.path, plain_metadata(spec.metadata), None)
     if folded(found.sql) != folded(about):
         raise UsageError(
-            f"{name} makes an asset of {about} whose metadata stands for the table {found}: keep 'schema' and 'table' of what get_metadata "
-            "returns",
+            f"{name} makes an asset of {about} whose metadata names table {found}. Keep 'schema' and 'table' in the result of get_metadata",
             asset=spec.key.to_user_string(),
         )
     return spec
 
 
 def _named(name: str) -> LakeTable:
-    """Return a stand-in for a table that only a view names."""
+    """Return a placeholder for a table that only a view names."""
     from ducklake_core import split_name
 
     schema, table = split_name(name)

@@ -48,8 +48,8 @@ class Subject:
         table: The asset.
         stored: Its stored rows.
         keys: Partition keys to check, None for the whole table.
-        session: Returns a Spark session; None where there is none.
-        judged: The choice of the table; None where only production is checked.
+        session: Returns a Spark session; None without Spark.
+        judged: The choice of the table; None when only production is checked.
     """
 
     table: AssetTable
@@ -64,7 +64,7 @@ class Subject:
         return self.stored.state
 
     def other_table(self, name: str) -> Table:
-        """Return another table: the branch's where the branch has it, otherwise that of production.
+        """Return another table: from the branch if the branch has it, otherwise from production.
 
         Raises:
             NotFoundError: The table does not exist.
@@ -87,7 +87,7 @@ class LakeCheck(ABC):
 
     Attributes:
         name: Name of the check; checks of one asset need different ones.
-        severity: ERROR or WARN; only ERROR stops what is downstream of a blocking check.
+        severity: ERROR or WARN; only ERROR stops the assets downstream of a blocking check.
         blocking: Whether downstream assets of the same run wait for it.
     """
 
@@ -95,7 +95,7 @@ class LakeCheck(ABC):
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
     blocking: bool = False
 
-    # judges_changes: about rows of the partitions that changed, so the sensor repeats it only after a change.
+    # judges_changes: depends only on rows of the partitions that changed, so the sensor repeats it only after a change.
     # reads_rows: opens data files, so it needs a run; the sensor rejects it.
     # checks_catalog: needs the findings of lake.check(), which are read only when a check needs them.
     judges_changes: ClassVar[bool] = False
@@ -129,10 +129,10 @@ class LakeCheck(ABC):
         """
 
     def reject_negative(self, **bounds: float | None) -> None:
-        """Reject bounds that are no numbers or below 0, and a check without any bound.
+        """Reject bounds that are not numbers or are negative, and a check without any bound.
 
         Raises:
-            UsageError: There is such a bound, or none; the message names it.
+            UsageError: A bound is invalid, or there is none; the message names it.
         """
         for setting, bound in bounds.items():
             if bound is not None and not is_number(bound):
@@ -150,7 +150,9 @@ class LakeCheck(ABC):
         """
         for setting, fraction in fractions.items():
             if fraction is not None and fraction > 1:
-                raise UsageError(f"{type(self).__name__}: {setting} is a fraction, 0.3 for 30 %, not {fraction}", parameter=setting)
+                raise UsageError(
+                    f"{type(self).__name__}: {setting} must be a fraction, such as 0.3 for 30 %, not {fraction}", parameter=setting
+                )
 
 
 def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
@@ -159,7 +161,7 @@ def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
     Raises:
         DuckLakeError: The table cannot be judged.
     """
-    return check._verdict(subject)  # noqa: SLF001 - the type of its argument is no part of the public API
+    return check._verdict(subject)  # noqa: SLF001 - the type of its argument is not public
 
 
 def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:
@@ -181,7 +183,7 @@ def of_parts(parts: Sequence[Part]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedTable:
-    """The table that a check of an asset judges: the branch's or production's.
+    """The table that a check of an asset judges, in a branch or in production.
 
     Attributes:
         table: The asset, with the address of the table.
@@ -209,7 +211,7 @@ def io_manager_keys(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> Map
 
 
 def judged_table(table: AssetTable, production: DuckLake, manager: object, keys: Sequence[str] | None) -> JudgedTable:
-    """Return the table to judge, by the same rule by which inputs are read from a branch.
+    """Return the table to judge: from a branch or from production, by the same rule as for inputs.
 
     Args:
         table: The asset.

@@ -45,9 +45,9 @@ def build_lake_checks(
         assets: Assets that are DuckLake tables.
         checks: Checks of each of them, such as ``[Freshness(max_age="26 hours"), RowCountChange(max_drop=0.3, blocking=True)]``.
         lake_key: Resource key of the :class:`DuckLakeResource`, ``lake`` by default.
-        spark_key: Resource key of something with a ``spark_session``, whose executors then do the work of kinds that read rows; None to
+        spark_key: Resource key of a resource with a ``spark_session``. Its executors then read the rows for checks that read rows; None to
             read them in the process of the step.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
 
     Raises:
         UsageError: There are no assets or no checks, or two checks have one name.
@@ -56,7 +56,7 @@ def build_lake_checks(
     assets = listed_assets(assets)
     tables = asset_tables(assets, schema)
     if not tables:
-        raise UsageError("no assets are given whose tables could be checked")
+        raise UsageError("assets is empty: pass the assets whose tables are to be checked")
     specs = check_specs(tables, checks)
     managers = io_manager_keys(assets)
     needed = {lake_key, *managers.values()} | ({spark_key} if spark_key is not None else set())
@@ -121,16 +121,16 @@ def build_row_count_change_checks(
     Args:
         assets: Assets that are DuckLake tables.
         name: Name of the checks; checks of one asset need different ones.
-        max_drop: Largest fraction of rows that may disappear in one commit, 0.3 for 30 %; None for any.
-        max_growth: Largest growth in one commit as a fraction of the rows before; None for any.
-        min_rows: Fewest rows that the whole table must have now.
-        severity: ERROR or WARN; only ERROR stops what is downstream of a blocking check.
+        max_drop: Maximum fraction of rows that may disappear in one commit, such as 0.3 for 30 %; None for no limit.
+        max_growth: Maximum growth in one commit as a fraction of the rows before; None for no limit.
+        min_rows: Minimum number of rows of the whole table, 1 by default.
+        severity: ERROR or WARN; only ERROR stops the assets downstream of a blocking check.
         blocking: Whether downstream assets of the same run wait for the check.
         lake_key: Resource key of the :class:`DuckLakeResource`.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
 
     Raises:
-        UsageError: A bound below 0.
+        UsageError: A bound is negative.
     """
     check = RowCountChange(name=name, max_drop=max_drop, max_growth=max_growth, min_rows=min_rows, severity=severity, blocking=blocking)
     return build_lake_checks(assets=assets, checks=[check], lake_key=lake_key, schema=schema)
@@ -151,21 +151,21 @@ def build_null_fraction_checks(
     Args:
         assets: Assets that are DuckLake tables; each must have all of the columns.
         name: Name of the checks; checks of one asset need different ones.
-        columns: Largest fraction of NULLs by column name, 0.0 for none at all.
-        severity: ERROR or WARN; only ERROR stops what is downstream of a blocking check.
+        columns: Maximum fraction of NULLs by column name; 0.0 allows none.
+        severity: ERROR or WARN; only ERROR stops the assets downstream of a blocking check.
         blocking: Whether downstream assets of the same run wait for the check.
         lake_key: Resource key of the :class:`DuckLakeResource`.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
 
     Raises:
-        UsageError: No columns, or a fraction outside of 0 to 1.
+        UsageError: There are no columns, or a fraction is not between 0 and 1.
     """
     check = NullFraction(name=name, limits=columns, severity=severity, blocking=blocking)
     return build_lake_checks(assets=assets, checks=[check], lake_key=lake_key, schema=schema)
 
 
 def read_lake(lake: "DuckLake", tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> LakeState:
-    """Read what checks of tables look at."""
+    """Read the state of the lake that checks need."""
     columns = [column for check in checks for column in check.columns()]
     wanted: dict[str, list[str]] = {}
     for table in tables:
@@ -191,7 +191,7 @@ class Judge:
     Args:
         state: The result of :func:`read_lake`.
         instance: Instance that stores dynamic partitions.
-        session: Returns a Spark session; None where there is none.
+        session: Returns a Spark session; None without Spark.
     """
 
     def __init__(self, state: LakeState, instance: dg.DagsterInstance, session: Callable[[], Any] | None = None) -> None:
@@ -216,13 +216,13 @@ class Judge:
             table: The asset.
             check: The check.
             keys: Partition keys, None for the whole table.
-            judged: The choice of the table; None where only production is checked.
+            judged: The choice of the table; None when only production is checked.
         """
         stored = self.stored(table)
         if judged is not None and judged.fault:
             return Verdict(passed=False, description=judged.fault)
         if stored is None:
-            return Verdict(passed=False, description=f"there is no table {table.address}")
+            return Verdict(passed=False, description=f"table {table.address} does not exist")
         try:
             found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session, judged=judged))
         except DuckLakeError as error:
@@ -271,7 +271,7 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
 
 
 def reject_names(checks: Sequence[LakeCheck]) -> None:
-    """Reject an empty list, values that are no checks, and two checks of one name.
+    """Reject an empty list, values that are not checks, and two checks with one name.
 
     Raises:
         UsageError: The list is invalid.
@@ -279,11 +279,11 @@ def reject_names(checks: Sequence[LakeCheck]) -> None:
     if not _are_checks(checks):
         raise UsageError(f"checks must be a list such as [Freshness(max_age='26 hours')], not {checks!r}", parameter="checks")
     if not checks:
-        raise UsageError("no checks are given: name some, such as checks=[Freshness(max_age='26 hours')]")
+        raise UsageError("checks is empty: pass checks such as checks=[Freshness(max_age='26 hours')]")
     names = [check.name for check in checks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"several checks are called {', '.join(map(repr, twice))}: give them names with name=", checks=tuple(twice))
+        raise UsageError(f"several checks are named {', '.join(map(repr, twice))}: set different names with name=", checks=tuple(twice))
 
 
 def _are_checks(given: object) -> bool:
@@ -329,7 +329,7 @@ def _result(key: dg.AssetKey, name: str, stored: object) -> dg.AssetCheckResult:
             asset_key=key,
             check_name=name,
             severity=dg.AssetCheckSeverity.WARN,
-            description="the last materialisation was not audited: something else wrote it, or it is older than the audit",
+            description="the last materialisation was not audited: another writer made it, or it is older than the audit",
         )
     result = AuditResult(name=name, passed=bool(found["passed"]), failing_rows=found["failing_rows"])
     return dg.AssetCheckResult(

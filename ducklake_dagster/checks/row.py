@@ -29,7 +29,7 @@ _MAX_MIXED = 50
 
 @dataclass(frozen=True, kw_only=True)
 class RowCount(LakeCheck):
-    """Rows of each of the run's partitions, or of the whole table.
+    """The number of rows of each of the run's partitions, or of the whole table, is within bounds.
 
     Attributes:
         minimum: Minimum number of rows, None for none.
@@ -48,7 +48,7 @@ class RowCount(LakeCheck):
         """Reject bounds below 0, a check without bounds, and bounds that no number satisfies."""
         self.reject_negative(minimum=self.minimum, maximum=self.maximum)
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
-            raise UsageError(f"RowCount: no number of rows is from {self.minimum} to {self.maximum}", parameter="minimum")
+            raise UsageError(f"RowCount: minimum {self.minimum} is greater than maximum {self.maximum}", parameter="minimum")
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
@@ -73,11 +73,11 @@ class RowCount(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class RowCountChange(LakeCheck):
-    """Rows of each of the run's partitions, or of the whole table, against those before the last commit that changed rows of it.
+    """Compare the number of rows in each of the run's partitions, or in the whole table, with the number before the last change.
 
     Attributes:
-        max_drop: Largest fraction of rows that may disappear in one commit, 0.3 for 30 %; None for any.
-        max_growth: Largest growth in one commit as a fraction of the rows before; None for any.
+        max_drop: Maximum fraction of rows that may disappear in one commit, such as 0.3 for 30 %; None for no limit.
+        max_growth: Maximum growth in one commit as a fraction of the rows before; None for no limit.
         min_rows: Minimum number of rows of the whole table, None for none.
     """
 
@@ -95,7 +95,7 @@ class RowCountChange(LakeCheck):
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
-        return "Rows of the table, or of each of the run's partitions, are about as many as before the last commit that changed rows."
+        return "The number of rows of the table, or of each of the run's partitions, is similar to the number before the last change."
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Compare with the state before."""
@@ -126,13 +126,13 @@ class RowCountChange(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class NullFraction(LakeCheck):
-    """NULLs of columns in each of the run's partitions, or in the whole table.
+    """The fraction of NULLs of columns is within bounds, in each of the run's partitions or in the whole table.
 
     Deleted rows count as long as their file exists, as in the catalog's own statistics. A column without statistics fails the check,
     because nothing is known about it.
 
     Attributes:
-        limits: Largest fraction of NULLs by column name, 0.0 for none at all.
+        limits: Maximum fraction of NULLs by column name; 0.0 allows none.
     """
 
     name: str = "null_fraction"
@@ -142,7 +142,7 @@ class NullFraction(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject values that are no fractions, and a check without columns."""
+        """Reject values that are not fractions, and a check without columns."""
         limits = _mapping(self.limits)
         if not limits or not all(is_number(limit) and 0 <= limit <= 1 for limit in limits.values()):
             raise UsageError(f"NullFraction: limits must map column names to fractions from 0 to 1, not {self.limits!r}")
@@ -176,12 +176,12 @@ class NullFraction(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnBounds(LakeCheck):
-    """Values of columns lie between bounds, in the run's partitions or in the whole table; NULL is no value.
+    """Values of columns lie between bounds, in the run's partitions or in the whole table. NULLs are ignored.
 
-    The bounds of files prove it without opening them; rows are counted where bounds do not prove it.
+    The check reads the statistics of files, and counts rows only in files whose statistics do not decide it.
 
     Attributes:
-        bounds: Least and greatest value by column name, both included; None for no bound on that side.
+        bounds: Minimum and maximum by column name, both inclusive; None for no bound on that side.
     """
 
     name: str = "bounds"
@@ -190,10 +190,10 @@ class ColumnBounds(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def reject_nonsense(self) -> None:
-        """Reject values that are no pairs of bounds."""
+        """Reject values that are not pairs of bounds."""
         bounds = _mapping(self.bounds)
         if not bounds or any(not _is_pair(pair) for pair in bounds.values()):
-            raise UsageError(f"ColumnBounds: bounds must map column names to (least, greatest), not {self.bounds!r}")
+            raise UsageError(f"ColumnBounds: bounds must map column names to (minimum, maximum), not {self.bounds!r}")
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
@@ -217,7 +217,7 @@ class ColumnBounds(LakeCheck):
 
 
 def _mapping(value: object) -> Mapping[Any, Any]:
-    """Return the value, or an empty mapping when it is no mapping."""
+    """Return the value, or an empty mapping when it is not a mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -248,7 +248,7 @@ def _column(part: Part, name: str) -> tuple[int, Field]:
     statistics = part.stored.statistics
     found = statistics.schema.find(name)
     if found is None:
-        raise UsageError(f"there is no column {name!r}", column=name)
+        raise UsageError(f"column {name!r} does not exist", column=name)
     if not found.is_leaf:
         raise UsageError(f"column {name!r} has no statistics of its own", column=name)
     return statistics.column_names.index(found.name), found
@@ -310,7 +310,7 @@ class Freshness(LakeCheck):
     max_age: timedelta | str
 
     def reject_nonsense(self) -> None:
-        """Reject a string that is no span of time."""
+        """Reject a string that is not a duration."""
         self.reject_negative(max_age=age_of(self.max_age).total_seconds())
 
     def text(self) -> str:
@@ -326,7 +326,7 @@ class Freshness(LakeCheck):
             known = f"no snapshot since {oldest.isoformat(timespec='seconds')} changed rows"
             # Commits before the oldest snapshot were expired, so the last change is at least as old as that snapshot.
             passed = state.now - oldest <= most
-            return Verdict(passed=passed, description=f"{known}, and earlier ones were expired or there were none")
+            return Verdict(passed=passed, description=f"{known}; earlier snapshots were expired or did not exist")
         # The partition that was changed longest ago decides.
         last = min(changes, key=lambda change: change.id)
         age = state.now - last.time
@@ -339,7 +339,7 @@ class Freshness(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class CompletePartitions(LakeCheck):
-    """All partitions of the definition have rows, whatever the run's partitions are. An unpartitioned asset passes.
+    """All partitions of the definition have rows; the run's partitions do not matter. An unpartitioned asset passes.
 
     Attributes:
         max_missing: Maximum number of partitions without rows, 0 by default.
@@ -385,8 +385,8 @@ class ColumnContract(LakeCheck):
     """The table has the declared columns, with their types.
 
     Attributes:
-        types: DuckLake types by column name, such as ``{"id": "int64"}``; None for those of ``dagster/column_schema`` in the asset's
-            metadata.
+        types: DuckLake types by column name, such as ``{"id": "int64"}``. Default: the types of ``dagster/column_schema`` in the
+            asset's metadata.
         exactly: Whether other columns are rejected, False by default.
     """
 
@@ -407,13 +407,15 @@ class ColumnContract(LakeCheck):
         if declared is None:
             schema = subject.table.declared
             if schema is None:
-                raise UsageError("the asset's metadata declares no columns: set dagster/column_schema, or types= of ColumnContract")
+                raise UsageError(
+                    "the asset's metadata declares no columns: set dagster/column_schema in the metadata, or types= of ColumnContract"
+                )
             declared = {column.name: column.type for column in schema.columns}
         found, faults = subject.stored.statistics.schema, []
         for name, wanted in declared.items():
             column = found.find(name)
             if column is None:
-                faults.append(f"there is no column {name!r}")
+                faults.append(f"column {name!r} does not exist")
             elif (expected := str(data_type_of(wanted))) != str(column.type):
                 faults.append(f"column {column.name!r} is {column.type}, not {expected}")
         if self.exactly:

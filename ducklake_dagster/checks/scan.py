@@ -1,4 +1,4 @@
-"""Check rows by reading them: those of a run's partitions, of a few partitions at a time, or of the whole table."""
+"""Check rows by reading them: rows of a run's partitions, of a sample of partitions, or of the whole table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _ScanCheck(LakeCheck):
 
     Attributes:
         sample: Number of partitions with rows to read in a run without partitions, chosen again for every snapshot; None for all rows.
-        max_rows: Maximum number of rows to read in this process. With more rows the check fails, with advice.
+        max_rows: Maximum number of rows to read in this process. With more rows, the check fails and its description contains advice.
     """
 
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
@@ -47,7 +47,9 @@ class _ScanCheck(LakeCheck):
         """Reject invalid numbers."""
         self.reject_negative(max_rows=self.max_rows)
         if self.sample is not None and self.sample < 1:
-            raise UsageError(f"{type(self).__name__}: sample is a number of partitions, 1 at least, not {self.sample}", parameter="sample")
+            raise UsageError(
+                f"{type(self).__name__}: sample must be a number of partitions of at least 1, not {self.sample}", parameter="sample"
+            )
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Count wrong rows, and show some of them."""
@@ -58,24 +60,24 @@ class _ScanCheck(LakeCheck):
         if subject.keys is None and keys is not None:
             facts["ducklake/partitions_checked"] = dg.MetadataValue.json(list(keys))
         if subject.session is None and rows > self.max_rows:
-            advice = "run it for partitions, set sample=, or give build_lake_checks a spark_key"
-            fault = f"a row count of {rows} is more than max_rows={self.max_rows}, which are read in this process: {advice}"
+            advice = "Run the check for partitions, set sample=, raise max_rows, or set spark_key= of build_lake_checks"
+            fault = f"{rows:,} rows are more than max_rows={self.max_rows:,}, the limit of reading them in this process. {advice}"
             return Verdict(passed=False, description=fault, metadata=facts)
         with _explained(self):
             count, examples = self._wrong(subject, part)
         facts["ducklake/rows_wrong"] = count
         if examples:
             facts["ducklake/examples"] = dg.MetadataValue.json([_shown_row(row) for row in examples])
-        return judged([f"{count} {self.fault()}"] if count else [], f"{rows} rows were looked at", facts)
+        return judged([f"{count} {self.fault()}"] if count else [], f"{rows:,} rows were checked", facts)
 
     def _keys(self, subject: Subject) -> Sequence[str] | None:
         if subject.keys is not None or self.sample is None:
             return subject.keys
         if subject.table.partitions_def is None:
-            raise UsageError("sample= is a number of partitions, and the asset has none", parameter="sample")
+            raise UsageError("sample= needs a partitioned asset. Remove it from the check of this asset", parameter="sample")
         present = sorted(subject.stored.keys_with_rows())
         # The snapshot is the seed, so that a failure can be repeated as long as the table does not change.
-        return sorted(random.Random(subject.state.snapshot_id).sample(present, min(self.sample, len(present))))  # noqa: S311 - no secret
+        return sorted(random.Random(subject.state.snapshot_id).sample(present, min(self.sample, len(present))))  # noqa: S311 - not a secret
 
     @abstractmethod
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
@@ -101,7 +103,7 @@ class UniqueKey(_ScanCheck):
         """Reject a key without columns."""
         super().reject_nonsense()
         if not name_list("UniqueKey: key", self.key):
-            raise UsageError("UniqueKey: key names no column", parameter="key")
+            raise UsageError("UniqueKey: key is empty. Set it to one or more columns", parameter="key")
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
@@ -135,7 +137,7 @@ class Reference(_ScanCheck):
     Attributes:
         key: Column or columns of the asset's table.
         table: The other table, ``table`` or ``schema.table``. All of its rows are read, in these columns.
-        other_key: Columns of the other table, in the order of ``key``; None for the same names.
+        other_key: Columns of the other table, in the order of ``key``. Default: the same names.
     """
 
     name: str = "reference"
@@ -144,7 +146,7 @@ class Reference(_ScanCheck):
     other_key: str | Sequence[str] | None = None
 
     def reject_nonsense(self) -> None:
-        """Reject keys of different lengths."""
+        """Reject keys with different numbers of columns."""
         super().reject_nonsense()
         reject_no_text("Reference: table", self.table)
         mine, others = self._keys_of_both()
@@ -177,7 +179,10 @@ class Reference(_ScanCheck):
             return _of_spark(frame.join(partner, matched, "left_anti"), frame.columns)
         # The other table is read as a whole, even in a run of one partition.
         if (total := other.count()) > self.max_rows:
-            raise UsageError(f"{self.table} has {total} rows, more than max_rows={self.max_rows}: give build_lake_checks a spark_key")
+            raise UsageError(
+                f"{self.table} has {total:,} rows, more than max_rows={self.max_rows:,}. Raise max_rows, or set spark_key= of "
+                "build_lake_checks"
+            )
         rows, partner = _in_memory(scan).drop_null(), _in_memory(other).drop_null()
         partner = partner.rename_columns(rows.column_names).cast(rows.schema).group_by(rows.column_names).aggregate([])
         lonely = rows.join(partner, rows.column_names, join_type="left anti")
@@ -192,7 +197,7 @@ class Reference(_ScanCheck):
 class RowCondition(_ScanCheck):
     """A condition is true for every row, or for all but a few. A row for which it is NULL passes, as in a SQL CHECK.
 
-    Files whose statistics prove it are not read.
+    Files whose statistics prove the condition are not read.
 
     Attributes:
         holds: SQL in DuckDB's dialect, such as ``"delivered >= ordered"``.
@@ -274,16 +279,16 @@ def _explained(check: LakeCheck) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+        raise UsageError(f"check {check.name} does not support these columns: {error}") from error
     except Exception as error:
-        # By name, since importing pyspark to catch its error would start no session but take seconds.
+        # By name, because importing pyspark only to catch its error takes seconds.
         if not any(kind.__name__ == "AnalysisException" and kind.__module__.startswith("pyspark.") for kind in type(error).__mro__):
             raise
-        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+        raise UsageError(f"check {check.name} does not support these columns: {error}") from error
 
 
 def _without_nulls(frame: DataFrame) -> DataFrame:
-    """Return rows without NULL in a column; ``na.drop`` would leave out NaN too."""
+    """Return rows without NULL in a column; ``na.drop`` would also drop NaN."""
     return frame.filter(" AND ".join(f"{_ticked(name)} IS NOT NULL" for name in frame.columns))
 
 

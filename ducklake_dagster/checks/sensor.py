@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _CURSOR_VERSION = 1
-# When more partitions than this changed at once, the whole table is judged.
+# Maximum number of changed partitions to judge one by one; with more, the whole table is judged.
 _MAX_PARTITIONS = 1000
 
 
@@ -40,7 +40,7 @@ class _Cursor:
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor:
-        """Return the cursor; an empty one when there is none, or one of another version of this library."""
+        """Return the cursor; an empty one when there is none, or another version of this library wrote it."""
         try:
             fields = json.loads(text or "null")
             if fields["v"] != _CURSOR_VERSION:
@@ -61,17 +61,17 @@ def build_check_sensor(
 ) -> dg.SensorDefinition:
     """Build a sensor that evaluates checks of :func:`build_lake_checks` without a run, whichever client changed the tables.
 
-    The sensor reports a check when rows of its table changed since the last evaluation, and when its verdict changed otherwise, as that of
-    :class:`Freshness` does with time. For partitioned assets it judges the partitions that changed. Pass the same ``checks`` to
+    The sensor reports a check when rows of its table changed since the last evaluation, and when its verdict changed for another reason,
+    such as time for :class:`Freshness`. For partitioned assets it judges the partitions that changed. Pass the same ``checks`` to
     :func:`build_lake_checks`, so that Dagster knows them. The number of catalog statements depends on neither assets nor checks, except
     where files hold rows of several partitions. The sensor is stopped by default.
 
     Args:
         assets: Assets that are DuckLake tables.
-        checks: Checks of each of them; kinds that read rows are rejected.
+        checks: Checks of each of them, without kinds that read rows.
         name: Name of the sensor.
         lake_key: Resource key of the :class:`DuckLakeResource`.
-        schema: The IO manager's ``schema``.
+        schema: The ``schema`` setting of the IO manager.
         minimum_interval_seconds: Seconds between evaluations, 300 by default.
 
     Raises:
@@ -82,10 +82,12 @@ def build_check_sensor(
     reading = [check.name for check in checks if check.reads_rows]
     if reading:
         raise UsageError(
-            f"sensor {name} cannot make checks that read rows: {', '.join(reading)}; leave them to runs", checks=tuple(reading)
+            f"sensor {name} evaluates checks from statistics only, but these checks read rows: {', '.join(reading)}. Run them with "
+            "build_lake_checks",
+            checks=tuple(reading),
         )
     if not tables:
-        raise UsageError(f"sensor {name} has no assets to check")
+        raise UsageError(f"sensor {name} has no assets to check. Pass assets=")
 
     @dg.sensor(
         name=name,
@@ -125,7 +127,7 @@ def _evaluations(
         own = f"{table.key.to_user_string()}:{check.name}"
         known = passed.get(own)
         if check.judges_changes and known is not None and not changed:
-            # Without a change the verdict stands: judging no rows would pass, and hide the failure.
+            # Without a change the verdict stays the same: a check of no rows would pass and hide the failure.
             continue
         found = judge.verdict(table, check, keys if check.judges_changes else None)
         if changed or known != found.passed:

@@ -26,13 +26,13 @@ class _Gauges:
 
 @dataclass(frozen=True, kw_only=True)
 class _StorageCheck(LakeCheck):
-    """A check of the whole table, or of the lake, whatever the run's partitions are."""
+    """A check of the whole table, or of the lake; the run's partitions do not matter."""
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Judge the gauges of the table."""
         health = subject.state.table(subject.table.address.sql)
         if health is None:
-            return Verdict(passed=False, description=f"there is no table {subject.table.address}")
+            return Verdict(passed=False, description=f"table {subject.table.address} does not exist")
         return self._judge(_Gauges(table=health, state=subject.state))
 
     @abstractmethod
@@ -42,10 +42,10 @@ class _StorageCheck(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class FileSize(_StorageCheck):
-    """Data files of a table that has several are large enough on average.
+    """Data files are large enough on average. A table with one file passes.
 
     Attributes:
-        min_average_bytes: Smallest average size.
+        min_average_bytes: Minimum average size of data files, in bytes.
     """
 
     name: str = "file_size"
@@ -57,7 +57,7 @@ class FileSize(_StorageCheck):
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
-        return f"Data files have {self.min_average_bytes} bytes or more on average."
+        return f"Data files have {self.min_average_bytes:,} bytes or more on average."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
         """Compare the average."""
@@ -70,12 +70,12 @@ class FileSize(_StorageCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class SmallFiles(LakeCheck):
-    """Few of the files of the run's partitions, or of the table, are small.
+    """Only a fraction of the files of the run's partitions, or of the table, are small.
 
     Attributes:
         max_ratio: Maximum fraction of files that may be small; half of them by default.
         below_bytes: Size in bytes below which a file is small, 16 MiB by default.
-        min_files: With fewer small files than this the check passes, 8 by default.
+        min_files: Minimum number of small files for the check to fail, 8 by default.
     """
 
     name: str = "small_files"
@@ -90,12 +90,12 @@ class SmallFiles(LakeCheck):
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
-        return f"At most {self.max_ratio:.0%} of the files are smaller than {self.below_bytes} bytes, or fewer than {self.min_files} are."
+        return f"At most {self.max_ratio:.0%} of the files, or fewer than {self.min_files}, are smaller than {self.below_bytes:,} bytes."
 
     def _verdict(self, subject: Subject) -> Verdict:
         """Count files of the newest snapshot."""
         parts = subject.parts()
-        # By file: one with rows of several partitions belongs to several parts.
+        # Count each file once: a file with rows of several partitions belongs to several parts.
         rows = {one.data_file_id: one for part in parts for one in (*part.rows, *part.mixed) if one.is_visible_at(subject.stored.now)}
         sizes = [one.file_size_bytes for number, one in rows.items() if number is not None]
         small = sum(size < self.below_bytes for size in sizes)
@@ -107,7 +107,7 @@ class SmallFiles(LakeCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteRatio(_StorageCheck):
-    """Few of the rows in files are deleted.
+    """Only a fraction of the rows in files are deleted.
 
     Attributes:
         maximum: Maximum fraction of the rows in files that are deleted.
@@ -117,7 +117,7 @@ class DeleteRatio(_StorageCheck):
     maximum: float
 
     def reject_nonsense(self) -> None:
-        """Reject a value that is no fraction."""
+        """Reject a value that is not a fraction."""
         self.reject_negative(maximum=self.maximum)
         self.reject_above_all(maximum=self.maximum)
 
@@ -134,7 +134,7 @@ class DeleteRatio(_StorageCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class InlinedRows(_StorageCheck):
-    """Few rows of the table are inlined in the catalog.
+    """The table has few rows that are inlined in the catalog.
 
     Attributes:
         maximum: Maximum number of inlined rows.
@@ -162,8 +162,8 @@ class SnapshotBacklog(_StorageCheck):
     """The lake does not keep too many or too old snapshots.
 
     Attributes:
-        maximum: Maximum number of snapshots, None for none.
-        max_age: Maximum age of the oldest snapshot, as a timedelta or a string such as ``"30 days"``; None for none.
+        maximum: Maximum number of snapshots; None for no limit.
+        max_age: Maximum age of the oldest snapshot, as a timedelta or a string such as ``"30 days"``; None for no limit.
     """
 
     name: str = "snapshots"
@@ -186,11 +186,11 @@ class SnapshotBacklog(_StorageCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledFiles(_StorageCheck):
-    """Files that are scheduled for deletion do not wait for too long.
+    """Not too many files wait for deletion, and not for too long.
 
     Attributes:
-        maximum: Maximum number of files, None for none.
-        max_age: Maximum time that a file waits, as a timedelta or a string such as ``"7 days"``; None for none.
+        maximum: Maximum number of files; None for no limit.
+        max_age: Maximum time that a file waits, as a timedelta or a string such as ``"7 days"``; None for no limit.
     """
 
     name: str = "scheduled_files"
@@ -222,7 +222,7 @@ class SoundCatalog(_StorageCheck):
 
     def text(self) -> str:
         """Return the sentence that is true when the check passes."""
-        return "The rows of the catalog fit together."
+        return "lake.check() finds no damage of the catalog."
 
     def _judge(self, gauges: _Gauges) -> Verdict:
         """Report the findings about the table, and those about no table in particular."""

@@ -1,4 +1,4 @@
-"""Define components, which build from a ``defs.yaml`` what the Python API builds from arguments.
+"""Define components, which build definitions from a ``defs.yaml`` file.
 
 In: attributes in YAML, which may name environment variables. Out: definitions. ``lake`` has the components of a lake, with its resource and
 IO manager, and of its tables as assets; ``maintenance`` has the component of its maintenance.

@@ -24,8 +24,8 @@ from ducklake_dagster.sensors import build_commit_sensor
 
 _CATALOG: TypeAdapter[Any] = TypeAdapter(Annotated[Catalog, Field(discriminator="kind")])
 _STORAGE: TypeAdapter[Any] = TypeAdapter(Annotated[Storage, Field(discriminator="kind")])
-# Dagster renders an unset variable without an error. These find the variables in a string, and whether an expression itself has a value
-# for an unset one, as in {{ env.SCHEMA or 'main' }}; quoted parts are removed before, since they may contain anything.
+# Dagster renders an unset variable without an error. These patterns find the variables in a string, and expressions that have a value
+# for an unset variable, such as {{ env.SCHEMA or 'main' }}. Quoted parts are removed before, because they may contain anything.
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VARIABLE = re.compile(r"\benv\.([A-Za-z_]\w*)")
 _ONLY_VARIABLE = re.compile(r"\s*\{\{-?\s*env\.([A-Za-z_]\w*)\s*-?\}\}\s*")
@@ -95,7 +95,9 @@ def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
         needed = (name for text in expressions if not _WITH_A_DEFAULT.search(text) for name in _VARIABLE.findall(text))
         unset = [name for name in needed if name not in os.environ]
         if unset:
-            raise UsageError(f"{value!r} needs the environment variable {unset[0]}, which is not set", variable=unset[0])
+            raise UsageError(
+                f"environment variable {unset[0]} in {value!r} is not set. Set it before the definitions are loaded", variable=unset[0]
+            )
     return context.resolve_value(value)
 
 
@@ -103,13 +105,16 @@ def _checked(adapter: TypeAdapter[Any], kinds: Any, what: str, value: object) ->
     kind = value.get("kind") if isinstance(value, Mapping) else value
     if isinstance(kind, dg.EnvVar):
         name = kind.env_var_name
-        raise UsageError(f"the {what} of a DuckLakeComponent needs the environment variable {name}, which is not set", variable=name)
+        raise UsageError(
+            f"environment variable {name} in the {what} of a DuckLakeComponent is not set. Set it before the definitions are loaded",
+            variable=name,
+        )
     try:
         return adapter.validate_python(_with_numbers(kinds, value))
     except ValidationError as error:
         # The inputs are not repeated: they may be secrets.
         faults = [_text(fault) for fault in error.errors(include_input=False)]
-    raise UsageError(f"the {what} of a DuckLakeComponent is not understood: {'; '.join(faults)}", parameter=what)
+    raise UsageError(f"the {what} of a DuckLakeComponent is invalid: {'; '.join(faults)}", parameter=what)
 
 
 def _with_numbers(kinds: Any, value: Any) -> Any:
@@ -134,7 +139,7 @@ def reject_no_key(what: str, key: object) -> None:
     """Reject a value that cannot be the key of a resource.
 
     Raises:
-        UsageError: The value is no identifier.
+        UsageError: The value is not an identifier.
     """
     if not isinstance(key, str) or not key.isidentifier():
         raise UsageError(f"{what} must be a name of letters, digits and _, not {key!r}", parameter=what)
@@ -148,14 +153,16 @@ def _kept(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
 ResolvedName: TypeAlias = Annotated[
     str | None, WrapValidator(_kept), dg.Resolver(_resolve_text, model_field_type=str | None, inject_before_resolve=False)
 ]
-"""A name, or the environment variable that will hold it."""
+"""A name, or the environment variable that contains it when a run begins."""
 ResolvedCatalog: TypeAlias = Annotated[
     Catalog,
     dg.Resolver(
         _resolve_catalog,
         model_field_type=str | dict[str, Any],
         inject_before_resolve=False,
-        description="Address, or a mapping with kind sqlite, duckdb, postgres or mysql and the fields of that catalog.",
+        description=(
+            "Catalog of the lake: an address, or a mapping with kind (sqlite, duckdb, postgres or mysql) and the fields of that catalog."
+        ),
         examples=[{"kind": "postgres", "host": "{{ env.PGHOST }}", "database": "lake", "password": "{{ env.PGPASSWORD }}"}],
     ),
 ]
@@ -165,7 +172,7 @@ ResolvedStorage: TypeAlias = Annotated[
         _resolve_storage,
         model_field_type=dict[str, Any],
         inject_before_resolve=False,
-        description="A mapping with kind local, s3, gcs or azure, data_path and the fields of that storage.",
+        description="Storage of the lake: a mapping with kind (local, s3, gcs or azure), data_path and the credentials of that storage.",
         examples=[{"kind": "s3", "data_path": "s3://bucket/lake/"}],
     ),
 ]
@@ -175,11 +182,11 @@ class LakeScaffoldParams(BaseModel):
     """Choices for a new lake component."""
 
     catalog: Literal["sqlite", "duckdb", "postgres", "mysql"] = Field(default="sqlite", description="Kind of the catalog database.")
-    data_path: str = Field(default="lake_files/", description="Directory or s3:// prefix of the lake's files.")
+    data_path: str = Field(default="lake_files/", description="Directory or URL prefix, such as s3://bucket/lake/, of the lake's files.")
 
 
 class LakeScaffolder(dg.Scaffolder[LakeScaffoldParams]):
-    """Writes a lake with its resource and IO manager."""
+    """Write a component for a lake with its resource and IO manager."""
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakeScaffoldParams]":
@@ -209,7 +216,7 @@ class LakePathParams(BaseModel):
 
 
 class TablesScaffolder(dg.Scaffolder[LakePathParams]):
-    """Writes a component for all tables of a lake."""
+    """Write a component for all tables of a lake."""
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakePathParams]":
@@ -222,7 +229,7 @@ class TablesScaffolder(dg.Scaffolder[LakePathParams]):
 
 
 class MaintenanceScaffolder(dg.Scaffolder[LakePathParams]):
-    """Writes a nightly maintenance job."""
+    """Write a component for a nightly maintenance job."""
 
     @classmethod
     def get_scaffold_params(cls) -> "type[LakePathParams]":
@@ -236,41 +243,45 @@ class MaintenanceScaffolder(dg.Scaffolder[LakePathParams]):
 
 
 class IOManagerSettings(dg.Model, dg.Resolvable):
-    """Settings of the IO manager; those of :class:`DuckLakeIOManager`."""
+    """Settings of the IO manager, as in :class:`DuckLakeIOManager`."""
 
-    key: Annotated[str, Field(description="Resource key.")] = "io_manager"
-    table_schema: Annotated[ResolvedName, Field(description="DuckLake schema of assets that do not name one.")] = None
-    write_mode: WriteMode = "overwrite"
-    schema_evolution: SchemaEvolution = "strict"
-    missing_columns: MissingColumns = "auto"
-    out_of_slice: OutOfSlice = "error"
-    concurrent_appends: ConcurrentAppends = "fail"
-    default_frame: Literal["auto", "spark", "arrow", "pandas", "polars"] = "auto"
-    comments: bool = True
-    pin_reads: bool = False
-    branch: Annotated[ResolvedName, Field(description="Name of a branch; production when empty.")] = None
+    key: Annotated[str, Field(description="Resource key of the IO manager.")] = "io_manager"
+    table_schema: Annotated[ResolvedName, Field(description="DuckLake schema of assets whose metadata does not set one.")] = None
+    write_mode: Annotated[WriteMode, Field(description="Way to write an output.")] = "overwrite"
+    schema_evolution: Annotated[SchemaEvolution, Field(description="Treatment of frames with other columns than the table.")] = "strict"
+    missing_columns: Annotated[MissingColumns, Field(description="Treatment of columns that the frame lacks.")] = "auto"
+    out_of_slice: Annotated[OutOfSlice, Field(description="Treatment of rows outside of the run's partitions.")] = "error"
+    concurrent_appends: Annotated[
+        ConcurrentAppends, Field(description="Treatment of rows that another writer commits during an overwrite.")
+    ] = "fail"
+    default_frame: Annotated[
+        Literal["auto", "spark", "arrow", "pandas", "polars"], Field(description="Type of inputs without a type annotation.")
+    ] = "auto"
+    comments: Annotated[bool, Field(description="Store descriptions of assets and columns as comments.")] = True
+    pin_reads: Annotated[bool, Field(description="Read all inputs of a run at one snapshot.")] = False
+    branch: Annotated[ResolvedName, Field(description="Name of a branch to write to. Default: no branch.")] = None
 
 
 @dg.scaffold_with(LakeScaffolder)
 class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
     """A DuckLake: its resource, and an IO manager that stores assets as tables.
 
-    Other components name it by its folder below ``defs``.
+    Other components refer to it by its folder below ``defs``.
     """
 
     catalog: ResolvedCatalog
     storage: ResolvedStorage
     resource_key: Annotated[str, Field(description="Resource key of the lake.")] = "lake"
-    create_if_missing: Annotated[bool, Field(description="Create the lake on first use.")] = False
-    encrypted: Annotated[bool, Field(description="Whether a lake that is created here encrypts its files.")] = False
-    version: Annotated[Literal["1.0", "1.1"], Field(description="Of the format, of a lake that is created here.")] = "1.0"
-    override_data_path: Annotated[bool, Field(description="Use data_path in place of the stored one.")] = False
-    allowed_paths: Annotated[Sequence[str], Field(description="Prefixes of further places that the catalog may name.")] = ()
-    io_manager: Annotated[IOManagerSettings | None, Field(description="The IO manager; none when left out.")] = None
+    create_if_missing: Annotated[bool, Field(description="Create the lake on first use if it does not exist.")] = False
+    encrypted: Annotated[bool, Field(description="Encrypt the files of a lake that this component creates.")] = False
+    version: Annotated[Literal["1.0", "1.1"], Field(description="DuckLake format version of a lake that this component creates.")] = "1.0"
+    override_data_path: Annotated[bool, Field(description="Use data_path instead of the stored data path.")] = False
+    allowed_paths: Annotated[Sequence[str], Field(description="Paths outside of the data path from which files may be read.")] = ()
+    io_manager: Annotated[IOManagerSettings | None, Field(description="Settings of the IO manager. Default: no IO manager.")] = None
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return tags by which tools group components."""
+        """Return the description and the tags that tools use to group components."""
         return dg.ComponentTypeSpec(description="A DuckLake: resource and IO manager.", tags=["ducklake", "lakehouse"])
 
     def resource(self) -> DuckLakeResource:
@@ -293,21 +304,23 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
         if settings is not None:
             reject_no_key("key of the io_manager", settings.key)
             if settings.key == self.resource_key:
-                raise UsageError(f"the io_manager and the lake both have the key {settings.key}: give one of them another", parameter="key")
+                raise UsageError(
+                    f"the io_manager and the lake both have the resource key {settings.key}. Use two different keys", parameter="key"
+                )
             chosen = {name: getattr(settings, name) for name in type(settings).model_fields if name not in ("key", "table_schema")}
             resources[settings.key] = DuckLakeIOManager(lake=resources[self.resource_key], schema=settings.table_schema, **chosen)
         return dg.Definitions(resources=resources)
 
 
 class CommitSensorSettings(dg.Model, dg.Resolvable):
-    """Settings of the sensor; those of :func:`build_commit_sensor`."""
+    """Settings of the sensor, as in :func:`build_commit_sensor`."""
 
     name: Annotated[str, Field(description="Name of the sensor.")] = "ducklake_commits"
     minimum_interval_seconds: Annotated[int, Field(description="Seconds between evaluations.")] = 30
     request_runs: Annotated[
-        str | None, Field(description="Selection of assets that a run is requested of when what they read has changed.")
+        str | None, Field(description="Selection of assets. A run of them is requested when their upstream tables have changed.")
     ] = None
-    report_history: Annotated[bool, Field(description="Whether to begin with the oldest snapshot.")] = False
+    report_history: Annotated[bool, Field(description="Report all snapshots from the oldest on. Default: only new ones.")] = False
 
 
 @dg.scaffold_with(TablesScaffolder)
@@ -318,19 +331,21 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     """
 
     lake: Annotated[str, Field(description="Folder of the DuckLakeComponent below defs.")]
-    include: Annotated[Sequence[str], Field(description="Names or patterns of schema.name.")] = ("*",)
-    exclude: Annotated[Sequence[str], Field(description="Names or patterns to leave out.")] = ()
-    partitions: Annotated[bool, Field(description="Whether tables whose layout follows a column of time are partitioned assets.")] = False
-    timezone: Annotated[str, Field(description="Time zone of these partitions.")] = "UTC"
+    include: Annotated[Sequence[str], Field(description="Tables as schema.name, with * and ? as wildcards. Default: all tables.")] = ("*",)
+    exclude: Annotated[Sequence[str], Field(description="Tables to leave out, with * and ? as wildcards.")] = ()
+    partitions: Annotated[bool, Field(description="Make partitioned assets of tables that are partitioned by a time column.")] = False
+    timezone: Annotated[str, Field(description="Time zone of the partitions.")] = "UTC"
     translation: Annotated[TranslationFn[LakeTable] | None, TranslationFnResolver[LakeTable](lambda table: {"table": table})] = None
-    commit_sensor: Annotated[CommitSensorSettings | None, Field(description="The sensor for commits of others; none when left out.")] = None
+    commit_sensor: Annotated[
+        CommitSensorSettings | None, Field(description="Sensor that reports commits of other clients. Default: no sensor.")
+    ] = None
     defs_state: ResolvedDefsStateConfig = DefsStateConfigArgs.local_filesystem()
 
     _lake: DuckLakeComponent | None = PrivateAttr(default=None)
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return tags by which tools group components."""
+        """Return the description and the tags that tools use to group components."""
         return dg.ComponentTypeSpec(description="Tables and views of a DuckLake as assets.", tags=["ducklake", "lakehouse"])
 
     @classmethod
@@ -354,16 +369,20 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             CatalogUnavailableError: The catalog cannot be reached.
         """
         if self._lake is None:
-            raise UsageError("the component was not loaded from a defs folder, so it knows no lake")
+            raise UsageError(
+                "the component has no lake because it was not loaded from a defs folder. Load it with dg, or from the project's defs folder"
+            )
         lake = self._lake.resource().process_config_and_initialize().connect()
         tables = read_lake_tables(lake, list(self.include), list(self.exclude))
         state_path.write_text(json.dumps({"version": _STATE_VERSION, "tables": [table.to_dict() for table in tables]}, indent=1))
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
-        """Build the assets in the state; none before it was refreshed for the first time."""
+        """Build the assets in the state. Before the first refresh there are none."""
         stored: dict[str, Any] = json.loads(state_path.read_text()) if state_path is not None else {"version": _STATE_VERSION, "tables": []}
         if stored.get("version") != _STATE_VERSION:
-            raise UsageError("the state of the tables was written by another version: run `dg utils refresh-defs-state`")
+            raise UsageError(
+                "the state file of the tables was written by another version of ducklake_dagster. Run `dg utils refresh-defs-state`"
+            )
         tables = [LakeTable.from_dict(fields) for fields in stored["tables"]]
         specs = table_specs(tables, _Translated(self, timezone=self.timezone, partitions=self.partitions))
         return dg.Definitions(assets=specs, sensors=self._sensors(context, specs))
@@ -379,7 +398,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
 
 
 class _Translated(DuckLakeTranslator):
-    """Applies the component's YAML to keys and attributes, on both sides of a dependency."""
+    """Apply the component's YAML to keys and attributes of assets and of their dependencies."""
 
     def __init__(self, component: DuckLakeTablesComponent, *, timezone: str, partitions: bool) -> None:
         super().__init__(timezone=timezone, partitions=partitions)
@@ -395,7 +414,7 @@ class _Translated(DuckLakeTranslator):
 
 
 def lake_component(context: dg.ComponentLoadContext, path: str) -> DuckLakeComponent:
-    """Return the component of the lake that another component names by its folder.
+    """Return the component of the lake in a folder.
 
     Args:
         context: Context of the other component.
@@ -404,10 +423,15 @@ def lake_component(context: dg.ComponentLoadContext, path: str) -> DuckLakeCompo
     Raises:
         UsageError: The folder does not exist, or contains another component.
     """
-    # Dagster's own error names a location that does not occur in the YAML.
+    # Dagster's own error has a location that is not in the YAML.
     if not (context.defs_module_path / path).exists():
-        raise UsageError(f"there is no folder {path} below {context.defs_module_path}: name that of a DuckLakeComponent", parameter="lake")
+        raise UsageError(
+            f"folder {path} does not exist below {context.defs_module_path}. Set lake to the folder of a DuckLakeComponent",
+            parameter="lake",
+        )
     found = context.load_component(path)
     if not isinstance(found, DuckLakeComponent):
-        raise UsageError(f"{path} is a {type(found).__name__}: name the folder of a DuckLakeComponent", parameter="lake")
+        raise UsageError(
+            f"folder {path} contains a {type(found).__name__}. Set lake to the folder of a DuckLakeComponent", parameter="lake"
+        )
     return found

@@ -17,50 +17,72 @@ _NIGHTLY = "H 3 * * *"
 class LimitSettings(dg.Model, dg.Resolvable):
     """Limits of one run, as in :class:`MaintenanceLimits`."""
 
-    max_input_bytes: Annotated[int | None, Field(description="Bytes of files that merging reads, and that rewriting reads.")] = None
-    max_files: Annotated[int | None, Field(description="Number of files that merging reads, and that rewriting reads.")] = None
-    max_rows: Annotated[int | None, Field(description="Inlined rows after which flushing begins no further table.")] = None
-    max_deleted_files: Annotated[int | None, Field(description="Files that each step of deletion deletes.")] = None
-    max_seconds: Annotated[float | None, Field(description="Seconds after which a step begins nothing further.")] = None
+    max_input_bytes: Annotated[
+        int | None, Field(description="Maximum size in bytes of the files that a merge or rewrite step reads. Default: no limit.")
+    ] = None
+    max_files: Annotated[
+        int | None, Field(description="Maximum number of files that a merge or rewrite step reads. Default: no limit.")
+    ] = None
+    max_rows: Annotated[
+        int | None, Field(description="Number of inlined rows after which the flush step begins no other table. Default: no limit.")
+    ] = None
+    max_deleted_files: Annotated[
+        int | None, Field(description="Maximum number of files that each deletion step deletes. Default: no limit.")
+    ] = None
+    max_seconds: Annotated[float | None, Field(description="Seconds after which a step begins no other work. Default: no limit.")] = None
 
 
 class TriggerSettings(dg.Model, dg.Resolvable):
-    """From when on the sensor asks for a run; those of :class:`Triggers`."""
+    """Conditions under which the sensor requests a run, as in :class:`Triggers`. A condition that is left out never requests a run."""
 
-    small_files: Annotated[int | None, Field(description="Files of a table that can be merged.")] = None
-    delete_ratio: Annotated[float | None, Field(description="Part of the rows in files that deletes hide.")] = None
-    inlined_rows: Annotated[int | None, Field(description="Rows of a table that the catalog itself holds.")] = None
-    snapshots: Annotated[int | None, Field(description="Snapshots of the lake.")] = None
-    scheduled_files: Annotated[int | None, Field(description="Files that wait for their deletion.")] = None
-    small_file_bytes: Annotated[int | None, Field(description="Size below which a file is small.")] = None
-    minimum_interval_seconds: Annotated[int, Field(description="Seconds between evaluations.")] = 300
+    small_files: Annotated[int | None, Field(description="Number of files of a table that can be merged.")] = None
+    delete_ratio: Annotated[float | None, Field(description="Fraction (0 to 1) of deleted rows in the files of a table.")] = None
+    inlined_rows: Annotated[int | None, Field(description="Number of rows of a table that are inlined in the catalog.")] = None
+    snapshots: Annotated[int | None, Field(description="Number of snapshots of the lake.")] = None
+    scheduled_files: Annotated[int | None, Field(description="Number of files that are scheduled for deletion.")] = None
+    small_file_bytes: Annotated[
+        int | None, Field(description="Size in bytes below which a file is small. Default: every file that can be merged.")
+    ] = None
+    minimum_interval_seconds: Annotated[int, Field(description="Minimum number of seconds between evaluations.")] = 300
 
 
 @dg.scaffold_with(MaintenanceScaffolder)
 class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
-    """All maintenance of a DuckLake, as ``build_maintenance_defs`` makes it: flush, expire, merge, rewrite, delete.
+    """All maintenance of a DuckLake, as in ``build_maintenance_defs``: flush, expire, merge, rewrite and delete.
 
-    Schedule and sensor ship stopped.
+    The schedule and the sensor are stopped by default.
     """
 
     lake: Annotated[str, Field(description="Folder of the DuckLakeComponent below defs.")]
     name: Annotated[str, Field(description="Name of the job.")] = "ducklake_maintenance"
-    tables: Annotated[Sequence[str], Field(description="Tables to flush, merge and rewrite, with * and ?; all when empty.")] = ()
-    steps: Annotated[Sequence[MaintenanceVerb], Field(description="Steps, in their order.")] = get_args(MaintenanceVerb)
-    expire_older_than: Annotated[str, Field(description="Age from which snapshots are expired.", examples=["7 days"])] = "7 days"
-    keep_last: Annotated[int, Field(description="Newest snapshots that are kept whatever their age.")] = 1
-    cleanup_older_than: Annotated[str, Field(description="Time since a file became unneeded.", examples=["2 days"])] = "2 days"
-    orphans_older_than: Annotated[str, Field(description="Age of files that the catalog does not know.", examples=["7 days"])] = "7 days"
-    delete_threshold: Annotated[float | None, Field(description="Part of a file's rows that must be deleted to rewrite it.")] = None
-    limits: Annotated[LimitSettings | None, Field(description="How much one run does at most; no limits when left out.")] = None
-    triggers: Annotated[TriggerSettings | None, Field(description="From when on a sensor asks for a run; no sensor when left out.")] = None
-    spark_key: Annotated[str | None, Field(description="Resource key of something with a spark_session.")] = None
-    spark_above_bytes: Annotated[int | None, Field(description="Bytes to merge from which Spark does the work.")] = None
-    dry_run: Annotated[bool, Field(description="Only report.")] = False
+    tables: Annotated[
+        Sequence[str], Field(description="Tables to flush, merge and rewrite, with * and ? as wildcards. Default: all tables.")
+    ] = ()
+    steps: Annotated[Sequence[MaintenanceVerb], Field(description="Steps to run, in this order. Default: all steps.")] = get_args(
+        MaintenanceVerb
+    )
+    expire_older_than: Annotated[str, Field(description="Age at which snapshots expire.", examples=["7 days"])] = "7 days"
+    keep_last: Annotated[int, Field(description="Number of newest snapshots that never expire.")] = 1
+    cleanup_older_than: Annotated[str, Field(description="Time after which unneeded files are deleted.", examples=["2 days"])] = "2 days"
+    orphans_older_than: Annotated[
+        str, Field(description="Age at which files that are not in the catalog are deleted.", examples=["7 days"])
+    ] = "7 days"
+    delete_threshold: Annotated[
+        float | None, Field(description="Fraction (0 to 1) of deleted rows at which a file is rewritten. Default: the option of the lake.")
+    ] = None
+    limits: Annotated[LimitSettings | None, Field(description="Limits of one run. Default: no limits.")] = None
+    triggers: Annotated[
+        TriggerSettings | None, Field(description="Conditions under which a sensor requests a run. Default: no sensor.")
+    ] = None
+    spark_key: Annotated[str | None, Field(description="Resource key of a resource with a spark_session. Default: no Spark.")] = None
+    spark_above_bytes: Annotated[int | None, Field(description="Size in bytes of the files to merge from which Spark merges them.")] = None
+    dry_run: Annotated[bool, Field(description="Only report what a run would do.")] = False
     pool: Annotated[str | None, Field(description="Dagster pool of the steps.")] = POOL
     run_tags: Annotated[Mapping[str, str], Field(description="Tags of the runs.")] = {}
-    cron_schedule: Annotated[str | None, Field(description="When the job runs; no schedule when empty.")] = _NIGHTLY
-    execution_timezone: Annotated[str | None, Field(description="Time zone of the schedule.")] = None
+    cron_schedule: Annotated[
+        str | None, Field(description="Cron schedule of the job; H stands for a fixed minute. Empty: no schedule.")
+    ] = _NIGHTLY
+    execution_timezone: Annotated[str | None, Field(description="Time zone of the schedule. Default: UTC.")] = None
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -68,7 +90,7 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
         return dg.ComponentTypeSpec(description="Maintenance of a DuckLake.", tags=["ducklake", "lakehouse"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Build job, schedule and sensor."""
+        """Build the job, the schedule and the sensor."""
         defs = build_maintenance_defs(
             name=self.name,
             lake_key=lake_component(context, self.lake).resource_key,

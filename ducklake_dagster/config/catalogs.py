@@ -19,13 +19,13 @@ class SqliteCatalog(SecretiveConfig):
 
     metadata_schema: ClassVar[None] = None
     kind: Literal["sqlite"] = "sqlite"
-    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
+    path: str = Field(description="Path of the catalog file. A relative path starts at the working directory of the code location.")
 
     def located(self, directory: str) -> SqliteCatalog:
         """Return the catalog with an absolute path.
 
         Args:
-            directory: Directory that a relative path means.
+            directory: Directory at which a relative path starts.
         """
         return SqliteCatalog(path=os.path.join(directory, self.path))
 
@@ -34,26 +34,26 @@ class SqliteCatalog(SecretiveConfig):
         return f"sqlite:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
-        """Return whether there is certainly no catalog yet."""
+        """Return whether the catalog file is certainly missing."""
         return _is_missing(self.path)
 
     def prepare(self) -> None:
-        """Create what a new catalog needs: for a file, its directory."""
+        """Create the directory of a catalog file."""
         _make_directory_of(self.path)
 
 
 class DuckDBCatalog(SecretiveConfig):
-    """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
+    """A catalog in one DuckDB file, for one machine. Needs the ``duckdb`` extra. Only one process opens the file at a time; others wait."""
 
     kind: Literal["duckdb"] = "duckdb"
-    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
-    metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
+    path: str = Field(description="Path of the catalog file. A relative path starts at the working directory of the code location.")
+    metadata_schema: str | None = Field(default=None, description="Database schema of the catalog tables. Default: main.")
 
     def located(self, directory: str) -> DuckDBCatalog:
         """Return the catalog with an absolute path.
 
         Args:
-            directory: Directory that a relative path means.
+            directory: Directory at which a relative path starts.
         """
         return DuckDBCatalog(path=os.path.join(directory, self.path), metadata_schema=self.metadata_schema)
 
@@ -62,11 +62,11 @@ class DuckDBCatalog(SecretiveConfig):
         return f"duckdb:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
-        """Return whether there is certainly no catalog yet."""
+        """Return whether the catalog file is certainly missing."""
         return _is_missing(self.path)
 
     def prepare(self) -> None:
-        """Create what a new catalog needs: for a file, its directory."""
+        """Create the directory of a catalog file."""
         _make_directory_of(self.path)
 
 
@@ -84,8 +84,8 @@ def _make_directory_of(path: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CatalogError(
-            f"cannot create the directory {directory} for the catalog file {Path(path).name}: {error.strerror}; correct the path of the "
-            "catalog, or give this user the right to create it",
+            f"Cannot create directory {directory} for catalog file {Path(path).name}: {error.strerror}. Correct the path of the catalog, "
+            "or give this user permission to create the directory",
             path=str(directory),
         ) from error
 
@@ -94,13 +94,13 @@ class PostgresCatalog(SecretiveConfig):
     """A catalog in a PostgreSQL database, for any number of writers."""
 
     kind: Literal["postgres"] = "postgres"
-    host: str = Field(default="localhost", description="Host name, or the directory of a local socket.")
-    port: int = 5432
-    database: str
-    user: str | None = None
-    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
-    options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
+    host: str = Field(default="localhost", description="Host name of the server, or the directory of its local socket.")
+    port: int = Field(default=5432, description="Port of the server.")
+    database: str = Field(description="Name of the database. It must exist.")
+    user: str | None = Field(default=None, description="User name. Default: the user of the process.")
+    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Password; use an environment variable.")
+    metadata_schema: str | None = Field(default=None, description="PostgreSQL schema of the catalog tables. Default: public.")
+    options: dict[str, str] = Field(default_factory=dict, description="Other libpq connection parameters, such as sslmode.")
 
     def located(self, directory: str) -> PostgresCatalog:  # noqa: ARG002 - the same for every catalog
         """Return the catalog itself: a server has no relative path."""
@@ -111,12 +111,12 @@ class PostgresCatalog(SecretiveConfig):
         user = quote(self.user or "", safe="")
         login = f"{user}:{quote(reveal(self.password), safe='')}@" if self.password else f"{user}@" if user else ""
         options = {name: reveal(value) for name, value in self.options.items()}
-        # As parameters: the host may be the directory of a socket, which cannot stand before the path of a URL.
+        # Host and port are parameters because a socket directory cannot be the host part of a URL.
         parameters = {"host": self.host, "port": str(self.port), **options}
         return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
 
     def is_missing(self) -> bool:
-        """Return whether there is certainly no catalog yet: only the server knows."""
+        """Return False: only the server knows whether a catalog exists."""
         return False
 
     def prepare(self) -> None:
@@ -124,16 +124,18 @@ class PostgresCatalog(SecretiveConfig):
 
 
 class MySQLCatalog(SecretiveConfig):
-    """A catalog in a MySQL or MariaDB database, for any number of writers, with the ``mysql`` extra."""
+    """A catalog in a MySQL or MariaDB database, for any number of writers. Needs the ``mysql`` extra."""
 
     metadata_schema: ClassVar[None] = None
     kind: Literal["mysql"] = "mysql"
-    host: str = "localhost"
-    port: int = 3306
-    database: str
-    user: str | None = None
-    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    options: dict[str, str] = Field(default_factory=dict, description="Further parameters, such as ssl_mode, ssl_ca or unix_socket.")
+    host: str = Field(default="localhost", description="Host name of the server.")
+    port: int = Field(default=3306, description="Port of the server.")
+    database: str = Field(description="Name of the database. It must exist.")
+    user: str | None = Field(default=None, description="User name. Default: the user of the process.")
+    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Password; use an environment variable.")
+    options: dict[str, str] = Field(
+        default_factory=dict, description="Other connection parameters, such as ssl_mode, ssl_ca or unix_socket."
+    )
 
     def located(self, directory: str) -> MySQLCatalog:  # noqa: ARG002 - the same for every catalog
         """Return the catalog itself: a server has no relative path."""
@@ -150,7 +152,7 @@ class MySQLCatalog(SecretiveConfig):
         return f"mysql+pymysql://{login}{host}:{self.port}/{quote(self.database, safe='')}{parameters}"
 
     def is_missing(self) -> bool:
-        """Return whether there is certainly no catalog yet: only the server knows."""
+        """Return False: only the server knows whether a catalog exists."""
         return False
 
     def prepare(self) -> None:
@@ -158,11 +160,13 @@ class MySQLCatalog(SecretiveConfig):
 
 
 class AddressCatalog(SecretiveConfig):
-    """A catalog by an address that is known when a run begins: ``catalog=dg.EnvVar("LAKE_ADDRESS")`` makes one."""
+    """A catalog by its address, which may be known only when a run begins, as in ``catalog=dg.EnvVar("LAKE_ADDRESS")``."""
 
     kind: Literal["address"] = "address"
     address: str = Field(
-        repr=False, json_schema_extra=SECRET, description="sqlite:///file, duckdb:///file, postgresql:// or mysql://user@host/database."
+        repr=False,
+        json_schema_extra=SECRET,
+        description="Address: sqlite:///file, duckdb:///file, postgresql://user@host/database or mysql://user@host/database.",
     )
 
     @property
@@ -178,7 +182,7 @@ class AddressCatalog(SecretiveConfig):
         """Return the catalog that the address means, with an absolute path where it is a file.
 
         Args:
-            directory: Directory that a relative path means.
+            directory: Directory at which a relative path starts.
         """
         return self._meant.located(directory)
 
@@ -187,11 +191,11 @@ class AddressCatalog(SecretiveConfig):
         return self._meant.url()
 
     def is_missing(self) -> bool:
-        """Return whether there is certainly no catalog yet."""
+        """Return whether the catalog file is certainly missing."""
         return self._meant.is_missing()
 
     def prepare(self) -> None:
-        """Create what a new catalog needs: for a file, its directory."""
+        """Create the directory of a catalog file."""
         self._meant.prepare()
 
 
@@ -215,7 +219,7 @@ def catalog_of(address: str) -> PlainCatalog:
     scheme, _, rest = address.partition("://")
     kind = scheme.lower().partition("+")[0]
     try:
-        # Bytes that are no UTF-8 would be replaced by other letters, and so name another catalog.
+        # Invalid UTF-8 would be replaced by other characters and name another catalog.
         unquote(address, errors="strict")
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -224,8 +228,8 @@ def catalog_of(address: str) -> PlainCatalog:
         raise UsageError(f"the address of the catalog, which begins with {scheme}, is not well formed") from None
     if found is None:
         raise UsageError(
-            "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file, "
-            "postgresql+psycopg://user@host/database or mysql+pymysql://user@host/database, or SqliteCatalog, DuckDBCatalog, "
+            "the address of the catalog is not supported: use sqlite:///file, duckdb:///file, "
+            "postgresql+psycopg://user@host/database or mysql+pymysql://user@host/database, or pass SqliteCatalog, DuckDBCatalog, "
             "PostgresCatalog or MySQLCatalog"
         )
     return found

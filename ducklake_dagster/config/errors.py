@@ -54,7 +54,7 @@ def may_pass(error: DuckLakeError) -> bool:
 def _failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
     if error.details.get("table"):
         about, kind = str(error.details["table"]), "table"
-    # A whole name, so that an error about main.orders_2026 does not count as one that names main.orders.
+    # Match whole names: an error about main.orders_2026 does not name main.orders.
     named = re.search(rf"(?<![\w.]){re.escape(about)}(?!\w|\.\w)", error.message)
     metadata: dict[str, dg.MetadataValue] = {
         kind: dg.MetadataValue.text(about),

@@ -37,17 +37,17 @@ _MAX_OPEN_LAKES = 32
 _LOCK = threading.Lock()
 _OPEN: OrderedDict[str, DuckLake] = OrderedDict()
 
-# Options of Dagster's commands that name the working directory of a code location.
+# Options of Dagster's commands for the working directory of a code location.
 _OPTIONS = ("-d", "--working-directory")
 
 
 class _Storage(SecretiveConfig):
     data_path: str | None = Field(
-        default=None, description="Directory or prefix that holds the lake's files; what the catalog says when left out."
+        default=None, description="Directory or URL prefix of the lake's files. Default: the data path that the catalog has stored."
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Further options of the fsspec file system, such as config_kwargs of s3fs; they win over the fields of their names.",
+        description="Other options of the fsspec file system, such as config_kwargs of s3fs. They override the fields of this resource.",
     )
 
     @abstractmethod
@@ -55,7 +55,7 @@ class _Storage(SecretiveConfig):
         """Return the fsspec protocols of the options."""
 
     def named_options(self) -> dict[str, Any]:
-        """Return the options that fields stand for, without those that are not set."""
+        """Return the options that are set by fields."""
         return {}
 
     def fsspec_options(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class _Storage(SecretiveConfig):
 
 
 class LocalStorage(_Storage):
-    """Files in a directory that every process sees under the same path. It has no options."""
+    """Files in a directory that every process sees under the same path. ``options`` must be empty."""
 
     kind: Literal["local"] = "local"
 
@@ -74,18 +74,18 @@ class LocalStorage(_Storage):
 
 
 class S3Storage(_Storage):
-    """Amazon S3, or anything that speaks its protocol. Without keys the usual provider chain is asked.
+    """Amazon S3, or a store with the same protocol. Without keys, s3fs uses the credential chain of boto (environment, profile, role).
 
-    ``options`` are those of s3fs. Servers of other makes may need
+    ``options`` are options of s3fs. Stores other than Amazon S3 may need
     ``{"config_kwargs": {"response_checksum_validation": "when_required", "request_checksum_calculation": "when_required"}}``.
     """
 
     kind: Literal["s3"] = "s3"
-    access_key_id: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    secret_access_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    session_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    endpoint_url: str | None = None
-    region: str | None = None
+    access_key_id: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Access key id.")
+    secret_access_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Secret access key.")
+    session_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Token of temporary credentials.")
+    endpoint_url: str | None = Field(default=None, description="URL of a store other than Amazon S3, such as http://minio:9000.")
+    region: str | None = Field(default=None, description="Region of the bucket, such as eu-central-1.")
 
     def protocols(self) -> tuple[str, ...]:
         """Return the fsspec protocols of the options."""
@@ -106,12 +106,15 @@ class S3Storage(_Storage):
 
 
 class GCSStorage(_Storage):
-    """Google Cloud Storage. Without a token the usual provider chain is asked."""
+    """Google Cloud Storage. Without a token, gcsfs uses the default credentials of the environment."""
 
     kind: Literal["gcs"] = "gcs"
-    project: str | None = None
+    project: str | None = Field(default=None, description="Google Cloud project.")
     token: str | None = Field(
-        default=None, repr=False, json_schema_extra=SECRET, description="Path of a key file, or one of gcsfs's token names."
+        default=None,
+        repr=False,
+        json_schema_extra=SECRET,
+        description="Path of a key file, or a token name of gcsfs such as cloud or anon.",
     )
 
     def protocols(self) -> tuple[str, ...]:
@@ -124,14 +127,16 @@ class GCSStorage(_Storage):
 
 
 class AzureStorage(_Storage):
-    """Azure Blob Storage or Data Lake Storage. Without keys the usual provider chain is asked."""
+    """Azure Blob Storage or Data Lake Storage. Without keys, adlfs uses the default credentials of the environment."""
 
     kind: Literal["azure"] = "azure"
-    account_name: str | None = None
-    account_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    connection_string: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    sas_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
-    account_host: str | None = Field(default=None, description="Host of the account, where it does not end in blob.core.windows.net.")
+    account_name: str | None = Field(default=None, description="Name of the storage account.")
+    account_key: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Key of the storage account.")
+    connection_string: str | None = Field(
+        default=None, repr=False, json_schema_extra=SECRET, description="Connection string; replaces name and key."
+    )
+    sas_token: str | None = Field(default=None, repr=False, json_schema_extra=SECRET, description="Shared access signature token.")
+    account_host: str | None = Field(default=None, description="Host of the account. Default: <account_name>.blob.core.windows.net.")
 
     def protocols(self) -> tuple[str, ...]:
         """Return the fsspec protocols of the options."""
@@ -147,11 +152,10 @@ Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
 
 
 class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """A lake, for assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
+    """A lake as a resource of assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
 
-    ``catalog`` may be an address too, such as ``"duckdb:///lake.ducklake"`` or ``dg.EnvVar("LAKE_ADDRESS")``. Dagster's pages show
-    placeholders in place of secrets, in whatever form they were given. Connections are kept open and shared by all resources of a process
-    with the same settings.
+    ``catalog`` may also be an address, such as ``"duckdb:///lake.ducklake"`` or ``dg.EnvVar("LAKE_ADDRESS")``. Dagster's pages show
+    placeholders in place of secrets. All resources of a process that have the same settings share their open connections.
 
     Example:
 
@@ -161,19 +165,23 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
     """
 
-    catalog: Catalog = Field(discriminator="kind", description="The database of the lake's metadata.")
-    storage: Storage = Field(discriminator="kind", description="The place of the lake's files, and how to reach it.")
+    catalog: Catalog = Field(discriminator="kind", description="Database that stores the metadata of the lake.")
+    storage: Storage = Field(discriminator="kind", description="Location of the lake's files, and the credentials to reach it.")
     allowed_paths: list[str] = Field(
         default_factory=list,
         description=(
             "Paths outside of the data path from which files may be read. Each entry allows all paths that begin with it. Default: none."
         ),
     )
-    create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
-    override_data_path: bool = Field(
-        default=False, description="Use the storage's data_path in place of the stored one, for instance of a copy of the lake's files."
+    create_if_missing: bool = Field(
+        default=False, description="Create the lake on first use if the catalog database has none. Default: raise an error."
     )
-    encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
+    override_data_path: bool = Field(
+        default=False, description="Use the data_path of the storage instead of the stored one, for example for a copy of the lake's files."
+    )
+    encrypted: bool = Field(
+        default=False, description="Encrypt the files of a lake that this resource creates. Existing lakes keep their setting."
+    )
     version: Literal["1.0", "1.1"] = Field(
         default="1.0",
         description=(
@@ -184,8 +192,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     base_directory: str | None = Field(
         default=None,
-        description="Directory that relative paths of the catalog and of the data path mean; the code location's working directory when "
-        "left out.",
+        description="Directory at which relative paths of the catalog and of the data path start. Default: the working directory of the "
+        "code location.",
     )
 
     _lake: Any = PrivateAttr(default=None)
@@ -193,7 +201,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     _others: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster validates values before pydantic does and repeats them in its errors, secrets included, so
+        # Type checkers use the fields. Dagster validates values before pydantic does and repeats them in its errors, secrets included, so
         # everything that may be a secret is replaced before the call of super().
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
@@ -217,7 +225,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         self._run = context.run
 
     def directory(self) -> str:
-        """Return the directory that relative paths of the resource mean."""
+        """Return the directory at which relative paths of the resource start."""
         return self.base_directory or code_location_directory(self._run)
 
     def located_catalog(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
@@ -267,7 +275,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Return fsspec options by protocol."""
         options = self.storage.fsspec_options()
         if options and not self.storage.protocols():
-            raise UsageError(f"storage of kind {self.storage.kind} has no options: leave {', '.join(options)} out", options=sorted(options))
+            raise UsageError(f"storage of kind {self.storage.kind} has no options. Remove {', '.join(options)}", options=sorted(options))
         return dict.fromkeys(self.storage.protocols(), options) if options else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -282,7 +290,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             if not absent:
                 raise
             if not self.create_if_missing:
-                raise NotALakeError(f"{_without_advice(error)}; create_if_missing=True on the resource makes a new lake") from error
+                raise NotALakeError(f"{_without_advice(error)}; set create_if_missing=True on the resource to create a lake") from error
         from ducklake_core import DuckLake
 
         self._reject_second_lake()
@@ -309,14 +317,14 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         here, wanted = self.catalog.located(str(Path.cwd())), self.located_catalog()
         if here.url() != wanted.url() and isinstance(here, (SqliteCatalog, DuckDBCatalog)) and not here.is_missing():
             raise UsageError(
-                f"there is no lake at {self.shown_catalog()}, and create_if_missing would make an empty one, but {here.path} exists in the "
-                "directory in which this process runs. A relative path of the catalog means the working directory of the code location: "
-                "move the catalog and its files there, or set base_directory or an absolute path on the resource",
+                f"There is no lake at {self.shown_catalog()}, but {here.path} exists in the directory in which this process runs. A "
+                "relative path of the catalog starts at the working directory of the code location, where create_if_missing would create "
+                "an empty lake. Move the catalog and its files there, or set base_directory or an absolute path on the resource",
                 path=here.path,
             )
 
     def _connect(self) -> DuckLake:
-        # Processes of a deployment run in different directories, so a relative path is read as one of the code location's directory.
+        # Processes of a deployment run in different directories, so relative paths start at the directory of the code location.
         # Three data paths must agree:
         #
         #   given on the resource    absolute or none: the catalog compares it with the stored one
@@ -358,7 +366,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def _reject_no_places(data: Mapping[str, Any]) -> None:
-    """Reject values that are no catalog and no storage, for which Dagster's own errors are hard to read.
+    """Reject values that are not a catalog or a storage. Dagster's own errors for them are hard to read.
 
     Raises:
         UsageError: A value is neither.
@@ -372,7 +380,8 @@ def _reject_no_places(data: Mapping[str, Any]) -> None:
         )
     if data and not isinstance(storage, (Mapping, *get_args(Storage))):
         raise UsageError(
-            f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}; LocalStorage() where the lake exists",
+            f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}. Use LocalStorage() for a lake that "
+            "exists in local files",
             parameter="storage",
         )
 
@@ -381,7 +390,7 @@ _PLACES: Mapping[str, Sequence[type[SecretiveConfig]]] = {"catalog": get_args(Ca
 
 
 def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[SecretiveConfig]]) -> Any:
-    """Return the catalog or storage that a mapping with its ``kind`` stands for; a mapping by kind, which Dagster passes, is unchanged.
+    """Return the catalog or storage that a mapping with a ``kind`` describes; other mappings, which Dagster passes, unchanged.
 
     Raises:
         UsageError: The kind is missing or unknown, or a field does not exist. The message repeats no value, as it may be a secret.
@@ -393,7 +402,7 @@ def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[Secretive
     kind = by_kind.get(named) if isinstance(named, str) else None
     if kind is None:
         raise UsageError(
-            f"{name} needs a kind, which is one of {', '.join(by_kind)}, as in {{'kind': '{next(iter(by_kind))}', ...}}", parameter=name
+            f"{name} has no kind. Set kind to one of {', '.join(by_kind)}, as in {{'kind': '{next(iter(by_kind))}', ...}}", parameter=name
         )
     return kind(**given)
 
@@ -417,7 +426,7 @@ def _reject_other_place(storage: Storage) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of an option with its secrets and with environment variables, which Dagster resolves only in fields."""
+    """Return an option with its secrets and environment variables. Dagster resolves environment variables only in fields."""
     if isinstance(value, Mapping):
         # Dagster turns an EnvVar inside a mapping into {"env": name}.
         named = value.get("env") if len(value) == 1 else None
@@ -431,7 +440,10 @@ def _value_of(variable: dg.EnvVar) -> str:
     value = variable.get_value()
     if value is None:
         name = variable.env_var_name
-        raise UsageError(f"an option of the storage needs the environment variable {name}, which is not set", variable=name)
+        raise UsageError(
+            f"environment variable {name} in an option of the storage is not set. Set it for the processes of this deployment",
+            variable=name,
+        )
     return value
 
 
@@ -449,7 +461,7 @@ def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_advice(error: DuckLakeError) -> str:
-    """Return the message of an error without its advice, which is for callers of the Python API."""
+    """Return the message of an error without its advice, which addresses callers of the Python API."""
     return error.message.partition("; ")[0]
 
 
@@ -475,14 +487,14 @@ def open_lake(
     storage_options: Mapping[str, Mapping[str, Any]],
     allowed_paths: Sequence[str],
 ) -> DuckLake:
-    """Return a lake as :meth:`DuckLake.connect` does, with the connections of an earlier call with the same arguments.
+    """Return a lake as :meth:`DuckLake.connect` does, and reuse the connections of an earlier call with the same arguments.
 
     Its settings are read from the catalog each time, so a lake that was re-created in the same database is not mistaken for the former one.
     The most recently used lakes keep their connections; those of others are closed. Arguments are those of :meth:`DuckLake.connect`.
     """
     from ducklake_core import DuckLake
 
-    # A relative path names another lake in another working directory.
+    # A relative path is another lake in another working directory.
     arguments = [_working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
     key = json.dumps(arguments, sort_keys=True, default=repr)
     with _LOCK:
@@ -509,7 +521,7 @@ def _working_directory() -> str:
     try:
         return str(Path.cwd())
     except OSError:
-        # The directory was deleted, so no relative path has a meaning.
+        # The directory was deleted, so no relative path is valid.
         return ""
 
 
@@ -522,9 +534,9 @@ def _reopened(lake: DuckLake | None, data_path: str | None, override_data_path: 
 
 
 def code_location_directory(run: Any = None) -> str:
-    """Return the working directory of the code location, and that of this process where there is no code location.
+    """Return the working directory of the code location; that of this process when there is no code location.
 
-    A run contains the directory of its code location. A code server, in which sensors and schedules run, has it on its command line. The
+    A run contains the directory of its code location. A code server, which runs sensors and schedules, has it on its command line. The
     deployment chooses both, and the process itself may run in another directory.
 
     Args:
@@ -555,7 +567,7 @@ def _of_code_server() -> str | None:
 
 
 def overridden_lakes(context: dg.InitResourceContext) -> dict[str, str]:
-    """Return the fields of an IO manager whose lake is also a resource that the run's configuration changes, with that resource's key.
+    """Return fields of an IO manager whose lake is a resource that the run's configuration changes, each with the key of that resource.
 
     Dagster initialises a configured resource inside another one from its definition alone. A resource of ``configure_at_launch()`` follows
     the run's configuration in both places.

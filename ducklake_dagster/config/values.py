@@ -29,7 +29,7 @@ SECRET: dict[str, Any] = {"dagster__is_secret": True}
 #
 # Equal secrets have equal placeholders, so that Dagster and open_lake() still see whether two configurations are equal.
 _PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
-# The part of an address that names a user and a password, or a parameter that is one.
+# The user and password of an address, or a parameter that is a password.
 _LOGIN = re.compile(r"//[^/?#]*:[^?#]*@|\b\w*(password|passwd|secret|token)\s*=", re.IGNORECASE)
 # libpq parameters and fsspec options that are secrets, and names that other libraries give to secrets.
 _SECRET_NAMES = re.compile(
@@ -51,11 +51,13 @@ def reject_unknown_fields(kind: type[BaseModel], given: Iterable[str]) -> None:
     if unknown:
         near = get_close_matches(unknown[0], shown, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise UsageError(f"{kind.__name__} has no {', '.join(unknown)}{hint}; it has {', '.join(sorted(shown))}", parameter=unknown[0])
+        raise UsageError(
+            f"{kind.__name__} has no field {', '.join(unknown)}{hint}. Its fields are {', '.join(sorted(shown))}", parameter=unknown[0]
+        )
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number that can be compared, which NaN is not."""
+    """Return whether a value is a number other than NaN, which cannot be compared."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
 
 
@@ -65,13 +67,13 @@ def is_count(value: object) -> bool:
 
 
 def reject_no_text(what: str, value: object) -> None:
-    """Reject a value that is no string, or an empty one.
+    """Reject a value that is not a string, or is empty.
 
     Raises:
-        UsageError: The value is no string, or empty.
+        UsageError: The value is not a string, or is empty.
     """
     if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{what} must be a text, not {value!r}", parameter=what)
+        raise UsageError(f"{what} must be a non-empty string, not {value!r}", parameter=what)
 
 
 def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
@@ -91,7 +93,7 @@ def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
     try:
         return parse_age(value)
     except (UsageError, TypeError, AttributeError):
-        raise UsageError(f"{name} must be a timedelta or a text such as '7 days', not {value!r}", parameter=name) from None
+        raise UsageError(f"{name} must be a timedelta or a string such as '7 days', not {value!r}", parameter=name) from None
 
 
 def shown_age(age: timedelta) -> str:
@@ -139,8 +141,8 @@ def reveal(text: str) -> str:
         return found
     if _is_mask(text):
         raise UsageError(
-            f"{text} stands for a secret that this process does not have: leave the field out of the run config, so that the value of the "
-            "definitions is used, or give dg.EnvVar there"
+            f"{text} is a placeholder for a secret, and this process does not know the secret. Remove the field from the run config to use "
+            "the value of the definitions, or use dg.EnvVar in the run config"
         )
     return text
 
@@ -155,10 +157,10 @@ def hide_in_text(name: str, value: str) -> str:
 
 
 class SecretiveConfig(dg.Config):
-    """Configuration that holds placeholders in place of secrets, whatever it is made from, and rejects fields that it does not have."""
+    """Configuration that stores placeholders instead of secrets and rejects unknown fields."""
 
     if not TYPE_CHECKING:
-        # Type checkers go by the fields. Dagster ignores fields that do not exist.
+        # Type checkers use the fields. Dagster ignores fields that do not exist.
         def __init__(self, **data: Any) -> None:
             reject_unknown_fields(type(self), data)
             super().__init__(**data)
@@ -183,7 +185,7 @@ class SecretiveConfig(dg.Config):
         return hide(name, value) if isinstance(extra, Mapping) and extra.get("dagster__is_secret") else hide_in_text(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has no values for these placeholders.
+        # Placeholders have no value in another process.
         return _rebuild, (type(self), {name: revealed(getattr(self, name)) for name in type(self).model_fields})
 
 

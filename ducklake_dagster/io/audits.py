@@ -1,4 +1,4 @@
-"""Run audits, the conditions that rows must meet before a commit, and map tables of production to those of a branch."""
+"""Run audits, the conditions on rows before a commit, and map tables of production to tables of a branch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stored_audits(audits: Mapping[str, Audit]) -> dict[str, Any]:
     {'positive': 'n > 0', 'sane': {'function': 'builtins:len'}}
 
     Raises:
-        UsageError: The argument is no mapping of names to conditions or functions, or a function cannot be imported.
+        UsageError: The argument is not a mapping of names to conditions or functions, or a function cannot be imported.
     """
     if not isinstance(audits, Mapping):
         raise _wrong("ducklake_metadata", audits)
@@ -74,7 +74,7 @@ def audits_of(metadata: Mapping[str, Any], subject: str) -> Mapping[str, Audit]:
     """Return the audits in an asset's metadata, by name.
 
     Raises:
-        UsageError: They are no mapping of names to conditions or functions.
+        UsageError: They are not a mapping of names to conditions or functions.
     """
     stored = metadata.get(AUDITS) or {}
     if not isinstance(stored, Mapping):
@@ -108,7 +108,9 @@ def _place(function: Callable[..., Any]) -> str:
         # The asset's module is still being imported, so it does not have its names yet. A lambda or local function never has one.
         known = function if "<" not in place else None
     if known is not function:
-        raise UsageError(f"the audit {function!r} must be a function of a module, by whose name every process can import it")
+        raise UsageError(
+            f"audit {function!r} is not a function at the top level of a module, so other processes cannot import it. Move it to a module"
+        )
     return place
 
 
@@ -119,7 +121,10 @@ def _function(place: str, subject: str) -> Callable[[Scan], bool]:
         for name in path.split("."):
             found = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"asset {subject}: the function {place} of an audit cannot be imported: {error}", asset=subject) from error
+        raise UsageError(
+            f"asset {subject}: audit function {place} cannot be imported: {error}. Correct the module, or install it where the step runs",
+            asset=subject,
+        ) from error
     function: Callable[[Scan], bool] = found
     return function
 
@@ -163,7 +168,7 @@ def _verdict(name: str, found: object) -> bool:
     with suppress(Exception):
         plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
     if not isinstance(plain, bool):
-        raise UsageError(f"the function of audit {name} must return True or False, and returned {found!r}", audit=name)
+        raise UsageError(f"the function of audit {name} must return True or False, but returned {found!r}", audit=name)
     return plain
 
 
@@ -174,7 +179,7 @@ def _named(name: str, audit: str, failing: str) -> Iterator[None]:
         yield
     except (UsageError, NotFoundError, UnsupportedFeatureError) as error:
         message = error.message.replace(failing, audit)
-        raise type(error)(f"audit {name}, which is {audit!r}: {message}", **{**error.details, "audit": name}) from error
+        raise type(error)(f"audit {name} ({audit!r}): {message}", **{**error.details, "audit": name}) from error
 
 
 def passed_audits(snapshot: Snapshot) -> list[AuditResult]:
@@ -200,8 +205,8 @@ def reject_failed(context: dg.OutputContext, results: Sequence[AuditResult], tab
     if context.has_asset_key:
         _report(context, results)
     raise dg.Failure(
-        f"asset {subject}: the rows for {table} did not pass {', '.join(result.text for result in failed)}. Nothing was committed: the "
-        "table is as it was",
+        f"asset {subject}: the rows for {table} failed audits: {', '.join(result.text for result in failed)}. Nothing was committed. "
+        "Correct the rows, or change the audits of the asset",
         metadata={"table": table, RESULTS: audit_metadata(results), "documentation": documentation("how-to/dagster/checks.md")},
         allow_retries=False,
     )
@@ -212,7 +217,7 @@ def _report(context: dg.OutputContext, results: Sequence[AuditResult]) -> None:
     try:
         instance = context.step_context.instance
     except dg.DagsterInvariantViolationError:
-        # A context made by hand, for a test.
+        # A context that a test builds.
         return
     for result in results:
         instance.report_runless_asset_event(
@@ -232,8 +237,8 @@ class Branch:
 
     Attributes:
         name: Name of the branch.
-        own_lake: Whether the branch has a lake of its own, in which tables keep their names; otherwise each schema of the branch is
-            called ``schema__name``.
+        own_lake: Whether the branch has its own lake, where tables keep their names. Otherwise a schema of the branch is called
+            ``schema__name``.
     """
 
     name: str
@@ -257,7 +262,7 @@ def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | No
         subject: The input, for messages.
 
     Raises:
-        UsageError: The branch has only some of the partitions, or its older commits were expired, so it is unknown which it has.
+        UsageError: The branch has only some of the partitions, or its older commits were expired, so it is unknown which partitions it has.
     """
     # table exists   partitions written in the branch   read from
     #     no         -                                   production
@@ -276,20 +281,20 @@ def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | No
     if not missing:
         return True
     shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-    advice = "materialise them in the branch, or set ducklake_input(production=True) on the input to read production alone"
+    advice = "Materialise them in the branch, or set ducklake_input(production=True) on the input to read only production"
     if not complete:
         raise UsageError(
-            f"input {subject}: snapshots of {address} were expired, so it is unknown whether the branch has partitions {shown}: {advice}",
+            f"input {subject}: snapshots of {address} were expired, so it is unknown whether the branch has partitions {shown}. {advice}",
             input=subject,
         )
     if len(missing) == len(set(keys)):
         return False
-    raise UsageError(f"input {subject}: the branch has some of the partitions, but not {shown}: {advice}", input=subject)
+    raise UsageError(f"input {subject}: the branch has some of the partitions, but not {shown}. {advice}", input=subject)
 
 
 def _written_keys(table: Table) -> tuple[AbstractSet[str], bool]:
     """Return partitions that commits of assets wrote since the table was created, and whether all of these commits still exist."""
-    # Rows do not show it: a partition that was written without rows is in the branch too. Commits to a branch name all of their keys.
+    # Rows do not show this: a partition without rows may also be in the branch. Commits to a branch contain all of their keys.
     keys: set[str] = set()
     complete = False
     for snapshot in reversed(table.snapshots()):

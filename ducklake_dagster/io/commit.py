@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
-# A commit of Pipes has no record of the writers before it: so many commits are read back to find one that has.
+# A commit of Pipes has no record of earlier writers. Maximum number of earlier commits to read to find a record:
 _MAX_OF_PIPES = 100
-# A table of more writers records this many of them, and no bounds of their rows: an overwrite is then rejected whatever it replaces.
+# Maximum number of writers in a record. With more, bounds of their rows are not recorded, and every overwrite is rejected.
 _MAX_WRITERS = 50
 
 
@@ -96,9 +96,9 @@ class OutputCommit:
         return WrittenOutput(result=self._unwritten(snapshot), notes=self._notes_of_repeated(lake, snapshot))
 
     def _notes_of_repeated(self, lake: DuckLake, snapshot: Snapshot) -> dict[str, Any]:
-        # Compare with the table before that commit: compared with today's, the changes that it made are no differences any more.
+        # Compare with the table before that commit: the newest table already contains the changes.
         before = replace(self, table=self._table_before(lake, snapshot))
-        return before._notes()  # noqa: SLF001 - another of this class
+        return before._notes()  # noqa: SLF001 - an object of this class
 
     def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
         changes = [*self._layout_changes(), *self._replaced()]
@@ -117,7 +117,7 @@ class OutputCommit:
         return tx.result.writes[0] if tx.repeated is None else self._repeated(lake, tx.repeated)
 
     def _notes(self) -> dict[str, Any]:
-        """Return how the commit changes the table apart from its rows, in words."""
+        """Return a description of changes to the table's layout and columns."""
         notes: dict[str, Any] = {}
         if layout := list(self._layout_changes()):
             notes["ducklake/layout_change"] = "; ".join(layout)
@@ -183,7 +183,7 @@ class OutputCommit:
             # The slice is the condition of the overwrite: it deletes these rows, and rejects rows of the frame outside of it.
             "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
             "concurrent_appends": self.settings.concurrent_appends if mode == "overwrite" else None,
-            # The check of writers does not know rows that were committed after this snapshot, so concurrent_appends decides about them.
+            # The check of writers covers only rows up to this snapshot; concurrent_appends decides about later ones.
             "read_at": self.table.snapshot_id if mode == "overwrite" and self.table is not None else None,
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
@@ -208,10 +208,10 @@ class OutputCommit:
             tx.set_sorted_by(self.name, self.settings.sort_by)
 
     def _layout_changes(self) -> Iterator[str]:
-        """Yield the differences between the asset's layout and the table's, in words; none where the asset declares no layout."""
+        """Yield descriptions of the differences between the layouts of the asset and the table; none when the asset declares no layout."""
         if self.table is None:
             return
-        stays = "files that are there stay as they are"
+        stays = "existing files keep their layout"
         partitions, order = self.table.info().partition_by, _sort_keys(self.table)
         if _differ(self.settings.partition_by, partitions):
             yield f"partitioned by {', '.join(self.settings.partition_by)}, was by {', '.join(partitions) or 'nothing'}; {stays}"
@@ -219,7 +219,7 @@ class OutputCommit:
             yield f"sorted by {', '.join(self.settings.sort_by)}, was by {', '.join(order) or 'nothing'}; {stays}"
 
     def _replaced(self) -> list[str]:
-        """Return the columns that are replaced, in words."""
+        """Return descriptions of the columns that are replaced."""
         if self.table is None or self.settings.schema_evolution != "replace":
             return []
         changes = []
@@ -235,14 +235,14 @@ class OutputCommit:
         """Replace the table's columns by the frame's. The commit replaces all rows, so none has values in the old columns."""
         if not self._replaced():
             return
-        # The keys may name columns that are dropped below: reset them first and set them again afterwards. Where the asset declares
+        # The keys may contain columns that are dropped below: reset them first, and set them again afterwards. If the asset declares
         # other keys, stage() sets those instead.
         before, order = table.info().partition_by, _sort_keys(table)
         if before:
             tx.reset_partitioned_by(self.name)
         if order:
             tx.reset_sorted_by(self.name)
-        # New columns first: a table is never without any.
+        # Add new columns first: a table needs at least one column.
         added = [column for column in self.columns if table.schema.find(column.name) is None]
         for column in added:
             tx.add_column(self.name, (column.name,), column.type)
@@ -309,7 +309,7 @@ class OutputCommit:
         if new and self.settings.schema_evolution == "strict":
             names = ", ".join(f"{column.name} ({column.type})" for column in new)
             raise SchemaError(
-                f"{self.name} has no columns {names}, which the frame has: drop them, or set schema_evolution to 'additive'",
+                f"the frame has columns {names} that {self.name} does not have. Drop them, or set schema_evolution to 'additive'",
                 table=self.name,
                 columns=tuple(column.name for column in new),
             )
@@ -323,7 +323,7 @@ class OutputCommit:
                 try:
                     tx.set_column_type(self.name, (stored.name,), column.type)
                 except SchemaError:
-                    # No widening: the table's type is the wider one, or the merge itself rejects values that do not fit.
+                    # Do not widen: the table's type is wider, or the merge itself rejects values that do not fit.
                     continue
 
 
@@ -344,12 +344,12 @@ def _sort_keys(table: Table) -> tuple[str, ...]:
 
 
 def _differ(wanted: Sequence[str], present: Sequence[str]) -> bool:
-    """Return whether the asset names a layout, and the table has another one."""
+    """Return whether the asset declares a layout that differs from the layout of the table."""
     return bool(wanted) and tuple(map(_bare, present)) != tuple(map(_bare, wanted))
 
 
 def _bare(key: str) -> str:
-    """Return a partition or sort key in a normal form. Keys that still differ may be equal, which the catalog finds out.
+    """Return a partition or sort key in a normal form. Keys that still differ may be equal; the catalog compares them.
 
     >>> _bare('"Day" DESC'), _bare("day desc NULLS LAST"), _bare("lower(a) ASC NULLS LAST"), _bare("year( day )")
     ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
@@ -386,8 +386,8 @@ class TableWriters:
 
     Attributes:
         slices: Bounds of the rows of each.
-        snapshot: The snapshot of the table that was read, None when there is no table.
-        newest: The newest commit of any of them, None when none is known.
+        snapshot: The snapshot of the table that was read; None when the table does not exist.
+        newest: The newest known commit of any of them; None without one.
     """
 
     slices: Mapping[str, SliceBounds] = field(default_factory=dict)
@@ -410,9 +410,9 @@ class TableWriters:
             return
         more = f" and {len(others) - 1} others" if len(others) > 1 else ""
         raise UsageError(
-            f"{writer} would overwrite rows of table {address} that {others[0]}{more} wrote (as of snapshot {self.newest.id}): give one of "
-            "them a table of its own with metadata table= or schema=. If they are meant to share the table, or the asset was renamed, set "
-            "shared=True in the metadata of this one",
+            f"{writer} would overwrite rows of table {address} that {others[0]}{more} wrote (as of snapshot {self.newest.id}). Set "
+            "another table= or schema= in the metadata of one of them. If they share the table on purpose, or the asset was renamed, set "
+            "shared=True in the metadata of this asset",
             table=str(address),
             snapshot_id=self.newest.id,
             writer=others[0],
@@ -466,7 +466,7 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
 
 
 def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replaced: SliceBounds, commit: int) -> list[str]:
-    """Return commits of other assets that an overwrite replaced, made after it had read the writers and before it was committed.
+    """Return commits of other assets that an overwrite replaced although they were made after it had read the writers.
 
     Args:
         table: The table, as it was when its writers were read.
@@ -523,6 +523,6 @@ def _is_of_pipes(commit: Snapshot) -> bool:
 
 
 def _written(commit: Snapshot, table: str) -> tuple[str, SliceBounds] | None:
-    """Return the asset of a commit and the bounds of its rows; None for a commit of no asset."""
+    """Return the asset of a commit and the bounds of its rows; None for a commit without an asset."""
     writer, record = writer_of(commit, table), _record(commit, table)
     return None if writer is None else (writer, record.wrote if record is not None else ANYWHERE)

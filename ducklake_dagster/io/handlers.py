@@ -1,4 +1,4 @@
-"""Convert the frames that assets return and take. Handlers are chosen by type without importing packages that are not loaded."""
+"""Convert the frames of outputs and inputs. Handlers are chosen by type, without importing packages that are not loaded."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class FrameHandler(Protocol):
     name: str
 
     def takes(self, frame_type: type) -> bool:
-        """Return whether frames of this type are written here."""
+        """Return whether the handler writes frames of this type."""
 
     def gives(self, frame_type: type) -> bool:
-        """Return whether frames of this type are loaded here."""
+        """Return whether the handler loads frames of this type."""
 
     def opened(self, frame: Any) -> Any:
         """Return the frame in the form that the other methods take."""
 
     def session_of(self, frame: Any) -> Any:
-        """Return the Spark session that computes the frame, None for one of this process."""
+        """Return the Spark session that computes the frame; None for a frame of this process."""
 
     def is_replayable(self, frame: Any) -> bool:
         """Return whether the frame can be written a second time."""
@@ -59,10 +59,10 @@ class FrameHandler(Protocol):
         """Return the frame's rows that belong to the slice."""
 
     def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
-        """Return the same frame, which fails at the latest while it is written if a row lies outside the slice."""
+        """Return the same frame; if a row lies outside of the slice, this call or the write raises an error."""
 
     def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
-        """Return rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
+        """Return rows of a table or view, or changes of a table; ``session`` returns the Spark session."""
 
     def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
         """Return a frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
@@ -75,12 +75,12 @@ def is_a(frame_type: type, package: str, *names: str) -> bool:
 
 
 class ArrowHandler:
-    """Takes a pyarrow Table or RecordBatch, and whatever else gives Arrow batches; loads a pyarrow Table."""
+    """Write pyarrow Tables, RecordBatches and other objects with Arrow batches; load a pyarrow Table."""
 
     name = "arrow"
 
     def takes(self, frame_type: type) -> bool:
-        """Return whether frames of this type give Arrow data."""
+        """Return whether frames of this type export Arrow data."""
         return is_a(frame_type, "pyarrow", "Table", "RecordBatch") or any(
             hasattr(frame_type, method) for method in ("__arrow_c_stream__", "__arrow_c_array__")
         )
@@ -93,17 +93,17 @@ class ArrowHandler:
         """Return a pyarrow Table, or a RecordBatchReader, which is read once.
 
         Raises:
-            UsageError: The frame has no columns of rows, or row labels that would be lost.
+            UsageError: The frame has no columns, or has row labels that would be lost.
         """
         from ducklake_core import arrow_data
 
         return arrow_data(frame)
 
     def session_of(self, _frame: Any) -> None:
-        """Return None: everything happens in this process."""
+        """Return None: the frame is in this process."""
 
     def is_replayable(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
-        """Return whether it is in memory; a stream is read once."""
+        """Return whether it is in memory; a stream can be read only once."""
         import pyarrow as pa
 
         return isinstance(frame, pa.Table)
@@ -113,7 +113,7 @@ class ArrowHandler:
         return list(frame.schema.names)
 
     def is_typed(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
-        """Return whether the frame has columns, and none of Arrow's type of NULLs alone."""
+        """Return whether the frame has columns, and none of Arrow's type null."""
         import pyarrow as pa
 
         return bool(len(frame.schema)) and not any(pa.types.is_null(column.type) for column in frame.schema)
@@ -131,7 +131,7 @@ class ArrowHandler:
         if isinstance(frame, pa.Table):
             return not frame.num_rows, frame
         first = next((batch for batch in frame if batch.num_rows), None)
-        # A stream is read once, so the batch that was read goes back in front of the others.
+        # A stream can be read only once, so the batch that was read is put before the others.
         batches = iter(()) if first is None else chain([first], frame)
         return first is None, pa.RecordBatchReader.from_batches(frame.schema, batches)
 
@@ -172,7 +172,7 @@ class ArrowHandler:
 
 
 class StreamHandler(ArrowHandler):
-    """Loads a pyarrow RecordBatchReader: a few batches are in memory at a time."""
+    """Load a pyarrow RecordBatchReader, with a few batches in memory at a time."""
 
     name = "stream"
 
@@ -192,7 +192,7 @@ class StreamHandler(ArrowHandler):
 
 
 class PandasHandler(ArrowHandler):
-    """Takes and loads pandas.DataFrame."""
+    """Write and load pandas.DataFrame."""
 
     name = "pandas"
 
@@ -212,7 +212,7 @@ class PandasHandler(ArrowHandler):
 
 
 class PolarsHandler(ArrowHandler):
-    """Takes and loads polars.DataFrame."""
+    """Write and load polars.DataFrame."""
 
     name = "polars"
 
@@ -234,7 +234,7 @@ class PolarsHandler(ArrowHandler):
 
 
 class LazyPolarsHandler(PolarsHandler):
-    """Takes and loads polars.LazyFrame: collected when it is written, made from rows in memory when it is loaded."""
+    """Write and load polars.LazyFrame. It is collected when it is written, and made from rows in memory when it is loaded."""
 
     name = "polars_lazy"
 
@@ -260,8 +260,8 @@ class LazyPolarsHandler(PolarsHandler):
 def outside_text(subject: str, which: str) -> str:
     """Return the message for rows outside the run's partitions."""
     return (
-        f"asset {subject} returned {which} outside the partitions of this run: filter them, or set out_of_slice to 'filter' "
-        "to have them left out"
+        f"asset {subject} returned {which} outside the partitions of this run. Filter them, or set out_of_slice to 'filter' to leave "
+        "them out"
     )
 
 
@@ -272,7 +272,9 @@ def _comparable() -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        raise SchemaError(f"a partition column of the frame cannot be compared with the partitions of this run: {error}") from error
+        raise SchemaError(
+            f"a partition column of the frame cannot be compared with the partitions of this run: {error}. Correct the values of the column"
+        ) from error
 
 
 def _rows_inside(rows: pa.Table, predicate: SlicePredicate) -> pa.Table:
@@ -303,7 +305,7 @@ def _checked_batches(stream: pa.RecordBatchReader, predicate: SlicePredicate, su
 
 
 class SparkHandler:
-    """Takes and loads pyspark.sql.DataFrame; takes pandas-on-Spark frames too."""
+    """Write and load pyspark.sql.DataFrame; also write pandas-on-Spark frames."""
 
     name = "spark"
 
@@ -353,7 +355,7 @@ class SparkHandler:
 
     def reject_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
         """Return the frame with the check inside its plan, so that Spark computes the rows only once."""
-        # CASE also sends NULL to the ELSE branch: a row without a partition value lies outside of every partition.
+        # CASE takes the ELSE branch for NULL, too: a row without a partition value is outside of every partition.
         message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
         return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
 
@@ -378,7 +380,7 @@ def _spark_frame(frame: Any) -> DataFrame:
     return found
 
 
-# In this order: frames of Spark, pandas and polars export Arrow streams too, and the last handler takes everything that does.
+# The order matters: frames of Spark, pandas and polars also export Arrow streams, and the last handler accepts everything that does.
 HANDLERS: tuple[FrameHandler, ...] = (
     SparkHandler(), PandasHandler(), PolarsHandler(), LazyPolarsHandler(), StreamHandler(), ArrowHandler(),
 )  # fmt: skip
@@ -388,21 +390,21 @@ def handler_for_frame(frame: object, subject: str) -> FrameHandler:
     """Return the handler of a frame that an asset returned.
 
     Raises:
-        UsageError: The asset returned None, or something that is no frame.
+        UsageError: The asset returned None, or a value that is not a frame.
     """
     for handler in HANDLERS:
         if handler.takes(type(frame)):
             return handler
-    hint = "; annotate the asset '-> None' when it stores its data itself" if frame is None else ""
+    hint = ". If the asset stores its data itself, annotate it with '-> None'" if frame is None else ""
     raise UsageError(
-        f"asset {subject} returned {type(frame).__module__}.{type(frame).__qualname__}, which cannot be written to DuckLake: "
-        f"return a Spark, pandas or polars DataFrame, a pyarrow Table or RecordBatchReader{hint}",
+        f"asset {subject} returned {type(frame).__module__}.{type(frame).__qualname__}, which cannot be written to DuckLake. "
+        f"Return a Spark, pandas or polars DataFrame, a pyarrow Table or RecordBatchReader{hint}",
         asset=subject,
     )
 
 
 def handler_for_type(annotation: object, default: str, subject: str) -> FrameHandler:
-    """Return the handler of an input's annotated type; the one named ``default`` when the annotation names no type of frame.
+    """Return the handler of an input's annotated type; the one named ``default`` when the annotation is not a type of frame.
 
     Raises:
         UsageError: Rows cannot be loaded as the annotated type.
@@ -415,7 +417,7 @@ def handler_for_type(annotation: object, default: str, subject: str) -> FrameHan
             if isinstance(kind, type) and handler.gives(kind):
                 return handler
     raise UsageError(
-        f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
+        f"input {subject} cannot be loaded as {annotation}. Annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
         "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader",
         input=subject,
     )

@@ -68,7 +68,7 @@ class TableInput:
         Args:
             lake: The lake.
             session: Returns the Spark session; called only for a Spark frame.
-            pin: Whether all inputs of the run read one snapshot, where the input names no other.
+            pin: Whether all inputs of the run read one snapshot, unless the input selects another.
             reader_branch: The branch that outputs go to, None for production.
 
         Raises:
@@ -92,8 +92,8 @@ class TableInput:
         what = "changes" if self.settings.changes else "rows"
         self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
         if pin or self.settings.changes:
-            # A run that resumes another one reads the older pin of that run, whose changes the last materialisation may have already:
-            # the point that is noted never goes back.
+            # A run that resumes another one reads the pin of that run. The last materialisation may have newer changes, and the read
+            # point must never go back.
             newest = max(table.snapshot_id, since.snapshot if since is not None else 0)
             point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
             note_read(self.context, point, reader_branch)
@@ -104,10 +104,10 @@ class TableInput:
         if self.settings.names_a_moment or "table" not in error.details:
             return error
         advice = (
-            f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments, and one whose "
-            "frame had no rows has a table only if dagster/column_schema in its metadata declares the columns"
+            f"Materialise {self.subject} first. An asset that stores no rows belongs in deps=, not in the arguments. An asset whose frame "
+            "had no rows has a table only if dagster/column_schema in its metadata declares the columns"
         )
-        return NotFoundError(f"{error.message}: {advice}", **error.details)
+        return NotFoundError(f"{error.message}. {advice}", **error.details)
 
     def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:
         settings = self.settings
@@ -115,7 +115,7 @@ class TableInput:
             return materialized_snapshot(self.context, settings.run_id, self.branch)
         if settings.names_a_moment:
             return settings.as_of if settings.snapshot is None else settings.snapshot
-        # Changes are those between two snapshots that were read. A retry of the step must read the same two.
+        # Changes lie between two snapshots. A retry of the step must read the same two.
         return pinned_snapshot(self.context, lake, self.branch) if pin or settings.changes else None
 
     def _since(self, table: Table, lake: DuckLake, reader_branch: str | None) -> ReadPoint | None:
@@ -143,7 +143,7 @@ class TableInput:
         settings = self.settings
         if self.table_slice.boxes is not None or settings.columns or settings.where or settings.changes:
             raise UsageError(
-                f"input {self.subject} is a view, which is read as a whole: leave partitions, columns, where and changes out",
+                f"input {self.subject} is a view, and views are read as a whole. Remove partitions, columns, where and changes",
                 input=self.subject,
             )
         return view
@@ -176,10 +176,10 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     Args:
         context: The input.
         default_frame: Name of the handler for an input without a type annotation.
-        default_schema: The IO manager's ``schema``.
+        default_schema: The ``schema`` setting of the IO manager.
 
     Raises:
-        UsageError: The annotation or the metadata is invalid, or partitions have no column to match them with.
+        UsageError: The annotation or the metadata is invalid, or partitions have no column.
     """
     upstream = context.upstream_output
     stored = plain_metadata((upstream.definition_metadata if upstream else None) or {})
@@ -189,12 +189,14 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     reject_unknown_keys(wanted, INPUT_KEYS, f"input {subject}")
     settings = input_settings(wanted, subject)
     if (settings.run_id or settings.changes) and not context.has_asset_key:
-        raise UsageError(f"input {subject}: ducklake/run_id and ducklake/changes are for inputs that are assets", input=subject)
+        raise UsageError(
+            f"input {subject}: ducklake/run_id and ducklake/changes are only supported for inputs that are assets", input=subject
+        )
     boxes = None
     if context.has_asset_partitions:
         expression = stored.get("partition_expr")
         boxes = partition_boxes(context.asset_partitions_def, context.asset_partition_keys, expression, subject=subject)
-    # The writer names the table by the metadata of the output's definition, so the reader uses the same metadata, not its own.
+    # The writer takes the table from the metadata of the output's definition, so the reader uses the same metadata.
     if upstream is None or context.has_asset_key:
         address = table_address(path, stored, default_schema)
     else:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ducklake_core import DuckLake, Schema, Table, Transaction
 
 
-# Attempts in all, when other writers change the table while its rows are audited.
+# Maximum number of attempts when other writers change the table while its rows are audited.
 _AUDIT_ATTEMPTS = 3
 
 
@@ -50,8 +50,8 @@ class TableOutput:
 
     Attributes:
         subject: Asset key, for messages.
-        frame: The frame that the asset returned, as its handler takes it.
-        address: The table that it goes to.
+        frame: The frame that the asset returned, in the form of its handler.
+        address: The table that it is written to.
         settings: Settings of the write.
         partition_keys: Keys of the run, sorted; empty for an asset without partitions.
         table_slice: Rows of these partitions.
@@ -61,8 +61,8 @@ class TableOutput:
         comments: Descriptions of the table and its columns, which become comments.
         audits: Conditions that rows must meet before they are committed.
         branch: The branch that is written to, None for production.
-        declared: Columns that the definition declares for the table, None when it declares none.
-        creates_nothing: Whether there are no rows, and no columns to create the table with.
+        declared: Columns that the definition declares for the table; None when it declares none.
+        creates_nothing: Whether there are neither rows nor columns to create the table with.
     """
 
     subject: str
@@ -89,10 +89,10 @@ class TableOutput:
         return Schema(columns=()) if self.creates_nothing else columns_of(self.frame)
 
     def settled(self, table: Table | None) -> TableOutput:
-        """Return the plan with other columns for a frame without rows: those of the table, or those that the definition declares.
+        """Return the plan with the columns of the table, or of the definition, for a frame without rows.
 
-        Columns of a frame without rows mean nothing: pandas gives them the type object, and an empty list has none. A frame that is not in
-        memory is read only when its columns do not fit.
+        Types of a frame without rows are not reliable: pandas uses the type object, and an empty list has no columns. A frame that is not
+        in memory is read only when its columns do not fit.
 
         Args:
             table: The table before the write, None when it does not exist yet.
@@ -139,8 +139,8 @@ class TableOutput:
         without = tuple(column.name for column in missing if column.default is None)
         if without and self.settings.rejects_missing_columns:
             raise SchemaError(
-                f"the frame for {self.address} lacks columns of the table that have no default: {', '.join(without)}. Add them, or set "
-                "missing_columns to 'null' to have NULL in new rows",
+                f"the frame for {self.address} lacks columns {', '.join(without)} of the table, which have no default. Add them, or set "
+                "missing_columns to 'null' to write NULL",
                 table=str(self.address),
                 columns=without,
             )
@@ -150,8 +150,8 @@ class TableOutput:
         """Return the slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
 
         Raises:
-            UsageError: The frame lacks a partition column, its type cannot be matched with the partitions, or two partition keys mean
-                one value of it.
+            UsageError: The frame lacks a partition column, its type does not fit the partitions, or two partition keys are equal as
+                values of it.
         """
         if self.table_slice.boxes is None or self.creates_nothing:
             return None
@@ -162,7 +162,8 @@ class TableOutput:
             mine, stored = in_frame.find(name), in_table.find(name) if in_table else None
             if mine is None:
                 raise UsageError(
-                    f"the frame for {self.address} has no column {name!r}, which partition_expr names; it has: {', '.join(in_frame.names)}",
+                    f"the frame for {self.address} has no column {name!r}, but partition_expr needs it. Its columns are "
+                    f"{', '.join(in_frame.names)}",
                     table=str(self.address),
                     column=name,
                 )
@@ -183,7 +184,7 @@ class TableOutput:
             lake: The lake.
             table: The result of :meth:`table`.
             predicate: The slice.
-            publish: Takes the results of the audits, and raises to end the write without a commit.
+            publish: Called with the results of the audits; an error that it raises ends the write without a commit.
 
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
@@ -261,8 +262,8 @@ class TableOutput:
         # stage -> audit the staged table -> publish the results -> commit
         #
         # run_audits guards the table, so a commit of another writer in between is a conflict: it would change the rows that were audited.
-        # Everything then begins again on the new state of the table. Two conflicts are not repeated: the overwrite would replace rows that
-        # its writer has not seen (concurrent_appends="fail" requests this error), and the frame is a stream, which is read only once.
+        # The write then starts again on the new state of the table. It does not start again if the overwrite would replace rows that its
+        # writer has not seen (concurrent_appends="fail" requests this error), or if the frame is a stream, which can be read only once.
         results: list[AuditResult] = []
 
         def look(tx: Transaction) -> None:
@@ -295,12 +296,12 @@ def plan_output(
         context: The output.
         frame: The frame that the asset returned.
         defaults: Settings of the IO manager.
-        default_schema: The IO manager's ``schema``.
+        default_schema: The ``schema`` setting of the IO manager.
         comments: Whether descriptions of the definition become comments of the table.
         branch: The branch that is written to, None for production.
 
     Raises:
-        UsageError: The asset returned no frame, a setting is invalid, or partitions have no column to match them with.
+        UsageError: The asset did not return a frame, a setting is invalid, or partitions have no column.
     """
     subject = output_subject(context)
     handler = handler_for_frame(frame, subject)
@@ -317,7 +318,11 @@ def plan_output(
     if context.has_asset_partitions:
         boxes = partition_boxes(context.asset_partitions_def, keys, definition.get("partition_expr"), subject=subject)
         if not boxes:
-            raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
+            raise UsageError(
+                f"the run has no partitions of {subject}, so its output has no rows to replace. Start the run with a partition of this "
+                "asset",
+                asset=subject,
+            )
         dimensions = _with_keys(
             context, partition_dimensions(context.asset_partitions_def, definition.get("partition_expr"), subject=subject)
         )
@@ -350,13 +355,13 @@ def _with_keys(
     try:
         store = context.step_context.instance
     except dg.DagsterInvariantViolationError:
-        # A context made by hand has no step.
+        # A context that a test builds has no step.
         store = None
     return tuple((dimension, dimension.all_keys(store)) for dimension in dimensions)
 
 
 def _reject_no_partitions(context: dg.OutputContext, subject: str) -> None:
-    """Reject an overwrite of a partitioned asset by a run that names no partitions: it would replace all of them.
+    """Reject an overwrite of a partitioned asset by a run without partitions: it would replace all of them.
 
     Raises:
         UsageError: The asset is partitioned.
@@ -364,7 +369,7 @@ def _reject_no_partitions(context: dg.OutputContext, subject: str) -> None:
     spec = spec_of(context)
     if spec is not None and spec.partitions_def is not None:
         raise UsageError(
-            f"asset {subject} is partitioned, but the run names no partitions, so its output would replace the rows of all of them: start "
+            f"asset {subject} is partitioned, but the run has no partitions, so its output would replace the rows of all of them. Start "
             "the run with a partition key or a range of partitions",
             asset=subject,
         )
@@ -400,5 +405,5 @@ def schema_lookup(schema: Schema) -> Callable[[str], tuple[str, str] | None]:
 
 
 def without_keys(metadata: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata without the keys that the user set: Dagster prefers an IO manager's value to the user's, and the user's must win."""
+    """Return metadata without the keys that the user set, because Dagster would prefer the IO manager's values."""
     return {key: value for key, value in metadata.items() if key not in taken}

@@ -35,7 +35,7 @@ SNAPSHOT = "ducklake/snapshot_id"
 BRANCH = "ducklake/branch"
 _LAKE = "ducklake/lake"
 _READ = "ducklake/read/"
-# Materialisations that are read back to find one that was made in the same branch.
+# Maximum number of materialisations to read to find one of the same branch.
 _MAX_EVENTS = 200
 
 _FEED = ("snapshot_id", "rowid", "change_type")
@@ -46,9 +46,9 @@ class ReadPoint:
     """The point up to which a materialisation has read a table.
 
     Attributes:
-        table_id: Id of the table; another table may have its name by now.
+        table_id: Id of the table, because another table may have its name now.
         snapshot: The last snapshot that was read.
-        lake: Identity of the lake: ids of one lake mean nothing in another, such as that of a branch.
+        lake: Identity of the lake. Ids are not valid in another lake, such as the lake of a branch.
     """
 
     table_id: int
@@ -131,19 +131,22 @@ def materialized_snapshot(context: dg.InputContext, run_id: str, branch: str | N
     if not found or wanted:
         some = f"partitions {', '.join(sorted(wanted))} of {asset}" if found else asset
         where = "in a lake" if branch is None else f"in branch {branch}"
-        raise NotFoundError(f"run {run_id} did not materialise {some} {where}, or the instance does not know it any more", run_id=run_id)
+        raise NotFoundError(
+            f"run {run_id} did not materialise {some} {where}, or its events were deleted from the instance. Choose another run_id",
+            run_id=run_id,
+        )
     return max(found)
 
 
 def last_read(context: dg.InputContext, reader_branch: str | None = None) -> ReadPoint | None:
-    """Return how far the last materialisation of the asset that takes this input has read it; None when no event records it.
+    """Return the point up to which the last materialisation of the asset has read this input; None when no event records it.
 
     Args:
         context: The input.
-        reader_branch: The branch that the asset is materialised in, None for production. Each branch has a read point of its own.
+        reader_branch: The branch that the asset is materialised in, None for production. Each branch has its own read point.
 
     Raises:
-        UsageError: The step makes several assets or partitions at once, which may have read to different points.
+        UsageError: The step makes several assets or partitions, which may have different read points.
     """
     step = step_of(context)
     if step is None:
@@ -178,13 +181,17 @@ def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | Non
     subject = context.asset_key.to_user_string()
     keys = step.assets_def.keys if step.assets_def is not None else set()
     if len(keys) != 1:
-        raise UsageError(f"input {subject}: ducklake/changes is for an asset by itself, and this step makes {len(keys)}", input=subject)
+        raise UsageError(
+            f"input {subject}: ducklake/changes needs a step with one asset, but this step makes {len(keys)}. Split the step into single "
+            "assets",
+            input=subject,
+        )
     if step.assets_def.partitions_def is None:
         return next(iter(keys)), None
     keys_in_run = {step.partition_key_range.start, step.partition_key_range.end}
     if len(keys_in_run) > 1:
         raise UsageError(
-            f"input {subject}: ducklake/changes is for one partition in a run, since each may have read something else last: set "
+            f"input {subject}: ducklake/changes needs a run with one partition, because each partition has its own read point. Set "
             "backfill_policy=dg.BackfillPolicy.multi_run()",
             input=subject,
         )
@@ -192,7 +199,7 @@ def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | Non
 
 
 def _first_run(step: Any) -> dg.DagsterRun:
-    """Return the run whose materialisation the step completes. It may have been lost after it had read, or even committed."""
+    """Return the run whose materialisation the step completes. It may have been lost after it had read, or after its commit."""
     run_id = materialising_run(step.instance, step.dagster_run, step.step.key)
     found: dg.DagsterRun = step.instance.get_run_by_id(run_id) or step.dagster_run
     return found
@@ -244,7 +251,7 @@ def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, b
 
 @dataclass(frozen=True, slots=True)
 class AllRowsAsInserts:
-    """Every row of a table as an insert, with the columns of a change feed, for a reader that has read nothing yet.
+    """Every row of a table as an insert, with the columns of a change feed, for a reader without a read point.
 
     Attributes:
         scan: Reads ``snapshot_id`` (of the row's last change), ``rowid``, then the table's columns.
@@ -258,7 +265,7 @@ class AllRowsAsInserts:
 
         rows = self.scan.to_reader()
         kind = pa.field(_FEED[2], pa.string())
-        # Third, as in a change feed: after snapshot_id and rowid, before the table's own columns.
+        # The third column, as in a change feed: after snapshot_id and rowid, before the table's columns.
         schema = rows.schema.insert(2, kind)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -294,11 +301,11 @@ class AllRowsAsInserts:
 def changed_rows(
     table: Table, since: ReadPoint | None, columns: tuple[str, ...] | None, where: Condition | str | None, subject: str
 ) -> ChangeFeed | AllRowsAsInserts:
-    """Return the changes after a snapshot up to the table's own; all rows when nothing was read yet.
+    """Return the changes after a snapshot up to the snapshot of the table; all rows without a read point.
 
     Args:
         table: The table at the snapshot to read.
-        since: The point that was read last, None for none.
+        since: The point up to which the input was read; None without one.
         columns: The table's columns to load, None for all.
         where: Condition on rows.
         subject: The input, for messages.
@@ -310,11 +317,11 @@ def changed_rows(
     names = list(columns) if columns is not None else [column.name for column in table.schema]
     if since is None:
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], where))
-    again = "materialise the asset once with ducklake_input(changes='beginning') on its input"
+    again = "Materialise the asset once with ducklake_input(changes='beginning') on its input"
     if since.table_id != table.state.id:
-        raise UsageError(f"input {subject}: {table.name} was dropped and made again since it was read last; {again}", table=table.name)
+        raise UsageError(f"input {subject}: {table.name} was dropped and re-created since it was last read. {again}", table=table.name)
     if since.snapshot >= table.snapshot_id:
-        # Nothing was committed since, so there is no snapshot that a feed could begin with.
+        # No commit was made since then, so a feed has no first snapshot.
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], "FALSE"))
     feed = table.changes(since.snapshot + 1, columns=[*_FEED, *columns] if columns is not None else None, where=where)
     try:
@@ -322,8 +329,8 @@ def changed_rows(
         feed.plan()
     except NotFoundError as error:
         raise NotFoundError(
-            f"input {subject}: {table.name} was read last at snapshot {since.snapshot}, and later ones were expired: "
-            f"{error.message}; {again}",
+            f"input {subject}: {table.name} was last read at snapshot {since.snapshot}, and later snapshots were expired: "
+            f"{error.message}. {again}",
             table=table.name,
             snapshot_id=since.snapshot,
         ) from error

@@ -29,7 +29,7 @@ POOL = "ducklake_maintenance"
 _JOB_TEXT = """{steps}, in this order.
 
 A table or step that fails does not stop the others; the last step fails and reports the errors."""
-# In an order in which each step works on the result of those before it: inlined rows become files before small files are merged, and files
+# Each step works on the result of the steps before it: inlined rows become files before small files are merged, and files
 # are cleaned up after the snapshots that needed them expired.
 _ALL_STEPS: tuple[MaintenanceVerb, ...] = get_args(MaintenanceVerb)
 _FILE_STEPS = ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files")
@@ -39,7 +39,7 @@ _CRON = "a cron schedule such as '0 3 * * *' (minute, hour, day of the month, mo
 _STATE = "ducklake/table_state"
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LONGEST_PAUSE = timedelta(days=1)
-# Whether small files can be merged is known only to the planner, which reads their list: it runs for so many tables in one evaluation.
+# Only the planner, which reads the list of files, finds out whether small files can be merged. Tables that it checks in one evaluation:
 _MAX_PLANNED = 5
 _ANY_SIZE = 1 << 62
 
@@ -51,9 +51,9 @@ class MaintenanceLimits:
     Attributes:
         max_input_bytes: Maximum size in bytes of the files that each of merging and rewriting reads.
         max_files: Maximum number of files that each of merging and rewriting reads.
-        max_rows: Number of inlined rows after which flushing begins no further table.
+        max_rows: Number of inlined rows after which flushing begins no other table.
         max_deleted_files: Maximum number of files that each of the two deletion steps deletes; the next run deletes the others.
-        max_seconds: Seconds after which a step begins nothing further. Each step but expiry has this limit for itself.
+        max_seconds: Seconds after which a step begins no other work. The limit applies to each step separately; expiry has none.
     """
 
     max_input_bytes: int | None = None
@@ -157,8 +157,8 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
         cron_schedule: Cron schedule. ``H`` as its minute stands for a minute that depends only on ``name`` and ``lake_key``, so that the
             schedules of several lakes do not all begin at once.
         execution_timezone: Time zone of the schedule, UTC when None.
-        expire_older_than: Age from which snapshots are expired, as a timedelta or a string; ``"7 days"`` by default.
-        keep_last: Number of newest snapshots that are kept whatever their age, 1 by default.
+        expire_older_than: Age at which snapshots expire, as a timedelta or a string; ``"7 days"`` by default.
+        keep_last: Number of newest snapshots that never expire, 1 by default.
         cleanup_older_than: Time after which a file that became unneeded is deleted, as a timedelta or a string; ``"2 days"`` by default.
             Readers of an expired snapshot still need it.
         orphans_older_than: Time since the last change of a file that the catalog does not contain, from which it is deleted, as a
@@ -166,13 +166,13 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call configures everything fo
         delete_threshold: Fraction of a file's rows that must be deleted for it to be rewritten; the lake's option when None.
         limits: Limits of one run; none by default.
         triggers: Conditions under which the sensor requests a run; no sensor when None.
-        spark_key: Resource key of something with a ``spark_session``.
+        spark_key: Resource key of a resource with a ``spark_session``; no Spark by default.
         spark_above_bytes: Size in bytes to merge from which Spark does the work, if there is a ``spark_key``.
-        dry_run: Whether to only report, False by default.
+        dry_run: Whether to only report what a run would do, False by default.
         pool: Dagster pool of the steps; its limit is configured in the instance.
         run_tags: Tags of the runs, for instance for run queues.
         assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
-        schema: The IO manager's ``schema``, by which tables of assets are named.
+        schema: The ``schema`` setting of the IO manager, which is part of the tables' names.
 
     Raises:
         UsageError: A step is unknown or occurs twice, an age is invalid, or a limit of Spark has no ``spark_key``.
@@ -231,7 +231,7 @@ def build_maintenance_schedule(
         execution_timezone: Time zone of the schedule, UTC when None.
 
     Raises:
-        UsageError: The string is no cron schedule, or the time zone does not exist.
+        UsageError: The string is not a cron schedule, or the time zone does not exist.
     """
     return _schedule(job, cron_schedule, execution_timezone, minute_of=job.name)
 
@@ -259,7 +259,7 @@ def build_compaction_sensor(
         minimum_interval_seconds: Seconds between evaluations, 300 by default.
         pool: Dagster pool of the job's step.
         assets: Assets that are tables of the lake: a run ends with an observation of each, with the numbers of its files.
-        schema: The IO manager's ``schema``, by which tables of assets are named.
+        schema: The ``schema`` setting of the IO manager, which is part of the tables' names.
     """
     plan = _Plan(steps=("merge_adjacent_files",), tables=name_list("tables", tables))
     job = _job(f"{name}_job", plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema)
@@ -273,7 +273,7 @@ def fixed_minute(cron_schedule: str, name: str) -> str:
     ('24 3 * * *', '5 3 * * *')
 
     Raises:
-        UsageError: The schedule is no string.
+        UsageError: The schedule is not a string.
     """
     if not isinstance(cron_schedule, str):
         raise _no_schedule("cron_schedule", cron_schedule, _CRON)
@@ -346,14 +346,14 @@ def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: M
 def _spark_limit(spark_key: str | None, spark_above_bytes: int | None) -> int | None:
     """Return the bytes to merge from which Spark does the work; None for never."""
     if spark_above_bytes is not None and spark_key is None:
-        raise UsageError("spark_above_bytes needs a spark_key, the resource key of something with a spark_session", parameter="spark_key")
+        raise UsageError("spark_above_bytes needs spark_key, the resource key of a resource with a spark_session", parameter="spark_key")
     return 0 if spark_above_bytes is None and spark_key is not None else spark_above_bytes
 
 
 def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, ...]:
     unknown = [step for step in steps if step not in STEPS]
     if isinstance(steps, str) or unknown or not steps or len(set(steps)) != len(steps):
-        raise UsageError(f"steps must be some of {', '.join(STEPS)}, each once, not {steps!r}", parameter="steps")
+        raise UsageError(f"steps must have names from {', '.join(STEPS)}, each at most once, not {steps!r}", parameter="steps")
     return tuple(steps)
 
 
@@ -376,7 +376,7 @@ def _no_schedule(name: str, value: object, wanted: str) -> UsageError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggers:
-    """Values from which on the sensor requests a run of maintenance; None for never.
+    """Minimum values at which the sensor requests a maintenance run; None for never.
 
     Attributes:
         small_files: Number of files of a table that can be merged.
@@ -403,11 +403,11 @@ class Triggers:
         if not all(number is None or (is_number(number) and number > 0) for number in numbers):
             raise UsageError("Triggers must be numbers above 0, or None for never")
         if self.delete_ratio is not None and self.delete_ratio > 1:
-            raise UsageError(f"Triggers: delete_ratio is a part of the rows, at most 1, not {self.delete_ratio!r}: no table could reach it")
+            raise UsageError(f"Triggers: delete_ratio must be a fraction of the rows, at most 1, not {self.delete_ratio!r}")
         if self.small_file_bytes is not None and not is_count(self.small_file_bytes):
-            raise UsageError(f"Triggers: small_file_bytes must be bytes from 1 on, or None, not {self.small_file_bytes!r}")
+            raise UsageError(f"Triggers: small_file_bytes must be a positive number of bytes or None, not {self.small_file_bytes!r}")
         if self.minimum_interval_seconds != 0 and not is_count(self.minimum_interval_seconds):
-            raise UsageError(f"Triggers: minimum_interval_seconds must be whole seconds, not {self.minimum_interval_seconds!r}")
+            raise UsageError(f"Triggers: minimum_interval_seconds must be a whole number of seconds, not {self.minimum_interval_seconds!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,7 +429,7 @@ class _Request:
 
 @dataclass(slots=True, kw_only=True)
 class _Cursor:
-    """Tables whose small files cannot be merged, by id, each with the state for which the planner found it out."""
+    """Ids of tables whose small files cannot be merged, each with the digest of the state that the planner has checked."""
 
     settled: dict[str, str] = field(default_factory=dict)
 
@@ -461,7 +461,7 @@ def statistics_sensor(
     Args:
         name: Name of the sensor.
         job: The job that it requests.
-        triggers: Values from which on a run is requested.
+        triggers: Minimum values at which a run is requested.
         run_config: Returns the run config for some steps and tables.
         steps: Steps of the job.
         lake_key: Resource key of the lake.
@@ -477,7 +477,7 @@ def statistics_sensor(
         minimum_interval_seconds=triggers.minimum_interval_seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         required_resource_keys={lake_key},
-        description=f"Asks for {job.name} where small files, deletes, inlined rows or snapshots of a DuckLake make it worth it.",
+        description=f"Requests {job.name} when a DuckLake has many small files, deleted rows, inlined rows or snapshots.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
@@ -488,7 +488,9 @@ def statistics_sensor(
         possible = [replace(request, steps=request.steps & set(steps)) for request in requests]
         pause = timedelta(seconds=triggers.minimum_interval_seconds)
         runs = list(_runs(context.instance, [request for request in possible if request.steps], pause, run_config))
-        reason = None if runs else f"nothing to do for {len(wanted)} tables at snapshot {health.snapshot_id}, or it was requested already"
+        reason = (
+            None if runs else f"{len(wanted)} tables at snapshot {health.snapshot_id} need no maintenance, or a run was requested already"
+        )
         return dg.SensorResult(run_requests=runs, skip_reason=reason, cursor=cursor.text())
 
     return sensor
@@ -500,7 +502,7 @@ def _runs(
     pause: timedelta,
     run_config: Callable[[Collection[MaintenanceVerb], Sequence[str]], dg.RunConfig],
 ) -> Iterator[dg.RunRequest]:
-    """Yield runs of requests that had no run yet, or whose last run failed long enough ago."""
+    """Yield runs for requests that had no run yet, or whose last run failed before the pause."""
     for request in requests:
         state_key = f"{request.name}:{request.state}"
         run_key = next_run_key(instance, state_key, pause)

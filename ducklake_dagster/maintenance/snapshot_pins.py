@@ -63,14 +63,14 @@ class Pins:
         for one in snapshots:
             reader = self.reads.get(one.id) or self.resumed.get(_run_of(one) or "")
             if reader is not None:
-                found[one.id] = f"run {reader}, which is not over, reads it"
+                found[one.id] = f"run {reader}, which is unfinished, reads it"
         if self.since is not None:
             # Ids ascend with every commit, but times need not: a clock may have been set back. A time in the future proves nothing.
             now = datetime.now(UTC)
             later = next((one.id for one in snapshots if self.since < one.time <= now), None)
             older = [one for one in snapshots if one.time <= self.since and (later is None or one.id < later)]
             first = older[-1].id if older else -1
-            found |= {one.id: f"run {self.run_id}, which is not over, may use it" for one in snapshots if one.id >= first}
+            found |= {one.id: f"run {self.run_id}, which is unfinished, may use it" for one in snapshots if one.id >= first}
         return found
 
     def latest(self, bound: datetime) -> datetime:
@@ -84,8 +84,8 @@ def find_pins(lake: DuckLake, instance: dg.DagsterInstance, own_run: str, *, lon
     Args:
         lake: The lake.
         instance: Instance that stores the runs.
-        own_run: Id of the run of maintenance itself, which needs nothing.
-        longest: Runs that began longer ago count as lost, since they would keep everything for ever.
+        own_run: Id of the maintenance run itself, which needs no snapshots.
+        longest: Age after which an unfinished run counts as lost, because it would otherwise protect all snapshots for ever.
     """
     kept = frozenset(instance.get_run_ids(filters=dg.RunsFilter(tags={KEEP: "true"})))
     oldest = datetime.now(UTC) - longest
@@ -102,7 +102,7 @@ def find_pins(lake: DuckLake, instance: dg.DagsterInstance, own_run: str, *, lon
             pin = logged_pin(instance, one.run_id, identity)
             if pin is not None:
                 reads[pin] = resumed[one.run_id] = run.run_id
-    # A waiting run has read nothing yet, so only its resumed runs pin snapshots; its own start is still to come.
+    # A waiting run has read nothing yet, so only the runs that it resumes pin snapshots.
     running = [(began, run.run_id) for began, run in unfinished if run.status in _UNFINISHED]
     since, run_id = min(running, default=(None, None))
     return Pins(since=since - _MARGIN if since is not None else None, run_id=run_id, kept_runs=kept, reads=reads, resumed=resumed)
@@ -128,9 +128,9 @@ def expire_unpinned(
     Args:
         lake: The lake.
         pins: Snapshots and runs to keep.
-        older_than: Age from which snapshots are expired.
-        keep_last: Number of newest snapshots that are kept whatever their age.
-        min_age: Floor of the age; younger snapshots may be in use.
+        older_than: Age at which snapshots expire.
+        keep_last: Number of newest snapshots that never expire.
+        min_age: Minimum age of snapshots that expire; younger ones may be in use.
         dry_run: Whether to only plan.
 
     Returns:

@@ -30,84 +30,101 @@ MaintenanceVerb: TypeAlias = Literal[
     "cleanup_old_files",
     "delete_orphaned_files",
 ]
-"""A step of maintenance, named as the operation of the lake; in the order in which the steps run."""
+"""Name of a maintenance step: the operation of the lake that it runs. Steps run in this order."""
 Assets: TypeAlias = Iterable[dg.AssetsDefinition | dg.AssetSpec]
 _MAX_LINES = 100
 _FAILURES = "failures"
 _TABLE_FACTS = ("files_merged", "files_rewritten", "files_created", "bytes_read", "rows", "deletes", "bytes_written")
-_SECONDS = "Seconds after which nothing further is begun; no limit when null."
+_SECONDS = "Seconds after which the step begins no other work. Default: no limit."
 
 
 class _StepConfig(dg.Config):
-    enabled: bool = Field(default=True, description="Whether the step does anything.")
-    dry_run: bool = Field(default=False, description="Only report what would be done.")
+    enabled: bool = Field(default=True, description="Run this step. Default: true.")
+    dry_run: bool = Field(default=False, description="Only report what the step would do. Default: false.")
 
 
 class _TablesConfig(_StepConfig):
     tables: list[str] = Field(
-        default_factory=list, description="Tables as table or schema.table, with * and ? for any letters; all tables when empty."
+        default_factory=list, description="Tables as table or schema.table, with * and ? as wildcards. Default: all tables."
     )
     max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
 
 
 class _FilesConfig(_TablesConfig):
-    max_input_bytes: int | None = Field(default=None, ge=1, description="Most bytes of files to read; no limit when null.")
-    max_files: int | None = Field(default=None, ge=1, description="Most files to read; no limit when null.")
+    max_input_bytes: int | None = Field(default=None, ge=1, description="Maximum size in bytes of the files to read. Default: no limit.")
+    max_files: int | None = Field(default=None, ge=1, description="Maximum number of files to read. Default: no limit.")
 
 
 class FlushConfig(_TablesConfig):
-    """The tables to flush."""
+    """Configuration of flushing inlined rows."""
 
-    max_rows: int | None = Field(default=None, ge=1, description="Rows after which no further table is begun; no limit when null.")
+    max_rows: int | None = Field(
+        default=None, ge=1, description="Number of flushed rows after which no other table is begun. Default: no limit."
+    )
 
 
 class MergeConfig(_FilesConfig):
-    """The tables to merge files of."""
+    """Configuration of merging small files."""
 
     spark_above_bytes: int | None = Field(
-        default=None, ge=0, description="Bytes to read from which Spark does the work; never when null, or when the job has no Spark."
+        default=None,
+        ge=0,
+        description="Size in bytes of the files to merge from which Spark merges them. Default: never. Needs a job with spark_key.",
     )
 
 
 class RewriteConfig(_FilesConfig):
-    """The tables to write again without deleted rows."""
+    """Configuration of rewriting files without their deleted rows."""
 
     delete_threshold: float | None = Field(
-        default=None, ge=0, le=1, description="Part of a file's rows that must be deleted; the lake's option when null."
+        default=None,
+        ge=0,
+        le=1,
+        description="Fraction (0 to 1) of deleted rows at which a file is rewritten. Default: the option of the lake.",
     )
 
 
 class _AgeConfig(_StepConfig):
-    min_age_hours: float = Field(default=1.0, ge=0, description="Floor of the age: what is younger may be in use.")
+    min_age_hours: float = Field(
+        default=1.0, ge=0, description="Minimum age in hours of snapshots and files that are removed: younger ones may be in use."
+    )
     longest_run_hours: float = Field(
         default=168.0,
         ge=0,
-        description="Runs that began longer ago count as lost, and keep nothing from expiry or deletion.",
+        description="Age in hours after which an unfinished run counts as lost and no longer protects snapshots and files.",
     )
 
 
 class ExpireConfig(_AgeConfig):
     """Configuration of snapshot expiry."""
 
-    older_than_days: float = Field(default=7.0, ge=0, description="Age from which snapshots are expired, in days.")
-    keep_last: int = Field(default=1, ge=1, description="Newest snapshots that are kept whatever their age.")
+    older_than_days: float = Field(default=7.0, ge=0, description="Age in days at which snapshots expire.")
+    keep_last: int = Field(default=1, ge=1, description="Number of newest snapshots that never expire.")
 
 
 class _DeletionConfig(_AgeConfig):
-    max_files: int | None = Field(default=None, ge=1, description="Most files to delete, the others next time; no limit when null.")
+    max_files: int | None = Field(
+        default=None, ge=1, description="Maximum number of files to delete; the next run deletes the others. Default: no limit."
+    )
     max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
 
 
 class CleanupConfig(_DeletionConfig):
     """Configuration of file cleanup."""
 
-    older_than_days: float = Field(default=2.0, ge=0, description="Time since a file became unneeded, in days.")
+    older_than_days: float = Field(default=2.0, ge=0, description="Days after which an unneeded file is deleted.")
 
 
 class OrphansConfig(_DeletionConfig):
     """Configuration of orphaned file deletion."""
 
-    older_than_days: float = Field(default=7.0, ge=0, description="Time since a file was changed, in days: longer than any write.")
+    older_than_days: float = Field(
+        default=7.0,
+        ge=0,
+        description=(
+            "Days since the last change after which a file that is not in the catalog is deleted; must be longer than any write takes."
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +134,7 @@ class Work:
     Attributes:
         lake: The lake.
         context: The op.
-        session: Returns a Spark session; None where there is none.
+        session: Returns a Spark session; None for a job without Spark.
         facts: Metadata in addition to the numbers of the result.
         failures: Errors that did not stop the step; the job fails at its end.
     """
@@ -199,7 +216,7 @@ def _cleanup(work: Work, config: CleanupConfig) -> "MaintenanceResult":
     work.facts["left"] = sum(count for _, count in result.left)
     work.facts.update({"files": len(result.files), "missing": len(result.missing), "kept": len(result.kept), "failed": len(result.failed)})
     if result.failed:
-        work.failures.append(f"{len(result.failed)} files could not be deleted; they are tried again next time")
+        work.failures.append(f"{len(result.failed)} files could not be deleted; the next run tries again")
     return result
 
 
@@ -208,7 +225,7 @@ def _orphans(work: Work, config: OrphansConfig) -> "MaintenanceResult":
     work.facts["left"] = sum(count for _, count in result.left)
     work.facts.update({"files": len(result.files), "kept": len(result.kept), "failed": len(result.failed), "uploads": len(result.uploads)})
     if result.failed:
-        work.failures.append(f"{len(result.failed)} orphaned files could not be deleted; they are tried again next time")
+        work.failures.append(f"{len(result.failed)} orphaned files could not be deleted; the next run tries again")
     return result
 
 
@@ -244,28 +261,32 @@ class _Step:
 
 
 STEPS: Mapping[MaintenanceVerb, _Step] = {
-    "flush_inlined_data": _Step(config=FlushConfig, run=_flush, text="Moves rows that the catalog holds to files, a snapshot a table."),
-    "expire_snapshots": _Step(config=ExpireConfig, run=_expire, text="Expires snapshots of the lake that are older than an age."),
+    "flush_inlined_data": _Step(
+        config=FlushConfig, run=_flush, text="Moves inlined rows from the catalog to files, with one snapshot for each table."
+    ),
+    "expire_snapshots": _Step(config=ExpireConfig, run=_expire, text="Expires old snapshots of the lake."),
     "merge_adjacent_files": _Step(
         config=MergeConfig, run=_merge, text="Merges small files into larger ones; small tables share a snapshot."
     ),
-    "rewrite_data_files": _Step(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows again, a snapshot a table."),
-    "cleanup_old_files": _Step(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
-    "delete_orphaned_files": _Step(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),
+    "rewrite_data_files": _Step(
+        config=RewriteConfig, run=_rewrite, text="Rewrites files with many deleted rows, with one snapshot for each table."
+    ),
+    "cleanup_old_files": _Step(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot needs any more."),
+    "delete_orphaned_files": _Step(config=OrphansConfig, run=_orphans, text="Deletes files of lost writers, which are not in the catalog."),
 }
 
 
 def step_op(
     job: str, step: MaintenanceVerb, defaults: Mapping[str, Any], *, lake_key: str, spark_key: str | None, pool: str | None
 ) -> dg.OpDefinition:
-    """Build the op of a step. The name contains the job's: names are unique in a project, which may have several of these jobs.
+    """Build the op of a step. Its name begins with the name of the job, because op names are unique in a project.
 
     Args:
         job: Name of the job.
         step: The operation.
-        defaults: Settings that apply where the config of a run has none.
+        defaults: Settings that the run config does not override.
         lake_key: Resource key of the lake.
-        spark_key: Resource key of something with a ``spark_session``.
+        spark_key: Resource key of a resource with a ``spark_session``.
         pool: Dagster pool.
     """
     kind = STEPS[step]
@@ -307,7 +328,7 @@ def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> d
         name=f"{job}__outcome",
         required_resource_keys={lake_key},
         ins={"after": dg.In(dg.Nothing)},
-        description="Observes the tables of assets, and fails with what went wrong in the steps before.",
+        description="Observes the tables of assets, and fails with the errors of the steps before.",
     )
     def outcome(context: dg.OpExecutionContext) -> None:
         # From the event log, since the steps of a run may be separate processes, and pass no data to each other.

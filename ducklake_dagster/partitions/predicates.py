@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Dialect: TypeAlias = Literal["duckdb", "spark"]
 Value: TypeAlias = str | int | date | datetime
 _NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
-# More alternatives than this are grouped in SQL rather than chained.
+# Maximum number of alternatives in one chain of SQL; more are grouped.
 _MAX_PARTS = 50
 _MAX_SHOWN = 1000
 _INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
 
 Bound: TypeAlias = str | int
 Interval: TypeAlias = tuple[str, str]
-# A commit stores bounds, so they must be small: more intervals become the one that spans them, and a column with more values has no bound.
+# A commit stores bounds, so they must be small: more intervals are replaced by their span, and a column with more values has no bound.
 _MAX_INTERVALS = 50
 
 # From partition keys to conditions, here for a time dimension and a static one:
@@ -39,7 +39,7 @@ _MAX_INTERVALS = 50
 #   condition    values for the scan planner; SQL for Spark, views and messages; a mask for Arrow tables
 #   bounds       {day: {in: [[03-01, 03-03]]}, region: {of: [EU]}}                       stored in the commit; may cover more rows
 #
-# The step to the predicate rejects a type that cannot distinguish the partitions: a slice that is too wide would overwrite rows of others.
+# The step to the predicate rejects a type that cannot distinguish the partitions: a slice that is too wide would overwrite other rows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class SlicePredicate:
         try:
             return data.take(places)
         except pa.ArrowNotImplementedError:
-            # Arrow cannot take single values of some types, such as the strings of polars, but whole runs of rows of any.
+            # Arrow cannot take single values of some types, such as strings of polars, but it can slice any type.
             return pa.concat_tables([data.slice(0, 0), *(data.slice(first, count) for first, count in _runs(places))])
 
     def matching_places(self, data: pa.Table) -> pa.ChunkedArray:
@@ -140,8 +140,8 @@ def _typed(constraint: Constraint, table_slice: TableSlice, column_type: Callabl
     found = column_type(constraint.column)
     if found is None:
         raise UsageError(
-            f"partition_expr names column {constraint.column!r}, which {table_slice.qualified_name} does not have: "
-            "partition_expr must be the name of one top-level column",
+            f"partition_expr names column {constraint.column!r}, but {table_slice.qualified_name} does not have it. Set partition_expr to "
+            "the name of one top-level column",
             table=table_slice.qualified_name,
             column=constraint.column,
         )
@@ -171,7 +171,7 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
 
 
 def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
-    """Reject units that cannot distinguish the partitions: the expression would mean other rows than the filter on the column."""
+    """Reject units that cannot distinguish the partitions: the expression and the filter on the column would select different rows."""
     if type_name not in (*_NAIVE, "timestamptz", "date"):
         raise _rejection(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
     for window in constraint.windows:
@@ -179,7 +179,7 @@ def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: 
             if not is_start(bound, unit):
                 raise UsageError(
                     f"partition bound {bound.isoformat()} is not the start of a {unit}, so the {unit} of column {column!r} of "
-                    f"{table_slice.qualified_name} cannot tell the partitions apart: set partition_expr to {column!r} itself",
+                    f"{table_slice.qualified_name} does not determine the partition. Set partition_expr to {column!r}",
                     table=table_slice.qualified_name,
                     column=column,
                 )
@@ -195,8 +195,8 @@ def _units_constraint(constraint: KeyConstraint, unit: Unit, column: str, type_n
         days = sorted(map(day_of, constraint.keys))
     except ValueError:
         raise UsageError(
-            f"partition keys {', '.join(map(repr, constraint.keys[:5]))} of {table_slice.qualified_name} are not all days such as "
-            f"'2026-03-27', which partition_expr makes of column {column!r}",
+            f"partition keys {', '.join(map(repr, constraint.keys[:5]))} of {table_slice.qualified_name} must be days such as "
+            f"'2026-03-27', because partition_expr converts column {column!r} to days",
             table=table_slice.qualified_name,
             column=column,
         ) from None
@@ -219,7 +219,8 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
     except ValueError:
         raise UsageError(
             f"cannot compare column {column!r} of {table_slice.qualified_name}, which is {type_name}, "
-            f"with the partition keys {', '.join(map(repr, constraint.keys[:5]))}: they do not all read as {type_name}",
+            f"with the partition keys {', '.join(map(repr, constraint.keys[:5]))}, because they are not all valid as {type_name}. "
+            "Correct the keys, or use a varchar column",
             table=table_slice.qualified_name,
             column=column,
         ) from None
@@ -227,9 +228,9 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
 
 
 def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, column: str, *, subject: str) -> None:
-    """Reject partition keys that mean one value of the column: the partition of each would replace the rows of the other.
+    """Reject partition keys that are equal as values of the column: each partition would replace the rows of the other.
 
-    Keys that do not read as the type are left to the write that uses them.
+    Keys that are not valid as the type are left to the write that uses them.
 
     Args:
         keys: Every key of one partition dimension.
@@ -239,7 +240,7 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
         subject: Asset key, for the message.
 
     Raises:
-        UsageError: Two keys mean one value; the message names both.
+        UsageError: Two keys are equal as values; the message contains both.
     """
     parse = _parser(type_name) if unit is None else day_of if unit == "day" else None
     if parse is None:
@@ -263,7 +264,7 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
 
 
 def _parser(type_name: str) -> Callable[[str], Value] | None:
-    """Return the function that reads a static or dynamic key as a column's type, None where keys are no values of it."""
+    """Return the function that reads a static or dynamic key as a column's type, None for types that keys cannot have."""
     if type_name in _INTEGERS:
         return int
     return date.fromisoformat if type_name == "date" else None
@@ -271,8 +272,7 @@ def _parser(type_name: str) -> Callable[[str], Value] | None:
 
 def _rejection(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
     return UsageError(
-        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: "
-        f"use a column of type {wanted}",
+        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which does not support {what}. Use a column of type {wanted}",
         table=table_slice.qualified_name,
         column=column,
     )
@@ -285,13 +285,13 @@ def _bound(window: TimeWindow, side: Literal["start", "end"]) -> datetime:
 def _wall_time(window: TimeWindow, side: Literal["start", "end"], column: str, table_slice: TableSlice) -> datetime:
     bound = _bound(window, side)
     wall = bound.replace(tzinfo=None)
-    # Inside an hour that the clock shows twice, a wall time is before and after the bound at once. Only the first instant of
-    # the first pass is a clean cut.
+    # In an hour that the clock shows twice, a wall time may be before or after the bound. Only the first instant of the first
+    # pass separates the partitions.
     just_before = (bound.astimezone(UTC) - timedelta(microseconds=1)).astimezone(bound.tzinfo)
     if _shown_twice(bound) and (bound.fold or _shown_twice(just_before)):
         raise UsageError(
             f"partition bound {bound.isoformat()} lies in an hour that clocks show twice, so column {column!r} of "
-            f"{table_slice.qualified_name} (timestamp without time zone) cannot tell the partitions apart: use a timestamptz column",
+            f"{table_slice.qualified_name} (timestamp without time zone) does not determine the partition. Use a timestamptz column",
             table=table_slice.qualified_name,
             column=column,
         )
@@ -310,7 +310,7 @@ def _local_date(window: TimeWindow, side: Literal["start", "end"], column: str, 
     if just_before.date() >= bound.date():
         raise UsageError(
             f"partition bound {bound.isoformat()} is not the start of a day, so column {column!r} of {table_slice.qualified_name} (date) "
-            "cannot tell the partitions apart: use a timestamp or timestamptz column",
+            "does not determine the partition. Use a timestamp or timestamptz column",
             table=table_slice.qualified_name,
             column=column,
         )
@@ -331,14 +331,14 @@ def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect, prefix: str)
 
 
 def _any_of(parts: list[str]) -> str:
-    """Join parts by OR, in groups of groups where there are many: engines parse a plain chain to a tree as deep as it is long."""
+    """Join parts by OR, in nested groups when there are many: engines parse a chain to a tree of the same depth."""
     while len(parts) > _MAX_PARTS:
         parts = [f"({' OR '.join(parts[start : start + _MAX_PARTS])})" for start in range(0, len(parts), _MAX_PARTS)]
     return " OR ".join(parts)
 
 
 def _intervals_sql(column: str, intervals: list[tuple[str, str]]) -> str:
-    """Return SQL that is true in one of the ascending intervals; a binary search by CASE where there are many."""
+    """Return SQL that is true in one of the ascending intervals; a binary search by CASE when there are many."""
     if len(intervals) <= _MAX_PARTS:
         parts = [f"({column} >= {low} AND {column} < {high})" for low, high in intervals]
         return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
@@ -454,7 +454,7 @@ class ColumnSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceBounds:
-    """Bounds of rows: each lies in the sets of all columns that are named; anywhere in the table when none is.
+    """Bounds of rows: every row lies in the sets of all columns that have one. Without sets, rows may be anywhere in the table.
 
     Attributes:
         columns: Sets by column.
@@ -475,13 +475,13 @@ class SliceBounds:
         return _bounds(both)
 
     def without(self, other: SliceBounds) -> SliceBounds | None:
-        """Return bounds of the rows that stay when the rows of the other are replaced; None when no row stays."""
+        """Return bounds of the rows that remain when the rows of the other are replaced; None when no row remains."""
         if not other.exact:
             return self
         left = {name: self.columns[name].without(found) for name, found in other.columns.items() if name in self.columns}
         if len(left) == len(other.columns) and all(found.is_empty for found in left.values()):
             return None
-        # With several columns, a box minus a box is no box: keep the larger bounds.
+        # With several columns, the difference of two boxes is not a box: keep the larger bounds.
         return SliceBounds(columns=left) if len(left) == len(self.columns) == len(other.columns) == 1 else self
 
     def to_json(self) -> dict[str, Any]:
@@ -494,7 +494,7 @@ ANYWHERE = SliceBounds(columns={}, exact=True)
 
 
 def slice_bounds(predicate: SlicePredicate | None) -> SliceBounds:
-    """Return the bounds of a slice, None standing for the whole table.
+    """Return the bounds of a slice; a slice of None is the whole table.
 
     >>> days = ColumnConstraint(column="day", type_name="date", intervals=((date(2026, 1, 1), date(2026, 1, 3)),))
     >>> slice_bounds(SlicePredicate(boxes=((days,),))).to_json()

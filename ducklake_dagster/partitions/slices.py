@@ -21,7 +21,7 @@ _TRUNCATED = re.compile(rf"DATE_TRUNC\s*\(\s*'(\w+)'\s*,\s*{_NAME}\s*\)", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExpression:
-    """A column, or the unit of time that its values lie in.
+    """The column that partition keys are values of, or a unit of time of that column.
 
     Attributes:
         column: Name of the column.
@@ -35,7 +35,7 @@ class PartitionExpression:
 
 
 def parse_partition_expression(text: str) -> PartitionExpression:
-    """Read a ``partition_expr``; a string that is none of the expressions is the name of a column.
+    """Parse a ``partition_expr``; a string that is not an expression is the name of a column.
 
     >>> parse_partition_expression("CAST(at AS DATE)").unit, parse_partition_expression('date_trunc(\\'month\\', "My At")').column
     ('day', 'My At')
@@ -54,10 +54,10 @@ def parse_partition_expression(text: str) -> PartitionExpression:
         for known in get_args(Unit):
             if known == unit:
                 return PartitionExpression(column=_plain(match[2]), unit=known, text=text)
-        raise UsageError(f"partition_expr {text!r}: there is no unit {unit!r}; the units are {', '.join(get_args(Unit))}")
+        raise UsageError(f"partition_expr {text!r}: unknown unit {unit!r}. Use one of {', '.join(get_args(Unit))}")
     if re.fullmatch(r"\w+\s*\(.*\)|.*::.*", stripped, re.DOTALL):
         raise UsageError(
-            f"partition_expr {text!r} is no expression that files and engines can be filtered by: give the name of a column, "
+            f"partition_expr {text!r} is not supported, because files cannot be filtered by it. Use the name of a column, "
             "CAST(column AS DATE) or date_trunc('month', column)"
         )
     return PartitionExpression(column=text, text=text)
@@ -98,7 +98,7 @@ def day_of(key: str) -> date:
     """Return the day of a static or dynamic key.
 
     Raises:
-        ValueError: The key is no day.
+        ValueError: The key is not a day.
     """
     return date.fromisoformat(key)
 
@@ -120,10 +120,10 @@ class TimeConstraint:
     """The column lies in one of the windows.
 
     Attributes:
-        unit: Every window begins and ends at the start of such a unit, so the unit of a value determines its window; None where keys mean
-            the column itself.
+        unit: Unit at which every window begins and ends, so that the unit of a value determines its window; None when keys are
+            values of the column itself.
         column: Column of the table, as written in ``partition_expr``.
-        windows: In ascending order, adjacent ones joined, so none touches the next.
+        windows: Windows in ascending order; adjacent ones are joined.
         keys: The partition keys of the windows, ascending: the values in a varchar column.
     """
 
@@ -171,7 +171,7 @@ class TableSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDimension:
-    """One dimension of a partitions definition, and the column that its keys mean."""
+    """One dimension of a partitions definition, and the column that its keys are values of."""
 
     expression: PartitionExpression
     definition: dg.PartitionsDefinition[str]
@@ -182,7 +182,7 @@ class PartitionDimension:
         return self.expression.column
 
     def all_keys(self, store: dg.DagsterInstance | None = None) -> tuple[str, ...]:
-        """Return every key of the dimension; none for time windows, whose keys never stand for one window twice.
+        """Return every key of the dimension; none for time windows, whose keys are always different windows.
 
         Args:
             store: Instance that stores the keys of dynamic partitions; without it these have no keys.
@@ -228,8 +228,8 @@ def partition_dimensions(
         names = [dimension.name for dimension in definition.partitions_defs]
         if not isinstance(partition_expr, Mapping) or any(not isinstance(partition_expr.get(name), str) for name in names):
             raise UsageError(
-                f"asset {subject} is partitioned by {', '.join(names)}, but its metadata has no column for each of them: "
-                f"set partition_expr to {{{', '.join(f'{name!r}: <column>' for name in names)}}}, not {partition_expr!r}",
+                f"asset {subject} is partitioned by {', '.join(names)}, but its metadata does not have a column for each of them. "
+                f"Set partition_expr to {{{', '.join(f'{name!r}: <column>' for name in names)}}}, not {partition_expr!r}",
                 asset=subject,
             )
         return tuple(
@@ -238,8 +238,8 @@ def partition_dimensions(
         )
     if not isinstance(partition_expr, str) or not partition_expr:
         raise UsageError(
-            f"asset {subject} is partitioned, but its metadata does not say by which column: "
-            f"set partition_expr to the name of one column, not {partition_expr!r}",
+            f"asset {subject} is partitioned, but its metadata does not have the column. "
+            f"Set partition_expr to the name of one column, not {partition_expr!r}",
             asset=subject,
         )
     return (PartitionDimension(expression=parse_partition_expression(partition_expr), definition=definition),)
@@ -293,7 +293,7 @@ def _constraint(dimension: PartitionDimension, keys: Sequence[str]) -> Constrain
 def _coalesce(windows: Iterable[dg.TimeWindow]) -> tuple[TimeWindow, ...]:
     joined: list[TimeWindow] = []
     for window in sorted(windows, key=lambda w: w.start.timestamp()):
-        # Same-zone datetimes compare by wall time in Python, which repeats itself when clocks go back: compare instants.
+        # Python compares datetimes of one zone by wall time, which repeats when clocks go back: compare instants.
         if joined and joined[-1].end.timestamp() == window.start.timestamp():
             joined[-1] = TimeWindow(start=joined[-1].start, end=window.end)
         else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.partitions.predicates import SlicePredicate
 
 
-# Where a file has rows of several partitions, they are counted by reading their partition columns: up to this many rows of a commit.
+# Maximum number of rows of a commit whose partition columns are read, when files have rows of several partitions.
 _MAX_READ = 200_000
 
 
@@ -50,7 +50,7 @@ def commit_metadata(
 
 
 def _table_facts(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
-    """Return metadata of the table at the snapshot, under the name that it has there; none when the snapshot was expired meanwhile."""
+    """Return metadata of the table at the snapshot, under its name there; none when the snapshot was expired in the meantime."""
     # The commit exists by now: another client that expires snapshots or drops tables must not fail the run.
     try:
         table = lake.table(result.table, at=result.snapshot_id)
@@ -82,7 +82,7 @@ def partition_metadata(output: TableOutput, numbers: PartitionNumbers) -> dict[s
 
 
 def _commit_numbers(result: WriteResult, *, of_several: bool) -> dict[str, Any]:
-    """Return numbers of a commit. Dagster shows them on each partition of the run, so with several they are named as the commit's."""
+    """Return numbers of a commit. Dagster shows them on each partition of the run, so the names of several contain ``commit``."""
     rows = "ducklake/commit_" if of_several else "ducklake/"
     numbers: dict[str, Any] = {
         "ducklake/snapshot_id": result.snapshot_id,
@@ -119,7 +119,7 @@ def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequ
     Args:
         schema: Columns of the table.
         comments: Comments by column id.
-        partition_by: Partition keys as a user writes them.
+        partition_by: Partition keys as SQL.
     """
     columns = tuple((column.name, str(column.type), column.nullable, comments.get(column.id)) for column in schema)
     return _table_schema(columns, tuple(partition_by))
@@ -172,7 +172,7 @@ def partition_numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], re
 
 def _numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], result: WriteResult) -> Mapping[str, PartitionNumbers]:
     columns = list(partition_columns(table))
-    # Between the snapshot before and its own: what this commit changed, whatever came later.
+    # The difference between the snapshot before and the snapshot of the commit.
     changes = lake.changed_tables(result.snapshot_id - 1, result.snapshot_id, tables={result.table: columns})
     changed = next(iter(changes.tables), None)
     if changed is None or changed.unknown is not None:
@@ -186,7 +186,7 @@ def _numbers(lake: DuckLake, table: AssetTable, keys: Sequence[str], result: Wri
 
 
 def _of_files(found: dict[str, PartitionNumbers], changed: ChangedTable, partitions: TouchedPartitions, table: Table) -> bool:
-    """Add up files; false when one belongs to no single partition."""
+    """Add up files; return False when a file has rows of several partitions."""
     added = [rows for rows in changed.rows if rows.change == "added"]
     owners = [partitions.only_key(rows.ranges) for rows in added]
     if not all(owner in found for owner in owners):
@@ -204,7 +204,7 @@ def _of_files(found: dict[str, PartitionNumbers], changed: ChangedTable, partiti
 def _of_rows(
     found: dict[str, PartitionNumbers], columns: Sequence[str], partitions: TouchedPartitions, table: Table, result: WriteResult
 ) -> bool:
-    """Count rows by the values in their partition columns; false when that would be too many, or one belongs to no partition."""
+    """Count rows by their partition columns; return False when there are too many rows, or one belongs to no partition."""
     if result.rows_added > _MAX_READ:
         return False
     for numbers in found.values():

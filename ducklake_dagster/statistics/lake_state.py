@@ -65,7 +65,7 @@ def read_state(lake: DuckLake, columns: Mapping[str, Sequence[str]], *, findings
         findings: Whether to run ``lake.check()``; False by default.
     """
     statistics = lake.statistics(columns)
-    # Read after the statistics, so that every snapshot they name is in the list; newer ones are filtered out.
+    # Read after the statistics, so that the list has every snapshot of the statistics; newer ones are filtered out.
     snapshots = [one for one in lake.snapshots() if one.id <= statistics.snapshot_id]
     health = lake.health()
     return LakeState(

@@ -31,14 +31,14 @@ _WINDOWS: dict[tuple[dg.PartitionsDefinition[str], str], dict[str, tuple[int, in
 """Windows of keys in columns of a type, cached over the ticks of a sensor: Dagster computes the window of a key slowly."""
 # Bounds the memory of a code server: beyond this all windows are forgotten and computed again.
 _MAX_WINDOWS = 500_000
-# What changed_values reads at most, so that a tick of the sensor stays short.
+# Limits of changed_values, so that a tick of the sensor stays short.
 _MAX_ROWS = 20_000
 _MAX_FILES = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A table as a whole, or one of its partitions, or several of them together.
+    """A whole table, one of its partitions, or several partitions together.
 
     Attributes:
         label: Partition key, or the number of partitions; empty for the whole table.
@@ -55,12 +55,12 @@ class Part:
     _counts: dict[int, int | None] = field(default_factory=dict)
 
     def visible(self) -> list[StoredRows]:
-        """Return its stored rows that the newest snapshot shows."""
+        """Return its stored rows that are visible at the newest snapshot."""
         return [one for one in self.rows if one.is_visible_at(self.stored.now)]
 
     @property
     def is_mixed(self) -> bool:
-        """Return whether the newest snapshot shows rows that may belong to it, which only the files themselves show."""
+        """Return whether files with rows of several partitions are visible at the newest snapshot."""
         return any(one.is_visible_at(self.stored.now) for one in self.mixed)
 
     def row_count(self) -> int:
@@ -94,7 +94,7 @@ class Part:
         return self.stored.condition(self.keys) if self.keys is not None else None
 
     def count(self, where: Condition | None = None) -> int:
-        """Return how many of its rows satisfy a condition now. Reads files whose statistics do not decide it."""
+        """Return the number of its rows that satisfy a condition now. Read only files whose statistics do not decide it."""
         from ducklake_core import AllOf
 
         own = self.condition()
@@ -294,7 +294,7 @@ class TouchedPartitions:
         keys: Keys of all definitions, shared by all assets.
 
     Attributes:
-        problem: Reason why values cannot be assigned to partitions, so that every change counts for all partitions; None without one.
+        problem: Reason why values cannot be assigned to partitions, and every change counts for all partitions; None without one.
     """
 
     # Partitions have numbers like the cells of an array, so that a box of positions is a set of ranges of numbers:
@@ -335,7 +335,7 @@ class TouchedPartitions:
         orders = [index.keys for index in self._current]
         self._orders = self._orders or orders
         if orders and orders != self._orders:
-            self.problem = "the partition columns had other types before, which sort partitions otherwise"
+            self.problem = "the partition columns had other types before, in which partitions have another order"
             self._current = ()
 
     def touch(self, ranges: Sequence[ValueRange], snapshot_id: int) -> None:
@@ -424,7 +424,7 @@ class TouchedPartitions:
 
 
 def partition_columns(table: AssetTable) -> tuple[str, ...]:
-    """Return the columns of the asset's partition keys, one for each dimension; none when its metadata does not name them."""
+    """Return the columns of the asset's partition keys, one for each dimension; none when its metadata does not have them."""
     if table.partitions_def is None:
         return ()
     try:
@@ -599,8 +599,8 @@ def changed_values(
         foreign: Ids of the commits to read.
 
     Returns:
-        None when there are too many rows or files to read, or when rows do not decide it: the table was replaced, commits were expired,
-        or a file is missing.
+        None when there are too many rows or files to read, or when rows do not show the values: the table was replaced, commits were
+        expired, or a file is missing.
     """
     known = all(rows.snapshots for rows in changed.rows)
     rows = sum(one.row_count for one in changed.rows)

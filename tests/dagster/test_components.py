@@ -105,20 +105,20 @@ def test_a_lake(project: Any) -> None:
     ("change", "message"),
     [
         ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
-        ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is not understood"),
+        ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is invalid"),
         (
             {"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}},
-            "storage of a DuckLakeComponent .*S3Storage has no bucket",
+            "storage of a DuckLakeComponent .*S3Storage has no field bucket",
         ),
-        ({"catalog": "oracle://root:hunter2@db/lake"}, "none that a resource understands"),
+        ({"catalog": "oracle://root:hunter2@db/lake"}, "address of the catalog is not supported"),
         (
             {"storage": {"kind": "local", "data_path": "/lakes/{{ env.NOT_SET }}/"}},
-            "needs the environment variable NOT_SET, which is not set",
+            "environment variable NOT_SET in .* is not set",
         ),
-        ({"catalog": {"kind": "{{ env.NOT_SET }}"}}, "the catalog of .* needs the environment variable NOT_SET"),
-        ({"storage": "{{ env.NOT_SET }}"}, "the storage of .* needs the environment variable NOT_SET"),
+        ({"catalog": {"kind": "{{ env.NOT_SET }}"}}, "NOT_SET in the catalog of a DuckLakeComponent is not set"),
+        ({"storage": "{{ env.NOT_SET }}"}, "NOT_SET in the storage of a DuckLakeComponent is not set"),
         ({"storage": {"kind": "local", "data_path": "s3://b/"}}, "data_path of LocalStorage must be a directory or file://, not s3://"),
-        ({"resource_key": "lake", "io_manager": {"key": "lake"}}, "the io_manager and the lake both have the key lake"),
+        ({"resource_key": "lake", "io_manager": {"key": "lake"}}, "both have the resource key lake"),
         ({"resource_key": ""}, "resource_key must be a name of letters, digits and _, not ''"),
         ({"io_manager": {"key": "my io"}}, "key of the io_manager must be a name of letters, digits and _, not 'my io'"),
     ],
@@ -186,7 +186,7 @@ def test_a_port_may_come_from_a_variable(project: Any, tmp_path: Path, monkeypat
 def test_a_lake_in_a_folder_that_is_not_there(project: Any) -> None:
     for kind in ("Tables", "Maintenance"):
         write(project.defs_folder_path / "wrong", {"type": f"ducklake_dagster.DuckLake{kind}Component", "attributes": {"lake": "lak"}})
-        with raises("there is no folder lak below .*: name that of a DuckLakeComponent"), project.load_component_and_build_defs("wrong"):
+        with raises("folder lak does not exist below .* Set lake to the folder"), project.load_component_and_build_defs("wrong"):
             pass
 
 
@@ -259,7 +259,7 @@ def test_maintenance(project: Any) -> None:
         with raises(text), project.load_component_and_build_defs(defs_path="care"):
             pass
     write(project.defs_folder_path / "wrong", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "care"}})
-    with raises("name the folder of a DuckLakeComponent"), project.load_component_and_build_defs(defs_path="wrong"):
+    with raises("Set lake to the folder of a DuckLakeComponent"), project.load_component_and_build_defs(defs_path="wrong"):
         pass
 
 

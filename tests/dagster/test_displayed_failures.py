@@ -123,7 +123,7 @@ def test_directories_that_cannot_be_created_are_permanent_errors(tmp_path: Path,
     inside = str(tmp_path / "file" / "lakes" / "lake.db")
     lake = DuckLakeResource(catalog=kinds[catalog_kind](path=inside), storage=LocalStorage(data_path=str(tmp_path)), create_if_missing=True)
     first, metadata, computed = shown(lake)
-    assert "cannot create the directory" in first
+    assert "Cannot create directory" in first
     assert (metadata["error_code"], computed) == ("catalog", 1)
 
 

@@ -141,9 +141,9 @@ def test_invalid_outputs_raise(run: Run, lake_resource: DuckLakeResource) -> Non
         FRAMES.update(frames)
         return cause(run([together(**how)], raise_on_error=False))
 
-    assert "(lines, orders), not strangers" in text_of({"strangers": numbers(1)})
-    assert "and there is none of lines, orders" in text_of({})
-    assert "and there is none of lines" in text_of({"orders": numbers(1)})
+    assert "(lines, orders), but not of strangers" in text_of({"strangers": numbers(1)})
+    assert "but frames has none of lines, orders" in text_of({})
+    assert "but frames has none of lines" in text_of({"orders": numbers(1)})
     same = ducklake_metadata(table="sales")
     both = {"orders": numbers(1), "lines": numbers(2)}
     assert "orders and lines are one table, main.sales" in text_of(both, orders=same, lines=same)
@@ -154,7 +154,7 @@ def test_invalid_outputs_raise(run: Run, lake_resource: DuckLakeResource) -> Non
         yield from materialize_together(context, both)
 
     failing = run([mixed], raise_on_error=False, resources={"files": dg.mem_io_manager})
-    assert "need one DuckLakeIOManager" in cause(failing)
+    assert "with one DuckLakeIOManager" in cause(failing)
     assert not lake_resource.connect().has_table("orders")
 
 

@@ -203,7 +203,7 @@ def test_snapshots_of_resumed_runs_stay(lake_resource: DuckLakeResource, instanc
     again = create_run_for_test(instance, job_name="other", status=dg.DagsterRunStatus.NOT_STARTED, **how)
     steps = executed(defs, lake_resource, instance, {"expire_snapshots": NOW})
     assert [one.id for one in lake.snapshots()] == [2, 4, 6]
-    assert steps["expire_snapshots"]["kept_snapshots"] == dict.fromkeys(["2", "4"], f"run {again.run_id}, which is not over, reads it")
+    assert steps["expire_snapshots"]["kept_snapshots"] == dict.fromkeys(["2", "4"], f"run {again.run_id}, which is unfinished, reads it")
     instance.report_run_canceled(again)
     executed(defs, lake_resource, instance, {"expire_snapshots": NOW})
     assert [one.id for one in lake.snapshots()] == [6]
@@ -367,11 +367,11 @@ def test_definitions_of_several_lakes_live_together_and_start_at_minutes_of_thei
 
 def test_invalid_settings_raise() -> None:
     for how, text in (
-        ({"steps": ["vacuum"]}, "steps must be some of"),
-        ({"steps": []}, "steps must be some of"),
-        ({"steps": ["expire_snapshots"] * 2}, "each once"),
+        ({"steps": ["vacuum"]}, "steps must have names from"),
+        ({"steps": []}, "steps must have names from"),
+        ({"steps": ["expire_snapshots"] * 2}, "each at most once"),
         ({"expire_older_than": "soon"}, "expire_older_than must be a timedelta"),
-        ({"spark_above_bytes": 1}, "needs a spark_key"),
+        ({"spark_above_bytes": 1}, "needs spark_key"),
         ({"keep_last": 0}, "expire_snapshots: keep_last: .*greater than or equal to 1"),
         ({"delete_threshold": 2}, "rewrite_data_files: delete_threshold"),
         # The library takes none of them, so that a run would fail at night.

@@ -83,16 +83,16 @@ def test_a_commit_is_for_an_asset_of_the_step() -> None:
     assert pipes_commit(context("a/b", "c"), asset_key="a/b")["message"] == "a/b"
     assert pipes_commit(context(), asset_key="of/an/op")["message"] == "of/an/op"
     wrong: list[tuple[Any, str]] = [
-        ("d", "the step makes no asset d: asset_key must be one of a/b, c"),
-        (dg.AssetKey(["a", "b"]), "asset_key must be a text such as 'sales/orders'"),
-        (["a", "b"], "asset_key must be a text"),
-        ("", "asset_key must be a text"),
+        ("d", "The step does not make asset d: asset_key must be one of a/b, c"),
+        (dg.AssetKey(["a", "b"]), "asset_key must be a string such as 'sales/orders'"),
+        (["a", "b"], "asset_key must be a string"),
+        ("", "asset_key must be a string"),
     ]
     for key, message in wrong:
         with pytest.raises(UsageError, match=message):
             pipes_commit(context("a/b", "c"), asset_key=key)
     for pipes in (None, dg.build_asset_context()):
-        with pytest.raises(UsageError, match=r"pipes must be the PipesContext that open_dagster_pipes\(\) gives"):
+        with pytest.raises(UsageError, match=r"pipes must be the PipesContext that open_dagster_pipes\(\) returns"):
             pipes_commit(pipes)  # type: ignore[arg-type]
 
 

@@ -76,9 +76,9 @@ def test_options_of_a_storage_are_those_of_its_file_system(monkeypatch: pytest.M
     # Dagster itself puts the values of variables into fields alone.
     assert made.process_config_and_initialize().storage_options() == {"s3": expected}
     monkeypatch.delenv("S3_SECRET")
-    with pytest.raises(UsageError, match="an option of the storage needs the environment variable S3_SECRET, which is not set"):
+    with pytest.raises(UsageError, match="environment variable S3_SECRET in an option of the storage is not set"):
         made.process_config_and_initialize().storage_options()
-    with pytest.raises(DuckLakeError, match="local has no options: leave key out"):
+    with pytest.raises(DuckLakeError, match=r"local has no options\. Remove key"):
         DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=LocalStorage(options={"key": "x"})).storage_options()
 
 
@@ -288,14 +288,14 @@ def test_invalid_addresses_raise_without_their_secrets(address: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: S3Storage(data_path="s3://b/", bucket="b"), "S3Storage has no bucket; it has access_key_id, data_path"),  # type: ignore[call-arg]
-        (lambda: SqliteCatalog(path="l", pth="x"), "SqliteCatalog has no pth (did you mean 'path'?)"),  # type: ignore[call-arg]
-        (lambda: resource_of(LocalStorage(), create_if_mising=True), "no create_if_mising (did you mean 'create_if_missing'?)"),
+        (lambda: S3Storage(data_path="s3://b/", bucket="b"), "S3Storage has no field bucket. Its fields are access_key_id, data_path"),  # type: ignore[call-arg]
+        (lambda: SqliteCatalog(path="l", pth="x"), "SqliteCatalog has no field pth (did you mean 'path'?)"),  # type: ignore[call-arg]
+        (lambda: resource_of(LocalStorage(), create_if_mising=True), "no field create_if_mising (did you mean 'create_if_missing'?)"),
         (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mod="append"), "(did you mean 'write_mode'?)"),  # type: ignore[call-arg]
         (lambda: DuckLakeResource(catalog=None, storage=LocalStorage()), "catalog must be SqliteCatalog,"),  # type: ignore[arg-type]
-        (lambda: resource_of({"kind": "s3", "bucket": "b", "secret_access_key": SECRET}), "S3Storage has no bucket"),
+        (lambda: resource_of({"kind": "s3", "bucket": "b", "secret_access_key": SECRET}), "S3Storage has no field bucket"),
         (lambda: resource_of("files/"), "storage must be LocalStorage,"),
-        (lambda: DuckLakeResource(catalog="sqlite:///l"), "LocalStorage() where the lake exists"),  # type: ignore[arg-type,call-arg]
+        (lambda: DuckLakeResource(catalog="sqlite:///l"), "Use LocalStorage() for a lake that exists"),  # type: ignore[arg-type,call-arg]
         (lambda: resource_of(S3Storage(data_path="/files/")), "data_path of S3Storage must be s3://, not a directory"),
         (lambda: resource_of(LocalStorage(data_path="gs://b/")), "data_path of LocalStorage must be a directory or file://, not gs://"),
         (lambda: resource_of(LocalStorage(data_path="s3://b/")), "data_path of LocalStorage must be a directory or file://, not s3://"),
@@ -322,9 +322,9 @@ def test_catalog_and_storage_may_be_mappings(tmp_path: Path) -> None:
 
     assert dg.materialize([build], resources={"io_manager": DuckLakeIOManager(lake=lake)}).success
     for storage in ({"data_path": "files"}, {"kind": "locl"}, {"kind": []}, {}):
-        with pytest.raises(UsageError, match="storage needs a kind, which is one of local, s3, gcs, azure"):
+        with pytest.raises(UsageError, match=r"storage has no kind\. Set kind to one of local, s3, gcs, azure"):
             DuckLakeResource(catalog="sqlite:///lake.sqlite", storage=storage)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="S3Storage has no secret"):
+    with pytest.raises(UsageError, match="S3Storage has no field secret"):
         DuckLakeResource(catalog="sqlite:///lake.sqlite", storage={"kind": "s3", "secret": "x"})  # type: ignore[arg-type]
 
 

@@ -102,7 +102,11 @@ def test_keys_that_no_engine_compares_do_not_pass(judged: Judged, lake: DuckLake
     unique, lists = UniqueKey(key="id"), Reference(key="id", table="lists")
     strings = Reference(key="text", table="customers", other_key="number")
     judge = Judge(read_lake(lake, [table], [unique, lists, strings]), instance)
-    expected = {unique: "cannot be made", lists: "cannot be made", strings: "column 'text' of main.lists is varchar, but 'number' of main.customers is int64"}
+    expected = {
+        unique: "cannot be made",
+        lists: "cannot be made",
+        strings: "column 'text' of main.lists is varchar, but 'number' of main.customers is int64",
+    }
     for check, text in expected.items():
         found = judge.verdict(table, check, None)
         assert not found.passed

@@ -150,7 +150,7 @@ def test_a_secret_value_arrives_where_it_is_used_in_a_run(instance: dg.DagsterIn
 @pytest.mark.parametrize("shown", ["********", "******** (password 99999)"])
 def test_a_mask_copied_from_a_page_is_no_password(shown: str) -> None:
     catalog = PostgresCatalog(host="h", database="d", password=shown)
-    with pytest.raises(UsageError, match="stands for a secret that this process does not have"):
+    with pytest.raises(UsageError, match="placeholder for a secret, and this process does not know the secret"):
         catalog.url()
 
 
