@@ -649,7 +649,7 @@ class Transaction:
         """Stage an upsert of a frame that lacks columns: matched rows keep their values there, and new rows get the default or NULL.
 
         Raises:
-            SchemaError: NULL or repeated keys in the frame.
+            UsageError: A key is NULL, or occurs more than once in the frame.
         """
         from ducklake_core.engines.arrow.merge import merge_request
 

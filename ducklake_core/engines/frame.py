@@ -144,7 +144,7 @@ def check_source_keys(source: MergeSource, on: Sequence[str], table: Schema) -> 
         table: The table's columns.
 
     Raises:
-        SchemaError: NULL or repeated keys.
+        UsageError: A key is NULL, or occurs more than once.
         UnsupportedFeatureError: A key column of a nested type.
     """
     if source.rows is not None:

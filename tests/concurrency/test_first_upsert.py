@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
 
 
 def check(lake: DuckLake, frame: Any) -> None:
-    with pytest.raises(SchemaError, match="more than once"):
+    with pytest.raises(UsageError, match="more than once"):
         lake.write("t", frame(REPEATED), mode="upsert", on=["k"])
-    with pytest.raises(SchemaError, match="NULL"):
+    with pytest.raises(UsageError, match="NULL"):
         lake.write("t", frame(WITHOUT_KEY), mode="upsert", on=["k"])
     assert not lake.has_table("t")
     assert not list(Path(lake.info.data_path).rglob("*.parquet"))

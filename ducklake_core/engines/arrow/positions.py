@@ -21,6 +21,7 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import DataFile, DeleteFile, DeleteHistory, EncryptionKey
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import NO_KEY_TYPES, Schema
+from ducklake_core.format.types.text import shown
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.storage.delete_files import (
@@ -410,7 +411,8 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
         table: The table's columns; keys are compared in their types.
 
     Raises:
-        SchemaError: NULL in a key, or two rows with the same key, because it is unclear which of them counts.
+        UsageError: A key is NULL, or occurs more than once.
+        SchemaError: The source lacks a key column, or a key does not fit the type of its column.
         UnsupportedFeatureError: A key column of a nested type.
         NotFoundError: No such column in the table.
     """
@@ -426,15 +428,40 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     columns = [_comparable(column.combine_chunks()) for column in held.columns]
     for column, values in zip(schema, columns, strict=True):
         if values.null_count:
-            raise SchemaError(f"key column {column.name!r} has NULL in the data; rows without a key cannot be matched", column=column.name)
+            raise null_key(column.name, values.null_count)
     keys = pa.table(columns, names=[f"key{index}" for index in range(len(columns))])
     distinct = keys.group_by(keys.column_names).aggregate([]) if len(keys) else keys
     if len(distinct) != len(keys):
-        raise SchemaError(
-            f"the data has {len(keys) - len(distinct)} rows whose key ({', '.join(schema.names)}) occurs more than once", columns=list(on)
-        )
+        numbered = keys.append_column(_FOUND, pa.array(range(len(keys)), pa.int64()))
+        repeated = numbered.group_by(keys.column_names).aggregate([(_FOUND, "min"), (_FOUND, "count")])
+        row = pc.min(repeated.filter(pc.field(f"{_FOUND}_count") > 1).column(f"{_FOUND}_min")).as_py()
+        raise repeated_key(schema.names, [column[row].as_py() for column in held.columns], len(keys) - len(distinct))
     found = distinct.select(keys.column_names)
     return KeySet(schema, found.sort_by("key0") if len(columns) == 1 and _is_small_integer(columns[0].type) else found)
+
+
+def null_key(column: str, count: int) -> UsageError:
+    """Return the error about rows without a key."""
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    return UsageError(
+        f"key column {column!r} is NULL in {rows} of the data, but rows are matched by their key. Add the keys, or remove these rows",
+        column=column,
+    )
+
+
+def repeated_key(columns: Sequence[str], values: Sequence[object], surplus: int) -> UsageError:
+    """Return the error about rows with the same key.
+
+    Args:
+        columns: Names of the key columns.
+        values: A key that occurs more than once.
+        surplus: Number of rows that repeat a key of an earlier row.
+    """
+    key = ", ".join(f"{name} = {shown(value)}" for name, value in zip(columns, values, strict=True))
+    rows = "1 row repeats" if surplus == 1 else f"{surplus:,} rows repeat"
+    return UsageError(
+        f"key ({key}) occurs more than once in the data; {rows} a key in all. Keep one row for each key", columns=list(columns), key=key
+    )
 
 
 def _is_small_integer(data_type: pa.DataType) -> bool:

@@ -33,7 +33,9 @@ from ducklake_core.engines.arrow.positions import (
     collect,
     delete_in_file,
     matching_inlined,
+    null_key,
     position_shape,
+    repeated_key,
     write_position_deletes,
 )
 from ducklake_core.engines.arrow.read import read_inlined, read_task
@@ -141,7 +143,8 @@ def find_key_positions(
         named: Reports the files that the catalog names: they are never swept.
 
     Raises:
-        SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
+        UsageError: A key is NULL, or occurs more than once.
+        SchemaError: The frame lacks a key column.
         UnsupportedFeatureError: A key column of a nested type.
     """
     schema = plan.read_schema.select(on)
@@ -176,7 +179,8 @@ def check_keys(data: DataFrame, schema: Schema) -> None:
         schema: The key columns of the table.
 
     Raises:
-        SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
+        UsageError: A key is NULL, or occurs more than once.
+        SchemaError: The frame lacks a key column.
         UnsupportedFeatureError: A key column of a nested type.
     """
     _check_distinct(_keys(data, schema), schema)
@@ -189,10 +193,10 @@ def _check_distinct(keys: DataFrame, schema: Schema) -> None:
     counts = keys.groupBy(*columns).agg(sf.count(sf.lit(1)).alias(_COUNT)).agg(*missing, repeated).collect()[0]
     for name, count in zip(schema.names, counts, strict=False):
         if count:
-            raise SchemaError(f"key column {name!r} is NULL in {count} rows of the data; rows without a key cannot be matched", column=name)
+            raise null_key(name, count)
     if counts[len(columns)]:
-        names = ", ".join(schema.names)
-        raise SchemaError(f"the data has {counts[len(columns)]} rows whose key ({names}) occurs more than once", columns=list(schema.names))
+        found = keys.groupBy(*columns).agg(sf.count(sf.lit(1)).alias(_COUNT)).filter(sf.col(_COUNT) > 1).head(1)
+        raise repeated_key(schema.names, found[0][: len(columns)], counts[len(columns)])
 
 
 def target_rows(

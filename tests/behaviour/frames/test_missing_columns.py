@@ -114,8 +114,8 @@ def test_new_columns_come_with_a_partial_upsert(lake: DuckLake) -> None:
 def test_keys_of_partial_upserts_are_checked(lake: DuckLake) -> None:
     table = lake.table("t")
     table.append(frame(1, 1, a="x", b=1.0))
-    for keys, message in (((2, 2), "occurs more than once"), ((None,), "has NULL in the data")):
-        with pytest.raises(SchemaError, match=message):
+    for keys, message in (((2, 2), r"key \(k = 2\) occurs more than once"), ((None,), "is NULL in 1 row of the data")):
+        with pytest.raises(UsageError, match=message):
             table.upsert([{"k": key} for key in keys], on="k", missing_columns="null")
     with pytest.raises(SchemaError, match="no column 'k', which is part of the key"):
         table.upsert([{"a": "x"}], on="k", missing_columns="null")
@@ -242,7 +242,7 @@ def test_of_spark(lake: DuckLake, spark: SparkSession, inlined: bool) -> None:
     done = table.upsert(part, on="k", missing_columns="null")
     assert (done.rows_updated, done.rows_added, done.rows_deleted) == (1, 1, 0)
     assert rows(lake) == [(1, "new", 1.0, 1), (2, "y", 2.0, 2), (3, "z", None, DEFAULT)]
-    with pytest.raises(SchemaError, match="occurs more than once"):
+    with pytest.raises(UsageError, match=r"key \(k = 1\) occurs more than once"):
         table.upsert(spark.createDataFrame([(1,), (1,)], "k int"), on="k", missing_columns="null")
     table.upsert(spark.createDataFrame([(2, "n")], "k int, new string"), on="k", schema_evolution="additive")
     assert rows(lake)[1] == (2, "y", 2.0, 2, "n")

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from ducklake_core import DuckLake
 from ducklake_core.commit import committer
 from ducklake_core.engines.arrow import positions
-from ducklake_core.errors import CatalogUnavailableError, SchemaError, StorageError
+from ducklake_core.errors import CatalogUnavailableError, StorageError, UsageError
 from ducklake_core.staging import execute
 from ducklake_core.staging.publish import CommitCoordinator
 from tests.support.lakes import lake_of_files
@@ -49,7 +49,7 @@ def test_files_of_a_call_whose_error_was_caught(lake: DuckLake) -> None:
     lake.table("t").delete("x = 0")
     with lake.transaction() as tx:
         tx.write("other", pa.table({"x": [1]}))
-        with pytest.raises(SchemaError, match="more than once"):
+        with pytest.raises(UsageError, match="more than once"):
             tx.upsert("t", pa.table({"x": [1, 1]}), on=["x"])
         tx.delete("t", "x = 1")
     assert orphans(lake) == set()

@@ -10,7 +10,6 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import (
-    SchemaError,
     UnsupportedFeatureError,
     UsageError,
 )
@@ -64,7 +63,7 @@ def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_addr
     small.write("t", rows(0, 3))
     before = files_of(sqlite_address)
     data = pa.table({"k": pa.array(bad["k"], pa.int64()), "day": [date(2020, 1, 1)] * 2, "s": ["x"] * 2})
-    with pytest.raises(SchemaError, match=match):
+    with pytest.raises(UsageError, match=match):
         small.table("t").upsert(data, on=["k"])
     assert files_of(sqlite_address) == before
     with pytest.raises(UsageError, match="key columns"):

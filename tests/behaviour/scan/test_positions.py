@@ -41,8 +41,8 @@ def test_uuid_keys() -> None:
 @pytest.mark.parametrize(
     ("source", "on", "error", "message"),
     [
-        (pa.table({"n": [1, None]}), ["n"], SchemaError, "NULL"),
-        (pa.table({"n": [1, 1], "v": ["a", "a"]}), ["n", "v"], SchemaError, "more than once"),
+        (pa.table({"n": [1, None]}), ["n"], UsageError, "NULL"),
+        (pa.table({"n": [1, 1], "v": ["a", "a"]}), ["n", "v"], UsageError, "more than once"),
         (pa.table({"v": ["a"]}), ["n"], SchemaError, "'n'"),
         (pa.table({"n": [1]}), ["nothing"], NotFoundError, "nothing"),
     ],
