@@ -77,9 +77,7 @@ def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
         # Without its icu extension, DuckDB has no time zones and no casts that need them.
         if not is_utc(zone):
             connection.close()
-            message = (
-                f"DuckDB does not know the time zone {zone}: {str(problem).splitlines()[0]}; install duckdb-extension-icu, or use 'UTC'"
-            )
+            message = f"DuckDB does not know time zone {zone}: {str(problem).splitlines()[0]}. Install duckdb-extension-icu, or use 'UTC'"
             raise UnsupportedFeatureError(message, parameter="timezone") from problem
 
 
@@ -95,7 +93,7 @@ def require_duckdb(otherwise: str | None = None) -> ModuleType:
     try:
         return import_module("duckdb")
     except ImportError as error:
-        missing = "the package duckdb is not installed: pip install 'ducklake-dagster[duckdb]'"
+        missing = "the package duckdb is not installed. Run pip install 'ducklake-dagster[duckdb]'"
         message = missing if otherwise is None else f"{otherwise}, or pip install 'ducklake-dagster[duckdb]'"
         raise UnsupportedFeatureError(message, package="duckdb") from error
 

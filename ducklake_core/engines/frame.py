@@ -73,7 +73,11 @@ def columns_of(data: Any) -> Schema:
         try:
             return from_arrow_schema(pa.schema(data))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise UsageError(f"cannot take columns from a {kind_of(data)}: {error}", type=kind_of(data)) from error
+            raise UsageError(
+                f"cannot read the columns of a {kind_of(data)}: {error}. Pass rows, such as a DataFrame, a pyarrow Table or a list of "
+                "dicts",
+                type=kind_of(data),
+            ) from error
     frame = frame_of(data)
     if not frame.schema.columns:
         raise no_columns(frame.kind)

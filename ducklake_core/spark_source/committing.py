@@ -81,7 +81,7 @@ def plan_write(
     months = next(year_month_columns(frame), None)
     if months is not None:
         raise UnsupportedFeatureError(
-            f"column {months!r} for {table} is an interval of months, which a data source cannot receive: cast it to string",
+            f"column {months!r} for {table} is an interval of months, which Spark does not pass to a data source. Cast it to string",
             table=table,
             column=months,
         )
@@ -113,7 +113,7 @@ def _check_fits(state: TableState, frame: Schema, missing_columns: MissingColumn
         if not differences or "schema_evolution" not in error.message:
             raise
         raise SchemaError(
-            f"the data does not fit {state.qualified_name}: {'; '.join(differences)}. format('ducklake') does not change columns: change "
+            f"the data does not fit {state.qualified_name}: {'; '.join(differences)}. format('ducklake') does not change columns. Change "
             "the data, alter the table, or use lake.write(..., schema_evolution='additive')",
             table=state.qualified_name,
             differences=differences,
@@ -132,9 +132,9 @@ def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> 
         assert state.partition_spec is not None
         keys = ", ".join(key.expression for key in state.partition_spec.fields)
         raise UsageError(
-            f"{state.qualified_name} is partitioned by {keys}, and an overwrite must say what it replaces, because Spark does not pass on "
-            "spark.sql.sources.partitionOverwriteMode: set option partitionOverwriteMode to 'static' to replace all rows, or to 'dynamic' "
-            "to replace only the partitions that the data is in",
+            f"{state.qualified_name} is partitioned by {keys}, and the overwrite has no option partitionOverwriteMode. Spark does not "
+            "pass on spark.sql.sources.partitionOverwriteMode. Set the option to 'static' to replace all rows, or to 'dynamic' to "
+            "replace only the partitions of the data",
             table=state.qualified_name,
         )
     if options.overwrite_mode == "dynamic":

@@ -115,7 +115,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
     options = _Given(given, purpose)
     version, timestamp = options.whole("versionAsOf"), options.text("timestampAsOf")
     if version is not None and timestamp is not None:
-        raise UsageError("give either versionAsOf or timestampAsOf")
+        raise UsageError("versionAsOf and timestampAsOf are both set. Set only one of them")
     starting = options.text("startingVersion") or "earliest"
     return SourceOptions(
         catalog=_catalog(options),
@@ -151,7 +151,7 @@ class _Given:
         for name in self._by_name:
             if name not in {one.lower() for one in known} and not name.startswith(STORAGE):
                 raise UsageError(
-                    f"format('ducklake') has no option {name!r} for {purpose}: the options are {', '.join(dict.fromkeys(known))} "
+                    f"format('ducklake') has no option {name!r} for {purpose}. The options are {', '.join(dict.fromkeys(known))} "
                     f"and {STORAGE}<protocol>.<name>"
                 )
 
@@ -163,14 +163,14 @@ class _Given:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) < least:
-            raise UsageError(f"option {name} is {text[:80]!r}: give a whole number from {least} on")
+            raise UsageError(f"option {name} is {text[:80]!r}. Set it to a whole number of at least {least}")
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
         """Return an option that is one of some words, the first when nothing is given."""
         text = (self.text(name) or choices[0]).lower()
         if text not in choices:
-            raise UsageError(f"option {name} is {text!r}: give one of {', '.join(choices)}")
+            raise UsageError(f"option {name} is {text!r}. Set it to one of {', '.join(choices)}")
         return text
 
 
@@ -178,7 +178,8 @@ def _catalog(options: _Given) -> str:
     url, file = options.text("catalogUrl"), options.text("catalogFile")
     if (url is None) == (file is None):
         raise UsageError(
-            "give the catalog's address as option catalogUrl, or as catalogFile the path of a file on the driver that holds it"
+            "the address of the catalog is missing or set twice. Set option catalogUrl, or set catalogFile to a file on the driver that "
+            "has it"
         )
     if url is not None:
         return url
@@ -193,7 +194,7 @@ def _table(options: _Given) -> str:
     table, path = options.text("table"), options.text("path")
     name = table if path is None else path
     if name is None or (table is not None and path is not None):
-        raise UsageError("name the table once: load('schema.table'), save('schema.table'), or option table")
+        raise UsageError("the table is missing or set twice. Use load('schema.table'), save('schema.table'), or option table")
     return name
 
 
@@ -213,11 +214,13 @@ def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         masked = bool(inner) and inner[0].lower() == _MASKED
         inner = inner[1:] if masked else inner
         if not inner or not all((*inner, last)):
-            raise UsageError(f"option {name}: write {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
+            raise UsageError(f"option {name} is incomplete. Use {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
         # Spark masks options in plans and logs by their names, and would show a secret under a name that it does not know.
         if not masked and _UNMASKED.search(last) and last.lower() != "key":
             whole = ".".join((*inner, last))
-            raise UsageError(f"option {name} would stand in Spark's plans: call it {STORAGE}{_MASKED}.{whole}, which Spark masks")
+            raise UsageError(
+                f"option {name} is a secret that Spark would show in its plans. Use {STORAGE}{_MASKED}.{whole}, which Spark masks"
+            )
         place: dict[str, Any] = found
         for part in inner:
             place = place.setdefault(part, {})
@@ -229,7 +232,7 @@ def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"option timestampAsOf is {text!r}: give a time with its zone, such as 2024-05-01T12:00:00+00:00") from None
+        raise UsageError(f"option timestampAsOf is {text!r}. Set it to a time with a zone, such as 2024-05-01T12:00:00+00:00") from None
 
 
 def user_errors(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -51,8 +51,8 @@ def check_columns(wanted: StructType, schema: Schema, table: str) -> None:
             known = " or ".join(dict.fromkeys(one.simpleString() for one in types))
             requested = field.dataType.simpleString() + ("" if field.nullable else " not null")
             raise SchemaError(
-                f"column {field.name!r} of {table} cannot be read as {requested}, only as {known}; a stream whose table was changed is "
-                "started again with a new checkpoint",
+                f"column {field.name!r} of {table} cannot be read as {requested}, only as {known}. If the table was changed after the "
+                "stream was started, start the stream with a new checkpoint location",
                 table=table,
                 column=field.name,
             )
@@ -106,7 +106,7 @@ class ScanReader(DataSourceReader):
         plan = table.scan(columns=self._schema.names, where=self._options.where).plan().plan
         if plan.predicate is not None and needs_sql(plan.predicate):
             raise UnsupportedFeatureError(
-                f"option where of {table.name} needs a SQL engine, which a data source does not have: filter the DataFrame, or use "
+                f"option where of {table.name} cannot be evaluated by Arrow in the data source. Filter the DataFrame, or use "
                 "lake.table(...).scan(where=...).to_spark(session)",
                 table=table.name,
             )
@@ -244,7 +244,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 plan = plan_changes(reader, table, self._options.feed, first, columns=self._schema.names)
         except NotFoundError as error:
             raise NotFoundError(
-                f"the stream of {self._options.table} cannot go on from snapshot {first} to {last}: {error.message}. "
+                f"the stream of {self._options.table} cannot continue from snapshot {first} to {last}: {error.message}. "
                 "The stream cannot return these changes any more. Start it with a new checkpoint location, and with startingVersion set to "
                 "a snapshot that still exists",
                 table=self._options.table,

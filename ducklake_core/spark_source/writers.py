@@ -138,7 +138,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _of_batch(messages: list[WriterCommitMessage | None]) -> list[FilesMessage]:
     found = [message for message in messages if isinstance(message, FilesMessage)]
     if not found or len(found) < len(messages):
-        raise CommitError(f"{len(messages) - len(found)} of {len(messages)} tasks of the micro-batch did not report")
+        raise CommitError(
+            f"{len(messages) - len(found)} of {len(messages)} tasks of the micro-batch did not report their files. Nothing was "
+            "committed. Restart the stream"
+        )
     return found
 
 
@@ -154,8 +157,8 @@ def stream_id(options: SourceOptions) -> str:
         return options.stream_id
     if options.checkpoint is None:
         raise UsageError(
-            f"writing a stream to {options.table} needs option checkpointLocation (or streamId, another one for each checkpoint), so that "
-            "no micro-batch is committed twice",
+            f"writing a stream to {options.table} needs option checkpointLocation, so that no micro-batch is committed twice. Set it, or "
+            "set streamId to an id that is unique for each checkpoint",
             table=options.table,
         )
     storage = Storage(options=StorageOptions(by_protocol=options.storage))
@@ -166,6 +169,7 @@ def stream_id(options: SourceOptions) -> str:
         return str(found["id"])
     except (DuckLakeError, ValueError, KeyError, OSError) as error:
         raise UsageError(
-            f"cannot read the id of the stream into {options.table} from {path}: give option streamId, another one for each checkpoint",
+            f"cannot read the id of the stream into {options.table} from {path}. Set option streamId to an id that is unique for each "
+            "checkpoint",
             table=options.table,
         ) from error

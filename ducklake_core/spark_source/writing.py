@@ -131,8 +131,8 @@ class SealedWriteOptions:
             Path(self.path).rename(mine)
         except OSError:
             raise CommitError(
-                "this write cannot be committed: the options of its planning are missing from the driver's directory for temporary files; "
-                "run the write again"
+                "this write cannot be committed, because its options were deleted from the directory of temporary files of the driver. "
+                "Run the write again"
             ) from None
         sealed = Path(mine).read_bytes()
         Path(mine).unlink()

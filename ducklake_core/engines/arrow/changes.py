@@ -199,8 +199,8 @@ class _Matching:
 def matched_twice(table: str) -> UsageError:
     """Return the error for a row of the target that several rows of the source match."""
     return UsageError(
-        f"a row of {table} is matched by more than one row of the source, so it is not clear what becomes of it; "
-        "nothing was changed. Leave one row of the source for each, for example by grouping it by the key",
+        f"more than one row of the source matches the same row of {table}, so the result would depend on their order. Nothing was changed. "
+        "Keep one row of the source for each key, for example by grouping by the key",
         table=table,
     )
 
@@ -425,7 +425,10 @@ class _NamedRows:
         before = int(np.count_nonzero(self._found))
         self._found[sources] = True
         if int(np.count_nonzero(self._found)) - before != len(sources):
-            raise CatalogCorruptError(f"table {self.table} has several rows with one row id, so it is not clear which to change")
+            raise CatalogCorruptError(
+                f"table {self.table} has several rows with the same row id, so the row to change is ambiguous. Run lake.check() to find "
+                "the damage"
+            )
         return found, sources
 
     def check_found(self) -> None:
@@ -436,7 +439,10 @@ class _NamedRows:
         """
         missing = len(self._found) - int(np.count_nonzero(self._found))
         if missing:
-            raise CommitConflictError(f"{missing} rows of {self.table} to change are missing: another writer has changed them")
+            raise CommitConflictError(
+                f"{missing:,} rows of {self.table} do not exist any more, because another writer changed them. Compute the change again "
+                "and retry"
+            )
 
 
 def change_rows_by_id(

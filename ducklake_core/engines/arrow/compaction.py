@@ -496,8 +496,8 @@ def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
     expected = sum(file.record_count for file in task.files)
     if written.record_count != expected:
         raise CorruptFileError(
-            f"merging {len(task.files)} files of {task.state.table} gave {written.record_count} rows, but the catalog has {expected}; "
-            "the files are left as they are",
+            f"merging {len(task.files)} files of {task.state.table} returned {written.record_count:,} rows, but the catalog has "
+            f"{expected:,}. The files were not changed. Run lake.check() to find the damage",
             table=task.state.table,
         )
     verify_written_file(written, columns, task.state.partition_spec)
@@ -596,8 +596,8 @@ def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple
         # Counted before the files are closed: a wrong count in the catalog or a faulty delete file must not lose rows for good.
         if written != live.expected:
             raise CorruptFileError(
-                f"{len(task.files)} files of {state.table} have {written} rows that are not deleted, but the catalog has "
-                f"{live.expected}; the files are left as they are",
+                f"{len(task.files)} files of {state.table} have {written:,} rows that are not deleted, but the catalog has "
+                f"{live.expected:,}. The files were not changed. Run lake.check() to find the damage",
                 table=state.table,
             )
         return tuple(writer.close())

@@ -290,11 +290,11 @@ def reassemble(array: pa.Array[Any]) -> pa.StructArray:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if not pa.types.is_struct(array.type) or array.type.get_field_index("metadata") < 0:
-        raise CorruptFileError(f"a file holds {array.type} where a variant is expected")
+        raise CorruptFileError(f"a file has type {array.type} instead of a variant")
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     metadata = parts["metadata"].cast(pa.binary())
     if pc.any(pc.and_(metadata.is_null(), array.is_valid())).as_py():
-        raise CorruptFileError("a file holds a variant without metadata")
+        raise CorruptFileError("a file has a variant value without metadata")
     values = _binary(parts.get("value"), len(array))
     if "typed_value" in parts and parts["typed_value"].null_count < len(array):
         names = _Names(pc.fill_null(metadata, encoding.EMPTY_METADATA))
@@ -332,7 +332,7 @@ def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np
         return _objects(rests, typed, names, dictionaries)
     shredded = _arrays(typed, names, dictionaries) if is_list(typed.type) else _primitives(typed)
     if pc.any(pc.and_(rests.is_valid(), shredded.is_valid())).as_py():
-        raise CorruptFileError("a file holds a variant that is shredded and not shredded at once")
+        raise CorruptFileError("a file has a variant value that is both shredded and not shredded")
     return pc.coalesce(shredded, rests)
 
 
@@ -412,7 +412,7 @@ def _object(row: int, rest: bytes | None, fields: Sequence[tuple[str, list[bytes
     if rest is not None:
         others = encoding.object_fields(rest, metadata)
         if others is None or any(name in others for name, _ in fields):
-            raise CorruptFileError("a file holds a variant with a field that is shredded and not shredded at once")
+            raise CorruptFileError("a file has a variant value with a field that is both shredded and not shredded")
         found |= others
     return encoding.object_(found, metadata)
 
@@ -507,7 +507,7 @@ def _primitives(typed: ArrowArray) -> ArrowArray:
     elif pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
         return _sized(typed.cast(pa.binary()), encoding.binary_start)
     else:
-        raise CorruptFileError(f"a file holds a variant that is shredded as {arrow}, which variants cannot hold")
+        raise CorruptFileError(f"a file has a variant that is shredded as {arrow}, but variants do not have this type")
     return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary())) if typed.null_count else found
 
 

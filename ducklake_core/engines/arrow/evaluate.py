@@ -203,14 +203,16 @@ def column_of(column: ColumnReference, batch: Data) -> pa.Array:
     """
     index = _place(column.path[0], batch.schema.names)
     if index is None:
-        raise NotFoundError(f"the batch has no column {column.path[0]!r}; it has: {', '.join(batch.schema.names)}", column=column.path[0])
+        raise NotFoundError(
+            f"the data has no column {column.path[0]!r}. Its columns are {', '.join(batch.schema.names)}", column=column.path[0]
+        )
     found: Any = batch.column(index)
     array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     for name in column.path[1:]:
         names = [array.type.field(i).name for i in range(array.type.num_fields)]
         child = _place(name, names)
         if child is None:
-            raise NotFoundError(f"the struct {column.path[0]!r} has no field {name!r}; it has: {', '.join(names)}", column=name)
+            raise NotFoundError(f"struct {column.path[0]!r} has no field {name!r}. Its fields are {', '.join(names)}", column=name)
         array = pc.struct_field(array, [child])
     return array
 
@@ -224,7 +226,7 @@ def _place(name: str, names: list[str]) -> int | None:
 
 def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"{expression.sql!r} can only be evaluated by a SQL engine; scan with .to_spark() instead", expression=expression.sql
+        f"Arrow cannot evaluate {expression.sql!r}. Write the condition without it, or use Spark", expression=expression.sql
     )
 
 
@@ -278,7 +280,7 @@ def _comparison(left: Operand, op: Operator, right: Operand, batch: Data) -> pa.
 def _domain(left: DataType, right: DataType) -> Domain:
     domain = common_domain(left, right)
     if domain is None:
-        raise UnsupportedFeatureError(f"{left} and {right} cannot be compared here; scan with .to_spark() instead")
+        raise UnsupportedFeatureError(f"Arrow cannot compare {left} with {right}. Use values of one type in the condition, or use Spark")
     return domain
 
 
@@ -434,7 +436,7 @@ def related(predicate: BoxOverlap, array: Any) -> pa.BooleanArray:
     try:
         constant = shapely.from_wkt(predicate.constant)
     except shapely.errors.ShapelyError as error:
-        raise UsageError(f"{predicate.constant!r} is no geometry in well-known text: {error}") from error
+        raise UsageError(f"{predicate.constant!r} is not a geometry in well-known text: {error}") from error
     shapely.prepare(constant)
     # The bounding boxes exclude most rows at a fraction of the cost of decoding a geometry.
     near = overlaps(array, predicate.box)
@@ -467,8 +469,8 @@ def require_shapely(what: str) -> ModuleType:
         return import_module("shapely")
     except ImportError as error:
         raise UnsupportedFeatureError(
-            f"{what} needs the package shapely, also on Spark's executors: pip install 'ducklake-dagster[spatial]'; "
-            "without it the boxes alone can be compared: column && constant",
+            f"{what} needs the package shapely, also on Spark's executors. Run pip install 'ducklake-dagster[spatial]', or compare only "
+            "bounding boxes with column && constant",
             package="shapely",
         ) from error
 
@@ -531,13 +533,15 @@ def _compared(
     if data_type is None or (cast is None and not are_comparable(data_type, right.type)):
         held = "an object, an array or a value" if data_type is None else data_type
         raise SchemaError(
-            f"{nested_sql(predicate, 'duckdb')}: a row has {held} there, which does not compare with {right.type}; cast it, or leave "
-            "such rows out before",
+            f"{nested_sql(predicate, 'duckdb')}: a row has {held}, which cannot be compared with {right.type}. Cast the value, or "
+            "exclude such rows with another condition",
             column=predicate.left.column.path[0],
         )
     if cast == JSON:
         # DuckDB makes a quoted JSON string of a string, instead of parsing its content.
-        raise UnsupportedFeatureError(f"a cast from variant to json in {nested_sql(predicate, 'duckdb')}", cast="variant to json")
+        raise UnsupportedFeatureError(
+            f"Arrow cannot cast variant to json in {nested_sql(predicate, 'duckdb')}. Use Spark", cast="variant to json"
+        )
     values = typed_values(buffer, slots, data_type)
     column = ColumnReference(column_id=0, path=("value",), type=data_type)
     batch = pa.record_batch([values], names=["value"])
@@ -574,7 +578,7 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         if isinstance(scalar, ColumnReference) and _is_taken_by_appends(scalar.type, column.type):
             # A plain column is stored as an append of it would be.
             return cast_array(column_of(scalar, batch), column)
-        message = f"column {column.name!r} of type {column.type} cannot be set in process: it needs {error.message}"
+        message = f"column {column.name!r} of type {column.type} cannot be computed without Spark: Arrow does not support {error.message}"
         raise UnsupportedFeatureError(message, column=column.name) from error
 
 
@@ -773,7 +777,7 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
         UnsupportedFeatureError: A type whose values cannot be ordered here.
     """
     if domain_of(data_type) is None:
-        raise UnsupportedFeatureError(f"values of type {data_type} cannot be compared here; scan with .to_spark() instead")
+        raise UnsupportedFeatureError(f"Arrow cannot compare values of type {data_type}. Write the condition without them, or use Spark")
     plain: Any = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_dictionary(plain.type):
         plain = decoded_dictionary(plain)
@@ -832,7 +836,9 @@ def _exact(left: pa.Array, left_type: DataType, right: pa.Array, right_type: Dat
     # Wide enough for the digits of both sides before and after the point. 76 is the widest decimal of Arrow.
     whole, scale = (max(pair) for pair in zip(_digits(left_type), _digits(right_type), strict=True))
     if whole + scale > 76:
-        raise UnsupportedFeatureError(f"{left_type} and {right_type} have no common type here; scan with .to_spark() instead")
+        raise UnsupportedFeatureError(
+            f"Arrow has no common type of {left_type} and {right_type}. Cast one of them in the condition, or use Spark"
+        )
     common = pa.decimal256(76, scale)
     return left.cast(common), right.cast(common)
 
@@ -853,7 +859,7 @@ def _units(array: pa.Array, unit: str, wanted: str) -> pa.Array:
     steps = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
     if steps[unit] < steps[wanted]:
         # No writer stores nanoseconds in a column of microseconds, and rounding would change the outcome of comparisons.
-        raise UnsupportedFeatureError(f"timestamps in {unit} stand where {wanted} belong")
+        raise UnsupportedFeatureError(f"timestamps in {unit} are used where {wanted} are expected")
     return _scaled(array, steps[unit] // steps[wanted])
 
 

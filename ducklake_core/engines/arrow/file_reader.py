@@ -171,7 +171,7 @@ class FileReader:
         if "rowid" in self._shape.read_virtual and layout.row_id_place is None and task.file.row_id_start is None:
             raise self._unknown("has no row ids, neither in the file nor in the catalog")
         if task.snapshot_filter is not None and layout.snapshot_id_place is None and not task.file.row_counts:
-            raise self._unknown("holds rows of several snapshots, but not the snapshot id of each")
+            raise self._unknown("has rows of several snapshots, but no column with their snapshot ids")
 
     def _unknown(self, what: str) -> CorruptFileError:
         where = printable(self._task.file.path)
@@ -252,7 +252,7 @@ class FileReader:
         if position - start != counted:
             # Positions of what follows would be wrong, and rows of the second pass missing.
             where, table = printable(self._task.file.path), self._shape.table
-            message = f"{where} of table {table} has {position - start} rows where its footer counts {counted}"
+            message = f"{where} of table {table} has {position - start:,} rows, but its footer counts {counted:,}"
             raise CorruptFileError(message, path=where, table=table)
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
@@ -599,7 +599,9 @@ def find_columns(schema: pa.Schema, file: DataFile, shape: ScanProjection) -> tu
 def _mapping(file: DataFile, shape: ScanProjection) -> NameMapping:
     mapping = next((mapping for mapping in shape.mappings if mapping.id == file.mapping_id), None)
     if mapping is None:
-        raise CatalogCorruptError(f"data file {file.id} of table {shape.table} has the unknown column mapping {file.mapping_id}")
+        raise CatalogCorruptError(
+            f"data file {file.id} of table {shape.table} has column mapping {file.mapping_id}, which does not exist in the catalog"
+        )
     return mapping
 
 
@@ -706,7 +708,7 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
         case ListType() if is_list(array.type):
             return _list(array, source, target)
         case StructType() | MapType() | ListType():
-            raise SchemaError(f"column {target.name!r} is {target.type}, but a file holds {array.type}", column=target.name)
+            raise SchemaError(f"column {target.name!r} is {target.type}, but a file has type {array.type}", column=target.name)
         case _:
             return from_file(array, target)
 
@@ -751,7 +753,11 @@ def _list(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Arra
 def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
     key, item = source.type.key_field, source.type.item_field
     if target.children[0].id not in (field_id(key), field_id(item)):
-        raise UnsupportedFeatureError(f"the keys of the map {target.name!r} carry no field id, so they cannot be found", column=target.name)
+        raise UnsupportedFeatureError(
+            f"the keys of map {target.name!r} have no field id in a file, so they cannot be found. Register the file with a name mapping "
+            "(add_data_files)",
+            column=target.name,
+        )
     entries = map_entries(array)
     pairs = list_values(entries)
     keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))

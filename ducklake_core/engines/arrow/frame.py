@@ -36,10 +36,10 @@ _UNREAD: WeakKeyDictionary[Any, pa.RecordBatch] = WeakKeyDictionary()
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 ACCEPTED = (
-    "give Arrow data (a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, anything with "
+    "pass Arrow data (a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars DataFrame, a DuckDB relation, an object with "
     "__arrow_c_stream__ or __arrow_c_array__), a list of dicts, or a Spark DataFrame"
 )
-_ONE_COLUMN = "it is one column without a name, not rows: make it a table, such as pyarrow.table({'a': values})"
+_ONE_COLUMN = "it is one column without a name, not rows. Make a table, such as pyarrow.table({'a': values})"
 _POLARS_INTEGERS = {"Int128": "int128", "UInt128": "uint128"}
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
 _LARGEST_UNSIGNED = 2**64 - 1
@@ -314,12 +314,12 @@ def arrow_data(data: Any) -> ArrowData:
 
 
 def no_columns(kind: str) -> UsageError:
-    """Return the error for a frame without columns where its rows or its columns are needed: rows of NULLs would hide a mistake."""
-    return UsageError(f"cannot write a {kind} without columns: give at least one column of the table", type=kind)
+    """Return the error for a frame without columns; writing rows of NULLs would hide a mistake."""
+    return UsageError(f"cannot write a {kind} without columns. Pass at least one column of the table", type=kind)
 
 
 def _of_pandas(data: Any) -> pa.Table:
-    """Convert a pandas frame; an unnamed index is no column. Types of an empty frame are dropped, because pandas makes them up."""
+    """Convert a pandas frame without its unnamed index. Types of an empty frame are dropped, because pandas does not know them."""
     if not len(data):
         names = pa.Table.from_pandas(data, preserve_index=False).column_names
         return pa.table([pa.nulls(0)] * len(names), names=names)
@@ -348,14 +348,14 @@ def _pandas_column(name: str, values: Any) -> tuple[Any, Any]:
 
 
 def _of_polars(data: Any) -> pa.Table:
-    """Convert a Polars frame; Polars exports Python objects as addresses, and 128-bit integers in a form of its own."""
+    """Convert a Polars frame. Polars exports Python objects as addresses, and 128-bit integers in a private type."""
     import polars as pl
 
     objects = [name for name, kind in data.schema.items() if kind == pl.Object]
     if objects:
         message = f"cannot write a polars DataFrame: column {objects[0]!r} has type Object. Convert its values to a type of Polars"
         raise UsageError(message, column=objects[0])
-    # Polars exports 128-bit integers under a private type that other libraries reject: they travel as strings.
+    # Other libraries reject the private type of 128-bit integers, so they are exported as strings.
     huge = {name: _POLARS_INTEGERS[str(kind)] for name, kind in data.schema.items() if str(kind) in _POLARS_INTEGERS}
     if not huge:
         return pa.table(data)
@@ -373,11 +373,11 @@ def _advice(data: object) -> str:
     if type(data).__name__ in ("Series", "ChunkedArray"):
         return _ONE_COLUMN
     if is_a(data, "polars", "LazyFrame"):
-        return "call its collect()"
+        return "call collect() first"
     if isinstance(data, Mapping):
-        return "make it a table of columns, pyarrow.table(...), or a list with a dict for each row"
+        return "pass a table of columns, such as pyarrow.table(...), or a list with one dict for each row"
     if isinstance(data, Iterator):
-        return "make a stream of record batches with pyarrow.RecordBatchReader.from_batches(schema, batches), or a list of dicts"
+        return "pass a stream of record batches, such as pyarrow.RecordBatchReader.from_batches(schema, batches), or a list of dicts"
     return ACCEPTED
 
 
@@ -385,12 +385,12 @@ def _reason(error: Exception) -> str:
     if "non-struct" in str(error):
         return _ONE_COLUMN
     if isinstance(error, pa.ArrowException) and "Conversion failed for column" in str(error):
-        return "; ".join(str(part).partition("\n")[0] for part in error.args) + ". Convert the column to one type that Arrow has"
+        return "; ".join(str(part).partition("\n")[0] for part in error.args) + ". Convert the column to one type of Arrow"
     return "; ".join(str(part).partition("\n")[0] for part in error.args) or type(error).__name__
 
 
 def check_index(data: Any, kind: str) -> None:
-    """Reject a pandas-like frame with a named index: a name means that it was a column, which must not be lost.
+    """Reject a pandas-like frame with a named index, which probably was a column that must not be lost.
 
     Raises:
         UsageError: The index is named.
@@ -398,21 +398,21 @@ def check_index(data: Any, kind: str) -> None:
     named = [str(name) for name in data.index.names if name is not None]
     if named:
         raise UsageError(
-            f"cannot write a {kind} whose index is named ({', '.join(named)}): make it columns with reset_index(), or leave it away with "
-            "reset_index(drop=True)",
+            f"cannot write a {kind} whose index is named ({', '.join(named)}). Convert the index to columns with reset_index(), or "
+            "drop it with reset_index(drop=True)",
             type=kind,
         )
 
 
 def _of_mappings(rows: Sequence[object]) -> pa.Table:
-    """Return rows as dicts: columns in the order in which rows first name them, NULL where a row lacks one."""
+    """Return a table of dicts. Columns have the order of their first use; a missing value is NULL."""
     values: dict[str, list[object]] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise UsageError(f"cannot write a list of rows: row {number} is of type {kind_of(row)}, not a dict", row=number)
+            raise UsageError(f"cannot write a list of rows: row {number} has type {kind_of(row)}. Pass one dict for each row", row=number)
         for name in row:
             if not isinstance(name, str):
-                raise UsageError(f"cannot write a list of dicts: row {number} names a column {name!r}, which is no text", row=number)
+                raise UsageError(f"cannot write a list of dicts: row {number} has column name {name!r}, which is not a string", row=number)
             if name not in values:
                 values[name] = [None] * number
         for name, column in values.items():
@@ -427,7 +427,7 @@ def _table(columns: Sequence[tuple[Any, Any]]) -> pa.Table:
 
 
 def _column(name: str, values: list[Any]) -> tuple[Any, Any]:
-    """Return one column of Python values as Arrow infers its type; larger integers than Arrow infers get a type of DuckLake."""
+    """Return one column of Python values with the type that Arrow infers, or a DuckLake type for integers that Arrow does not support."""
     if any(kind.__name__ == "NaTType" for kind in {type(value) for value in values}):
         # Records that pandas made have NaT for a missing time.
         values = [None if type(value).__name__ == "NaTType" else value for value in values]
@@ -466,7 +466,7 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
     if pa.types.is_struct(arrow):
         rows = [value for value in values if isinstance(value, Mapping)]
         return pa.struct([own.with_type(_exact_type(failed, own.type, [row.get(own.name) for row in rows])) for own in arrow])
-    # NaT is an instance of datetime with a nanosecond attribute; only its inequality to itself gives it away.
+    # NaT is an instance of datetime with a nanosecond attribute, but differs from itself.
     known = [value for value in values if value is not None and value == value]  # noqa: PLR0124
     if pa.types.is_date(arrow) and any(isinstance(value, datetime) for value in known):
         raise UsageError(f"{failed} mixes dates and timestamps. Convert them to one type")
@@ -483,7 +483,10 @@ def _exact_type(failed: str, arrow: Any, values: Sequence[Any]) -> Any:
 def _large_integers(kind: str, name: str, values: list[Any]) -> tuple[Any, Any]:
     known = [value for value in values if value is not None]
     if not all(isinstance(value, Integral) for value in known):
-        raise UsageError(f"cannot write a {kind}: column {name!r} mixes integers beyond 64 bits with other values", column=name)
+        raise UsageError(
+            f"cannot write a {kind}: column {name!r} mixes integers of more than 64 bits with other values. Convert them to one type",
+            column=name,
+        )
     if min(known) >= 0 and max(known) <= _LARGEST_UNSIGNED:
         return pa.field(name, pa.uint64()), pa.array(values, pa.uint64())
     huge = "uint128" if max(known) >= 2**127 else "int128"

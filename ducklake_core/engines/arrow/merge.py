@@ -126,7 +126,8 @@ class ChangeRequest:
         computed = self.for_engine
         if types is None and computed:
             raise UnsupportedFeatureError(
-                f"{computed[0].text!r} for {self.table} needs a SQL engine ({computed[0].obstacle}); give a Spark session (spark)",
+                f"{computed[0].text!r} for {self.table} cannot be evaluated by Arrow ({computed[0].obstacle}). Pass a Spark session with "
+                "spark=",
                 expression=computed[0].text,
                 table=self.table,
             )
@@ -203,10 +204,10 @@ class Binder:
         for name, value in given.items():
             place = self.target.columns.index(self.target.column(name))
             if place in found:
-                raise UsageError(f"column {name!r} of {self.table} is set twice", table=self.table, column=name)
+                raise UsageError(f"column {name!r} of {self.table} is set twice. Set it once", table=self.table, column=name)
             found[place] = self.expression(value)
         if not found:
-            raise UsageError(f"no column of {self.table} is given a value", table=self.table)
+            raise UsageError(f"no column of {self.table} is set. Set at least one", table=self.table)
         return tuple(found.items())
 
     def same_names(self, *, whole: bool) -> tuple[tuple[int, Expression], ...]:
@@ -224,7 +225,7 @@ class Binder:
         missing = [column.name for column in self.target if self.source.find(column.name) is None]
         if whole and missing:
             raise UsageError(
-                f"the source has no column {', '.join(missing)}, which {self.table} has: name the columns to set", table=self.table
+                f"the source lacks columns {', '.join(missing)} of {self.table}. Add them, or list the columns to set", table=self.table
             )
         found: list[tuple[int, Expression]] = []
         for place, column in enumerate(self.target):
@@ -241,13 +242,16 @@ class Binder:
                     return self._flat(schema, letter, path[1:])
         owners = [(schema, letter) for _, schema, letter in self._sides if schema.find(path[0]) is not None]
         if len(owners) > 1:
-            raise UsageError(f"both sides have a column {path[0]!r}: write t.{path[0]} or s.{path[0]}", column=path[0])
+            raise UsageError(
+                f"column {path[0]!r} is ambiguous, because both the table and the source have it. Write t.{path[0]} or s.{path[0]}",
+                column=path[0],
+            )
         if not owners:
             every = ", ".join(
                 f"{letter}.{name}" if len(self._sides) > 1 else name for _, schema, letter in self._sides for name in schema.names
             )
             near = similar_in_brackets(path[0], [name for _, schema, _ in self._sides for name in schema.names])
-            raise NotFoundError(f"there is no column {'.'.join(path)!r}{near}; the columns are: {every}", column=".".join(path))
+            raise NotFoundError(f"column {'.'.join(path)!r} does not exist{near}. The columns are {every}", column=".".join(path))
         return self._flat(*owners[0], path)
 
     @staticmethod
@@ -487,7 +491,7 @@ def merge_request(
         UnsupportedFeatureError: A condition without an equality of one column of each side.
     """
     if not clauses:
-        raise UsageError(f"a merge into {table} needs at least one branch, such as .when_matched_update(...)", table=table)
+        raise UsageError(f"the merge into {table} has no action. Add at least one, such as .when_matched_update(...)", table=table)
     binder = Binder(table, target, source)
     keys, residual = _matching(binder, on)
     flat = flat_columns(binder.source, "s")
@@ -497,7 +501,10 @@ def merge_request(
     for when, _ in _ORDER:
         about = [clause for clause in requested if clause.when == when]
         if any(clause.condition is None for clause in about[:-1]):
-            raise UsageError(f"a branch of the merge into {table} follows one without a condition for rows {when!r}: it is never reached")
+            raise UsageError(
+                f"the merge into {table} has an action for rows {when!r} after one without a condition, so it is never used. Change the "
+                "order"
+            )
     return ChangeRequest(table=table, target=target, source=binder.source, keys=keys, residual=residual, clauses=requested)
 
 
@@ -554,7 +561,9 @@ def _matching(binder: Binder, on: str | Sequence[str]) -> tuple[tuple[tuple[int,
     on = _as_names(binder, on)
     if not isinstance(on, str):
         if not on:
-            raise UsageError(f"a merge into {binder.table} needs on=: names of key columns, or a condition", table=binder.table)
+            raise UsageError(
+                f"the merge into {binder.table} has no on=. Set it to names of key columns, or to a condition", table=binder.table
+            )
         columns = [(binder.target.column(name), binder.source.column(name)) for name in on]
         return tuple((binder.target.columns.index(target), binder.source.columns.index(source)) for target, source in columns), None
     keys: list[tuple[int, int]] = []
@@ -567,7 +576,8 @@ def _matching(binder: Binder, on: str | Sequence[str]) -> tuple[tuple[tuple[int,
             keys.append(pair)
     if not keys:
         raise UnsupportedFeatureError(
-            f"the condition {on!r} of the merge into {binder.table} has no equality between a column of each side, such as t.id = s.id",
+            f"the condition {on!r} of the merge into {binder.table} does not compare a column of the table with a column of the source. "
+            "Add an equality such as t.id = s.id",
             table=binder.table,
         )
     return tuple(keys), binder.expression(" AND ".join(f"({part})" for part in rest)) if rest else None
@@ -657,8 +667,8 @@ def key_domain(target: Field, source: Field) -> Domain:
     domain = common_domain(target.type, source.type)
     if domain is None:
         raise UnsupportedFeatureError(
-            f"column {target.name!r} of type {target.type} cannot be matched with {source.name!r} of type {source.type}; "
-            "cast the source's column first",
+            f"column {target.name!r} of type {target.type} cannot be compared with {source.name!r} of type {source.type}. "
+            "Cast the column of the source",
             column=target.name,
         )
     return domain

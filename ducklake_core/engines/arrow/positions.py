@@ -220,8 +220,8 @@ def _check_count(file: DataFile, shape: ScanProjection, storage: Storage) -> Non
         held = pq.read_metadata(source).num_rows
     if held != file.record_count:
         raise CorruptFileError(
-            f"{printable(file.path)} of table {shape.table} holds {held} rows, but the catalog counts {file.record_count}: "
-            "correct record_count of its row in ducklake_data_file before rows are deleted",
+            f"{printable(file.path)} of table {shape.table} has {held:,} rows, but the catalog has record_count "
+            f"{file.record_count:,}. Correct record_count in ducklake_data_file before you delete rows",
             path=printable(file.path),
             table=shape.table,
         )
@@ -310,7 +310,8 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
     if len(file.delete_files) > 1:
         ids = [one.id for one in file.delete_files]
         raise CatalogCorruptError(
-            f"data file {file.id} of table {table} has {len(ids)} live delete files ({ids}), where one is allowed; rewrite the file first",
+            f"data file {file.id} of table {table} has {len(ids)} live delete files ({ids}), but at most one is allowed. Rewrite the "
+            "file first",
             table=table,
             data_file_id=file.id,
         )
@@ -333,7 +334,7 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
         UsageError: The file carries no snapshot ids, so there is nothing to rewrite.
     """
     if staged.assumed_snapshot is None:
-        raise UsageError("a delete file without snapshot ids is valid at any snapshot; there is nothing to rewrite")
+        raise UsageError("a delete file without snapshot ids is valid at any snapshot and need not be rewritten")
     path = target.directory + staged.path
     held = read_delete_file(
         storage,
@@ -419,11 +420,13 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     schema = table.select(on)
     for column in schema:
         if not column.is_leaf or column.type in NO_KEY_TYPES:
-            raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
+            raise UnsupportedFeatureError(
+                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type", column=column.name
+            )
     by_name = {folded(name): name for name in source.column_names}
     missing = [column.name for column in schema if folded(column.name) not in by_name]
     if missing:
-        raise SchemaError(f"the data has no column {missing[0]!r}, which is part of the key", column=missing[0])
+        raise SchemaError(f"the data has no column {missing[0]!r}, which is part of the key. Add it, or change the key", column=missing[0])
     held = cast_to(source.select([by_name[folded(column.name)] for column in schema]), schema, physical=False, exact=True)
     columns = [_comparable(column.combine_chunks()) for column in held.columns]
     for column, values in zip(schema, columns, strict=True):
@@ -557,8 +560,8 @@ def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) ->
     positions, snapshots = positions[first], snapshots[first]
     if positions[0] < 0 or positions[-1] >= file.record_count:
         raise CorruptFileError(
-            f"the catalog deletes row {positions[-1] if positions[0] >= 0 else positions[0]} of {printable(file.path)}, which has "
-            f"{file.record_count} rows",
+            f"the catalog deletes row {positions[-1] if positions[0] >= 0 else positions[0]} of {printable(file.path)}, but the file has "
+            f"only {file.record_count:,} rows. Run lake.check() to find the damage",
             path=printable(file.path),
         )
     replaced = tuple((one.id, *paths.relative_to(data_path, one.path)) for one in file.delete_files)

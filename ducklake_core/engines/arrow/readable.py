@@ -90,7 +90,9 @@ class Readable(ABC):
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
         if int(polars.__version__.partition(".")[0]) < _MIN_POLARS:
             # Earlier versions turn a stream into columns of Python objects, or nested JSON into strings.
-            message = f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
+            message = (
+                f"to_polars() needs polars {_MIN_POLARS} or later, not {polars.__version__}. Run pip install 'ducklake-dagster[polars]'"
+            )
             raise UnsupportedFeatureError(message, package="polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")
@@ -146,7 +148,7 @@ def _optional(package: str, method: str, install: str) -> ModuleType:
     try:
         return import_module(package)
     except ImportError as error:
-        raise UnsupportedFeatureError(f"{method}() needs the {package} package: {install}", package=package) from error
+        raise UnsupportedFeatureError(f"{method}() needs the package {package}. Run {install}", package=package) from error
 
 
 def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -185,7 +187,7 @@ def check_intervals(schema: pa.Schema, library: str) -> None:
     """
     for field in schema:
         if _has_interval(field.type):
-            message = f"column {field.name!r} has intervals, for which {library} has no type: leave the column out, or use to_arrow()"
+            message = f"column {field.name!r} has intervals, but {library} has no type for them. Leave the column out, or use to_arrow()"
             raise UnsupportedFeatureError(message, column=field.name)
 
 
@@ -201,7 +203,7 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
-        message = f"column {field.name!r} has integers of 39 digits, which only Arrow holds: use to_arrow()"
+        message = f"column {field.name!r} has integers of 39 digits, which only Arrow supports. Use to_arrow()"
         raise UnsupportedFeatureError(message, column=field.name) from error
 
 
@@ -256,9 +258,7 @@ def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd
         return table.to_pandas(types_mapper=types_mapper)
     except (ValueError, OverflowError, pa.ArrowException) as error:
         name = next(name for name in table.column_names if not _converts(table.select([name]), types_mapper))
-        message = (
-            f"column {name!r} has values that pandas does not hold in this form ({error}): pass dtype_backend='pyarrow', or use to_arrow()"
-        )
+        message = f"column {name!r} has values that pandas does not support in this form ({error}). Pass dtype_backend='pyarrow', or use to_arrow()"
         raise UnsupportedFeatureError(message, column=name) from error
 
 
@@ -286,7 +286,7 @@ def _check_exact(table: pa.Table) -> None:
                 found = pc.min_max(numbers).as_py()
                 if found["min"] is not None and max(-found["min"], found["max"]) > _LARGEST_EXACT:
                     raise UsageError(
-                        f"column {name!r} has NULLs and whole numbers beyond 2^53, which pandas would round to floats: pass "
+                        f"column {name!r} has NULLs and integers beyond 2^53, which pandas would round to floats. Pass "
                         "dtype_backend='numpy_nullable' or 'pyarrow'",
                         column=name,
                     )

@@ -319,7 +319,7 @@ def _read(text: str, wanted: DataType) -> object:
     except (DuckLakeError, ValueError) as error:
         if wanted in _OWN_STRINGS:
             raise UnsupportedFeatureError(f"{text!r} as a value of type {wanted}", type=str(wanted)) from error
-        raise UsageError(f"{text!r} cannot be read as a value of type {wanted}", type=str(wanted)) from error
+        raise UsageError(f"{text!r} is not a valid value of type {wanted}", type=str(wanted)) from error
 
 
 def _lenient(text: str, wanted: DataType) -> object:
@@ -611,7 +611,7 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
     start, length = values[1].constant, values[2].constant if len(values) > 2 else None
     sizes = [start, length] if len(values) > 2 else [start]
     if start is None or start < 1 or any(size is None or not 0 <= size < _LONGEST for size in sizes):
-        raise UnsupportedFeatureError("substring() with a place that is no positive constant")
+        raise UnsupportedFeatureError("substring() with a start that is not a positive constant")
     return TypedArray(pc.utf8_slice_codeunits(subject, start - 1, None if length is None else start - 1 + length), VARCHAR)
 
 
@@ -621,7 +621,7 @@ def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArra
     if pattern.is_null:
         return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
     if pattern.text is None:
-        raise UnsupportedFeatureError(f"{function}() with a text that is no constant")
+        raise UnsupportedFeatureError(f"{function}() with a string that is not a constant")
     if function == "starts_with":
         return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
     # In Arrow's LIKE a backslash escapes; in DuckDB it is an ordinary character without an ESCAPE clause.

@@ -51,7 +51,7 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     names = {folded(name): name for name in rows.schema.names}
     for number, order in enumerate(orders):
         if order.column is None:
-            raise _rejected(order, table, "which only a SQL engine can evaluate: write a Spark DataFrame")
+            raise _rejected(order, table, "which Arrow cannot evaluate: write a Spark DataFrame")
         given = names.get(folded(order.column))
         if given is None:
             continue

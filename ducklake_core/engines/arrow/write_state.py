@@ -82,8 +82,8 @@ class WriteState:
         """
         if self.version != STATE_VERSION:
             raise UnsupportedFeatureError(
-                f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
-                "install the same ducklake-dagster on driver and executors"
+                f"the write of {self.table} was planned by another version of ducklake-dagster (write state {self.version}, here "
+                f"{STATE_VERSION}). Install the same version on the driver and the executors"
             )
 
     @property
@@ -106,7 +106,7 @@ class WriteState:
     def without_columns(self) -> SchemaError:
         """Return the error for rows that have no columns: stored as rows of NULLs they would hide a mistake in the frame."""
         return SchemaError(
-            f"cannot write to {self.table}: the data has rows but no columns; give at least one column of the table", table=self.table
+            f"cannot write to {self.table}: the data has rows but no columns. Pass at least one column of the table", table=self.table
         )
 
 
@@ -230,7 +230,8 @@ def _check_text(data: pa.RecordBatch | pa.Table, state: WriteState) -> None:
         except pa.ArrowInvalid as error:
             reason = str(error).partition("\n")[0]
             raise SchemaError(
-                f"cannot write to {state.table}: column {source.name!r} holds values that are not text: {reason}", table=state.table
+                f"cannot write to {state.table}: column {source.name!r} has values that are not strings: {reason}. Convert them to strings",
+                table=state.table,
             ) from error
 
 
@@ -292,8 +293,8 @@ def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row
     columns = [c.name for c in state.schema if named & {node.id for node in c.walk()}] or [by_id[i].name for i in named]
     values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r}" for name in columns)
     raise UsageError(
-        f"cannot write to {state.table}: the row with {values} is outside of what was promised, {to_sql(row_constraint, 'duckdb')}; "
-        "filter the data, or write to the slice it belongs to",
+        f"cannot write to {state.table}: the row with {values} does not satisfy the condition of the overwrite, "
+        f"{to_sql(row_constraint, 'duckdb')}. Filter the data, or change the condition",
         table=state.table,
         row_outside=values,
     )

@@ -215,7 +215,7 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
             raise UsageError(f"the table has no column {', '.join(map(repr, unknown))}", columns=unknown)
         target = [known[folded(name)] for name in own]
     if len(own) != len(target):
-        raise UsageError(f"the query has {len(own)} columns, for {len(target)} of the table")
+        raise UsageError(f"the query has {len(own)} columns, but the table has {len(target)}. Select one column for each, or use BY NAME")
     columns = [f"{cast_text(f'c{place}', column)} AS {quoted_path((name,))}" for place, (name, column) in enumerate(target)]
     names = ", ".join(f"c{place}" for place in range(len(own)))
     return f"SELECT {', '.join(columns)} FROM ({sql}) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
@@ -241,7 +241,7 @@ def user_error(problem: BaseException, failures: Failures, sql: str) -> BaseExce
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
-    reported = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
+    reported = UsageError(f"DuckDB cannot run the query: {line_of(problem)}", sql=sql)
     return FilterNotTakenError(reported) if not_taken(problem) else reported
 
 
@@ -302,7 +302,7 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
                 execute_definition(connection, statement)
             except duckdb.Error as problem:
                 rejected.append((name, statement))
-                reasons.append(f"the {name} cannot be made: {line_of(problem)}")
+                reasons.append(f"DuckDB cannot create the {name}: {line_of(problem)}")
         if len(rejected) == len(waiting):
             return reasons
         waiting = rejected
@@ -466,7 +466,7 @@ def check_expression(table: str, text: str, columns: Schema, target: Field | Non
             if "GROUP BY" in reason:
                 reason = "it has an aggregate function"
             what = f"the sort key {text}" if target is None else f"the default {text} of column {target.name!r}"
-            message = f"{what} of table {table} is rejected by DuckDB, which could not write to the table: {reason}. Use another expression"
+            message = f"DuckDB rejects {what} of table {table}, so it could not write to the table: {reason}. Use another expression"
             raise UsageError(message, expression=text, table=table) from problem
 
 
@@ -515,7 +515,7 @@ def check_statement(sql: str, sources: Sources) -> None:
         except duckdb.CatalogException as problem:
             raise NotFoundError("; ".join([line_of(problem), *rejected])) from problem
         except duckdb.Error as problem:
-            raise UsageError(f"DuckDB does not take the statement: {line_of(problem)}", sql=sql) from problem
+            raise UsageError(f"DuckDB cannot run the statement: {line_of(problem)}", sql=sql) from problem
 
 
 class FilterNotTakenError(Exception):

@@ -248,7 +248,7 @@ def _node(token: tuple[str, str], tokens: Iterator[tuple[str, str]], batch: pa.R
     if kind == "literal":
         return batch.column(int(value))
     if kind != "call":
-        raise UnsupportedFeatureError(f"DuckDB made a filter with a {kind}, which is not supported; write the condition differently")
+        raise UnsupportedFeatureError(f"DuckDB passed a filter with a {kind}, which is not supported. Write the condition differently")
     operands: list[_Node] = []
     options = None
     while (token := next(tokens))[0] != "end":

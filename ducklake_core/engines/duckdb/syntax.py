@@ -82,7 +82,7 @@ def _value(sql: str, data_type: DataType, connection: DuckDBPyConnection) -> obj
     try:
         found = connection.execute(f"SELECT CAST(CAST(({sql}) AS {duckdb_type(data_type)}) AS VARCHAR)").fetchone()
     except duckdb.Error as problem:
-        raise UsageError(f"DuckDB does not compute {sql}: {str(problem).splitlines()[0]}") from problem
+        raise UsageError(f"DuckDB cannot compute {sql}: {str(problem).splitlines()[0]}") from problem
     text = None if found is None else found[0]
     return None if text is None else from_cast_text(text, data_type)
 
@@ -95,4 +95,4 @@ def _check_constant(sql: str, tree: exp.Expression, connection: DuckDBPyConnecti
     changing = {name for (name,) in rows} | {"uuid", "getvariable", "current_setting", "getenv"}
     found = next((token for token in tokens if token in changing), None)
     if found is not None or tree.find(exp.CurrentUser):
-        raise UnsupportedFeatureError(f"{found or 'current_user'} has no constant value")
+        raise UnsupportedFeatureError(f"{found or 'current_user'} is not constant, so it cannot be used here. Use a constant value")

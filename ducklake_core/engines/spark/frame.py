@@ -79,7 +79,7 @@ class SparkFrame:
         if (self.session.conf.get(OVERWRITE_MODE, "static") or "static").lower() == "dynamic":
             raise UsageError(
                 f"the overwrite would replace all rows of {table.qualified_name}, but the Spark session sets {OVERWRITE_MODE} to dynamic, "
-                "which means only the partitions that the data is in: set it to static to replace all rows, or write with "
+                "which replaces only the partitions of the data. Set it to static to replace all rows, or write with "
                 "partitions='in_data' to replace only these partitions",
                 table=table.qualified_name,
                 setting=OVERWRITE_MODE,

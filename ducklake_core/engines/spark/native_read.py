@@ -163,7 +163,7 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
             raise
         path = str((error.getMessageParameters() or {}).get("path", ""))
         raise NotFoundError(
-            f"{path} does not exist: the snapshot was expired and its files cleaned up since the scan was planned, or the file was removed",
+            f"{path} does not exist. Maintenance may have cleaned it up after the scan was planned: plan the scan again",
             path=path,
         ) from error
 
@@ -497,7 +497,7 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
             bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
             is_visible = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first) == 0
         hidden = sf.coalesce(is_visible, _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})"))
-    lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
+    lost = _stop("'Spark did not return the position of a row in its file, so deleted rows cannot be left out'")
     # Spark would take a plain comparison for a selective condition and build join filters from it; CASE hides it.
     is_deleted = _bit(anywhere, position, bits.first) == 1
     return rows.filter(sf.when(is_deleted, hidden).when(sf.expr(f"{position} IS NULL"), lost).otherwise(sf.lit(True)))
@@ -529,7 +529,7 @@ def wants_native(session: SparkSession) -> bool:
     """
     wanted = str(session.conf.get(READER_CONF, "native")).lower()
     if wanted not in ("native", "arrow"):
-        raise UsageError(f"{READER_CONF} is {wanted!r}: set it to 'native' or 'arrow', or unset it")
+        raise UsageError(f"the setting {READER_CONF} is {wanted!r}. Set it to 'native' or 'arrow', or unset it")
     return wanted == "native"
 
 
@@ -603,7 +603,7 @@ def check_ids(path: str, read: frozenset[int], table: str, storage: Storage) -> 
     without = next((name for number, name in lacking if number is None or number in read), None)
     if without is not None:
         raise UnsupportedFeatureError(
-            f"column {without!r} of {where} of table {table} lacks a field id, so that Spark's own reader would give NULL for it; set "
+            f"column {without!r} of {where} of table {table} has no field id, so Spark's own reader would return NULL for it. Set "
             f"{READER_CONF} to 'arrow' in the session, or register the file with a name mapping (add_data_files)",
             path=where,
             table=table,

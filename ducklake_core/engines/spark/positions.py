@@ -162,9 +162,13 @@ def _keys(data: DataFrame, schema: Schema) -> DataFrame:
     selected: list[Column] = []
     for column, field in zip(schema, spark_schema(schema), strict=True):
         if not column.is_leaf or column.type in NO_KEY_TYPES:
-            raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
+            raise UnsupportedFeatureError(
+                f"column {column.name!r} of type {column.type} cannot be a key. Use a column of a simple type", column=column.name
+            )
         if folded(column.name) not in by_name:
-            raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)
+            raise SchemaError(
+                f"the data has no column {column.name!r}, which is part of the key. Add it, or change the key", column=column.name
+            )
         value = sf.col(quoted(by_name[folded(column.name)])).cast(field.dataType)
         # A UUID has several spellings as a string, and Spark compares characters.
         selected.append((sf.lower(value) if column.type == UUID else value).alias(column.name))

@@ -71,7 +71,7 @@ def written_and_deleted(storage: Storage, directory: str) -> str | None:
     failed = storage.delete([path]).failed
     if failed:
         return failed[0][1]
-    return None if size == len(_CONTENT) else f"{size} bytes came back instead of {len(_CONTENT)}"
+    return None if size == len(_CONTENT) else f"read {size} bytes instead of {len(_CONTENT)}"
 
 
 def probe_executor(

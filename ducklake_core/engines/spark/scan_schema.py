@@ -43,7 +43,7 @@ def wants_exact(session: SparkSession) -> bool:
     """
     wanted = str(session.conf.get(TYPES_CONF, "exact")).lower()
     if wanted not in ("exact", "nearest"):
-        raise UsageError(f"{TYPES_CONF} is {wanted!r}: set it to 'exact' or 'nearest', or unset it")
+        raise UsageError(f"the setting {TYPES_CONF} is {wanted!r}. Set it to 'exact' or 'nearest', or unset it")
     return wanted == "exact"
 
 
@@ -146,8 +146,8 @@ def scanned(frame: DataFrame, types: Sequence[LakeType], identifiers: Sequence[s
         if field.dataType != to_spark_type(expected):
             kind = field.dataType.simpleString()
             raise UnsupportedFeatureError(
-                f"cannot read {subject}: this session reads column {field.name!r} of type {expected} as {kind}; "
-                "set spark.sql.legacy.parquet.nanosAsLong to false",
+                f"cannot read {subject}: this session reads column {field.name!r} of type {expected} as {kind}. "
+                "Set spark.sql.legacy.parquet.nanosAsLong to false",
                 subject=subject,
                 column=field.name,
             )
@@ -171,7 +171,8 @@ def run_query(
 
     if str(session.conf.get(_ANSI, "true")).lower() != "true":
         raise UsageError(
-            f"cannot read {subject}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", subject=subject
+            f"cannot read {subject} while {_ANSI} is false, because an overflow would return wrong numbers. Set {_ANSI} to true",
+            subject=subject,
         )
     try:
         # mypy matches the keyword arguments with `args`.
@@ -179,7 +180,7 @@ def run_query(
         found = frame.schema
     except AnalysisException as problem:
         reason = str(problem).splitlines()[0]
-        raise UnsupportedFeatureError(f"cannot read {subject}: Spark does not run its query: {reason}", subject=subject) from problem
+        raise UnsupportedFeatureError(f"cannot read {subject}: Spark cannot run its query: {reason}", subject=subject) from problem
     columns = []
     for identifier, column in zip(identifiers, schema, strict=True):
         wanted = to_spark_type(column.type)
@@ -210,7 +211,9 @@ def parse_schemes(text: str) -> dict[str, str]:
         store, equals, scheme = (part.strip() for part in entry.partition("="))
         scheme = scheme if equals else store
         if not all(re.fullmatch(r"[a-z][a-z0-9+.-]*", name) for name in (store, scheme)):
-            raise UsageError(f"{SCHEMES_CONF} is {text!r}: give Hadoop's schemes, such as s3a, or s3=s3a, gs=gs")
+            raise UsageError(
+                f"the setting {SCHEMES_CONF} is {text!r}. Set it to schemes of Hadoop, such as s3a, or to pairs such as s3=s3a, gs=gs"
+            )
         found[canonical_protocol(store)] = scheme
     return found
 

@@ -53,8 +53,7 @@ def zone_of(session: SparkSession) -> str:
         return checked_zone(zone) or zone
     except UsageError as problem:
         raise UsageError(
-            f"the setting {TIME_ZONE} of the Spark session is {zone!r}, which is no time zone that Python knows: set a name such as "
-            "'Europe/Berlin'",
+            f"the setting {TIME_ZONE} of the Spark session is {zone!r}, which Python does not know. Set a name such as 'Europe/Berlin'",
             parameter=TIME_ZONE,
         ) from problem
 

@@ -144,15 +144,15 @@ def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
         case spark.DecimalType():
             return DecimalType(precision=data_type.precision, scale=data_type.scale)
         case spark.YearMonthIntervalType() if "." in path:
-            raise _rejected(data_type, path, "Spark cannot hand it to Python inside another type; cast it to string")
+            raise _rejected(data_type, path, "Spark cannot pass it to Python inside another type. Cast it to string")
         case spark.StringType() if _collation(data_type) != _BINARY_COLLATION:
-            raise _rejected(data_type, path, "DuckLake has no collations; cast it to string collate UTF8_BINARY")
+            raise _rejected(data_type, path, "DuckLake has no collations. Cast it to string collate UTF8_BINARY")
         case spark.StringType():
             return VARCHAR
         case _:
             found = _FROM_SPARK.get(type(data_type).__name__)
             if found is None:
-                raise _rejected(data_type, path, "cast it to string, binary or a struct")
+                raise _rejected(data_type, path, "DuckLake has no such type. Cast it to string, binary or a struct")
             return found
 
 
@@ -235,7 +235,7 @@ def _named(array: pa.Array[Any], field: pa.Field[Any]) -> pa.Array[Any]:
         return _convert(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
-            f"column {field.name!r} holds a value that Spark cannot hold as {field.type}: {error}", column=field.name
+            f"column {field.name!r} has a value that Spark does not support as {field.type}: {error}", column=field.name
         ) from error
 
 
@@ -287,7 +287,7 @@ def _clock_text(array: pa.Array[Any]) -> pa.Array[Any]:
 def _check_clock(array: pa.Array[Any]) -> None:
     latest = pc.max(array.view(pa.int64())).as_py()
     if latest is not None and latest >= _DAY[array.type.unit]:
-        raise pa.ArrowInvalid("24:00:00 is no time of day in Spark")
+        raise pa.ArrowInvalid("24:00:00 is not a time of day in Spark")
     if array.type.unit == "ns":
         array.cast(pa.time64("us"))
 

@@ -160,7 +160,9 @@ def verify_files(files: tuple[WrittenFile, ...], state: WriteState) -> None:
     """
     names = {file.path for file in files}
     if len(names) != len(files):
-        raise CorruptFileError(f"the write of {state.table} was reported twice for one file; nothing was committed", table=state.table)
+        raise CorruptFileError(
+            f"the write of {state.table} was reported twice for one file. Nothing was committed. Run the write again", table=state.table
+        )
     for file in files:
         verify_written_file(file, state.schema, state.partition_spec)
 

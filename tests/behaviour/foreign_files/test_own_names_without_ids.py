@@ -47,7 +47,7 @@ def test_spark_refuses_or_reads_with_arrow(
         for name in held:
             scan = lake.scan(name)
             assert all(task.native for task in scan.plan().plan.tasks)
-            refused = rf"{OWN.format(list(held).index(name))} of table main\.{name} lacks a field id"
+            refused = rf"{OWN.format(list(held).index(name))} of table main\.{name} has no field id"
             with pytest.raises(UnsupportedFeatureError, match=refused):
                 scan.to_spark(spark)
             with monkeypatch.context() as many:

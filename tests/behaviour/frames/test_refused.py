@@ -29,7 +29,7 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 names a column 1, which is no text"),
     "mixed values": (lambda: [{"a": 1}, {"a": 2}, {"a": "x"}], r"list of dicts: column 'a': row 2 \('x'\)"),
     "any object": (lambda: [{"a": None}, {"a": object()}], r"list of dicts: column 'a': row 1 "),
-    "large and mixed": (lambda: [{"a": 2**70}, {"a": "x"}], "column 'a' mixes integers beyond 64 bits"),
+    "large and mixed": (lambda: [{"a": 2**70}, {"a": "x"}], "column 'a' mixes integers of more than 64 bits"),
     "dict of columns": (lambda: {"a": [1]}, r"cannot write a dict: make it a table of columns, pyarrow\.table"),
     "batches": (lambda: iter([pa.record_batch({"a": [1]})]), r"cannot write a list_iterator: .*RecordBatchReader\.from_batches"),
     "Arrow array": (lambda: pa.array([1]), f"cannot write a pyarrow Int64Array: {ONE_COLUMN}"),
@@ -59,7 +59,7 @@ REJECTED: dict[str, tuple[Callable[[], Any], str]] = {
     "time with a zone, pandas": (lambda: pd.DataFrame({"a": [{"x": time(1, tzinfo=UTC)}]}), "column 'a' has times with a time zone"),
     "integers and strings, pandas": (
         lambda: pd.DataFrame({"a": [2**70, "x"]}),
-        "pandas DataFrame: column 'a' mixes integers beyond 64 bits",
+        "pandas DataFrame: column 'a' mixes integers of more than 64 bits",
     ),
     "objects, polars": (lambda: pl.DataFrame({"a": [object()]}), "polars DataFrame: column 'a' has type Object"),
     "twice": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "cannot write a pandas DataFrame: Duplicate column names"),

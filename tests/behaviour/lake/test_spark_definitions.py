@@ -41,7 +41,7 @@ def test_few_rows_are_inlined_on_request(spark: SparkSession, small: DuckLake, s
         assert sorted(map(repr, duck.rows("FROM rows"))) == sorted(map(repr, duck.rows("FROM files")))
     table = small.table("rows")
     assert table.append(spark.range(0, 5).selectExpr(*EVERYTHING), inline=True).rows_inlined == 0
-    with pytest.raises(UsageError, match="outside of what was promised"):
+    with pytest.raises(UsageError, match="does not satisfy the condition of the overwrite"):
         table.overwrite(few, where="k = 2", inline=True)
     done = table.overwrite(few.where("k = 2"), where="k = 2", inline=True)
     assert (done.rows_inlined, done.rows_deleted) == (1, 2)

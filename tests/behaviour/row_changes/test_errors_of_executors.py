@@ -33,6 +33,6 @@ def test_a_missing_file(spark: SparkSession, small: DuckLake, sqlite_address: La
         lambda: table.upsert(spark.createDataFrame(numbers.slice(0, 2)), on=["k"]),
         lambda: table.restore(first, spark=spark),
     ):
-        with pytest.raises(NotFoundError, match=r"which table main\.t names at snapshot [12]"):
+        with pytest.raises(NotFoundError, match=r"Table main\.t has this file at snapshot [12]"):
             change()
         assert set(Path(sqlite_address.data_path).rglob("*.parquet")) == before

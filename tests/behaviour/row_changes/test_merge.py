@@ -131,12 +131,12 @@ def test_keys_match_as_sql_compares(twins: Twins) -> None:
 @pytest.mark.parametrize(
     ("on", "branch", "error", "message"),
     [
-        (["k"], lambda m: m, UsageError, "at least one branch"),
+        (["k"], lambda m: m, UsageError, "has no action"),
         ("t.v < s.v", lambda m: m.when_matched_delete(), UnsupportedFeatureError, "equality"),
         (["missing"], lambda m: m.when_matched_delete(), NotFoundError, "missing"),
         ("t.g = s.k", lambda m: m.when_matched_delete(), UnsupportedFeatureError, "cast"),
         (["k"], lambda m: m.when_matched_update({"v": "v"}), UsageError, "both sides"),
-        (["k"], lambda m: m.when_matched_delete().when_matched_update(), UsageError, "never reached"),
+        (["k"], lambda m: m.when_matched_delete().when_matched_update(), UsageError, "never used"),
         (["k"], lambda m: m.when_not_matched_insert(), SchemaError, "k"),
         (["g"], lambda m: m.when_not_matched_insert({"g": "s.g"}, where="s.g = '-'"), UsageError, "more than one row"),
     ],

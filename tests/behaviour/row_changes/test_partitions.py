@@ -96,7 +96,7 @@ def test_on_spark(lake: DuckLake, spark: SparkSession) -> None:
     found = [row for row in before[keys[0]] if row["n"] % 2]
     frame = spark.createDataFrame(found, "c string, d date, n bigint")
     partitions = [dict(zip(KEYS, key, strict=True)) for key in keys]
-    with pytest.raises(UsageError, match="outside of what was promised"):
+    with pytest.raises(UsageError, match="does not satisfy the condition of the overwrite"):
         lake.table("t").overwrite(frame.selectExpr("'it''s' AS c", "d", "n"), partitions=partitions)
     result = lake.table("t").overwrite(frame, partitions=partitions)
     assert (result.rows_added, result.rows_deleted) == (len(found), sum(len(before.get(key, ())) for key in keys))
@@ -146,7 +146,7 @@ def test_invalid_partitions_raise(small: DuckLake) -> None:
         ([{**whole, "c": 5}], UsageError, "5"),
         ([], UsageError, "with one at least"),
         (whole, UsageError, "must be 'in_data' or a list"),
-        ([whole], UsageError, "outside of what was promised"),
+        ([whole], UsageError, "does not satisfy the condition of the overwrite"),
     ]
     for partitions, error, text in cases:
         with pytest.raises(error, match=text):

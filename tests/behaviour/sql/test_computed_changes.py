@@ -109,8 +109,8 @@ def test_one_by_one(lake: DuckLake) -> None:
 
 
 REJECTED = {
-    "UPDATE t SET s = x FROM (FROM u UNION ALL SELECT 2, 'other') AS u WHERE t.k = u.k": "matched by more than one row",
-    "MERGE INTO t USING u ON t.k = u.k WHEN MATCHED AND hash(x) < 0 THEN DELETE": "matched by more than one row",
+    "UPDATE t SET s = x FROM (FROM u UNION ALL SELECT 2, 'other') AS u WHERE t.k = u.k": "more than one row of the source matches",
+    "MERGE INTO t USING u ON t.k = u.k WHEN MATCHED AND hash(x) < 0 THEN DELETE": "more than one row of the source matches",
     "UPDATE t SET s = max(s)": "aggregate functions are not allowed in UPDATE",
     "UPDATE t SET k = row_number() OVER ()": "window functions are not allowed",
     "UPDATE t SET k = unnest([1, 2])": "UNNEST not supported here",

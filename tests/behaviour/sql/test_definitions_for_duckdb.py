@@ -296,7 +296,7 @@ def test_a_default_of_a_type_that_lakes_lack_is_computed(address: LakeAddress) -
 def test_sort_keys_that_duckdb_cannot_compute_are_rejected(address: LakeAddress, key: str) -> None:
     lake = made(address)
     lake.sql(f"CREATE TABLE t ({SORTABLE})")
-    with pytest.raises(UsageError, match=r"table main\.t is rejected by DuckDB"):
+    with pytest.raises(UsageError, match=r"DuckDB rejects .* of table main\.t"):
         lake.sql(f"ALTER TABLE t SET SORTED BY ({key})")
 
 
@@ -322,7 +322,7 @@ def test_definitions_are_checked_next_to_a_new_macro(address: LakeAddress) -> No
     ):
         with lake.transaction() as tx:
             tx.sql("CREATE OR REPLACE MACRO plus(x) AS x + 1")
-            with pytest.raises(UsageError, match="rejected by DuckDB"):
+            with pytest.raises(UsageError, match="DuckDB rejects"):
                 tx.sql(statement)
     lake.sql("DROP MACRO plus")
     with lake.transaction() as tx:

@@ -145,7 +145,7 @@ def run_both(lake: DuckLake, twin: duckdb.DuckDBPyConnection, statement: str, ma
     try:
         lake.sql(statement)
     except (UsageError, SchemaError) as problem:
-        if "matched by more than one row" in problem.message:
+        if "more than one row of the source matches" in problem.message:
             assert repeated, statement
             return
         with pytest.raises(duckdb.Error):

@@ -154,7 +154,7 @@ def test_without_shapely(made: tuple[DuckLake, Oracle], monkeypatch: pytest.Monk
 
 
 def test_constants_that_are_no_geometries(made: tuple[DuckLake, Oracle]) -> None:
-    with pytest.raises(UsageError, match="no geometry in well-known text"):
+    with pytest.raises(UsageError, match="not a geometry in well-known text"):
         made[0].table("t").scan(where="st_intersects(g, 'POLYGON((0 0, 1 1))'::GEOMETRY)").to_arrow()
 
 
