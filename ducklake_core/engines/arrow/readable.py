@@ -258,7 +258,7 @@ def _converted(table: pa.Table, types_mapper: Callable[[Any], Any] | None) -> pd
         return table.to_pandas(types_mapper=types_mapper)
     except (ValueError, OverflowError, pa.ArrowException) as error:
         name = next(name for name in table.column_names if not _converts(table.select([name]), types_mapper))
-        message = f"column {name!r} has values that pandas does not support in this form ({error}). Pass dtype_backend='pyarrow', or use to_arrow()"
+        message = f"column {name!r} does not fit this form of pandas frame ({error}). Pass dtype_backend='pyarrow', or use to_arrow()"
         raise UnsupportedFeatureError(message, column=name) from error
 
 
