@@ -494,9 +494,8 @@ def merge_request(
         raise UsageError(f"the merge into {table} has no action. Add at least one, such as .when_matched_update(...)", table=table)
     binder = Binder(table, target, source)
     keys, residual = _matching(binder, on)
-    flat = flat_columns(binder.source, "s")
     for target_key, source_key in keys:
-        key_domain(target.columns[target_key], flat[source_key])
+        key_domain(target.columns[target_key], binder.source.columns[source_key])
     requested = tuple(_clause(binder, *clause) for clause in clauses)
     for when, _ in _ORDER:
         about = [clause for clause in requested if clause.when == when]
@@ -667,8 +666,8 @@ def key_domain(target: Field, source: Field) -> Domain:
     domain = common_domain(target.type, source.type)
     if domain is None:
         raise UnsupportedFeatureError(
-            f"column {target.name!r} of type {target.type} cannot be compared with {source.name!r} of type {source.type}. "
-            "Cast the column of the source",
+            f"column {target.name!r} of type {target.type} cannot be compared with column {source.name!r} of type "
+            f"{source.type} of the source. Cast the column of the source",
             column=target.name,
         )
     return domain
