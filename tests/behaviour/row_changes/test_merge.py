@@ -140,7 +140,7 @@ def test_keys_match_as_sql_compares(twins: Twins) -> None:
             UnsupportedFeatureError,
             r"column .g. of type varchar cannot be compared with column .k. of type int64 of the source",
         ),
-        (["k"], lambda m: m.when_matched_update({"v": "v"}), UsageError, "both sides"),
+        (["k"], lambda m: m.when_matched_update({"v": "v"}), UsageError, "is ambiguous"),
         (["k"], lambda m: m.when_matched_delete().when_matched_update(), UsageError, "never used"),
         (["k"], lambda m: m.when_not_matched_insert(), SchemaError, "k"),
         (["g"], lambda m: m.when_not_matched_insert({"g": "s.g"}, where="s.g = '-'"), UsageError, "more than one row"),
