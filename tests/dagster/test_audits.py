@@ -222,7 +222,7 @@ def test_a_condition_that_needs_an_engine_raises(run: Run) -> None:
 
 def test_functions_are_found_by_name() -> None:
     assert ducklake_metadata(audits={"unique": unique_ids})["audits"] == {"unique": {"function": f"{__name__}:unique_ids"}}
-    with pytest.raises(UsageError, match="must be a function of a module"):
+    with pytest.raises(UsageError, match="is not a function at the top level of a module"):
         ducklake_metadata(audits={"never": lambda rows: False})
     with pytest.raises(UsageError, match="nowhere:gone of an audit cannot be imported"):
         ducklake_metadata(audits={"a": {"function": "nowhere:gone"}})  # type: ignore[dict-item]

@@ -283,7 +283,7 @@ def test_invalid_resources_raise_at_definition(lake_resource: DuckLakeResource) 
     for settings, message in wrong:
         with pytest.raises(UsageError, match=message):
             DuckLakeIOManager(**settings)
-    with pytest.raises(dg.Failure, match="DuckLakeIOManager has no lake: set lake=DuckLakeResource"):
+    with pytest.raises(dg.Failure, match=r"DuckLakeIOManager has no lake\. Set lake=DuckLakeResource"):
         dg.materialize([source], resources={"io_manager": DuckLakeIOManager()}, tags={"n": "1"})
 
 

@@ -40,7 +40,7 @@ def test_changed_partitions_are_checked(lake_resource: DuckLakeResource, instanc
     lake.write("days", rows(KEYS, 100), partition_by=["day"])
     first = tick()
     assert first["days", "row_count_change"] == (True, "700 rows in 7 partitions, none known before")
-    assert first["plain", "row_count_change"] == (False, "there is no table main.plain")
+    assert first["plain", "row_count_change"] == (False, "table main.plain does not exist")
     assert tick() == {}
     lake.write("days", rows(KEYS[1:2], 1), mode="overwrite", where=f"day = DATE '{KEYS[1]}'")
     lake.set_comment("days", "changes no row")
@@ -93,7 +93,7 @@ def test_dagster_keeps_what_is_reported(lake_resource: DuckLakeResource, instanc
 def test_it_ships_stopped_and_rejects_what_reads_rows() -> None:
     make: Callable[..., dg.SensorDefinition] = lambda checks: build_check_sensor(assets=ASSETS, checks=checks)  # noqa: E731
     assert make([Freshness(max_age="1 day")]).default_status is dg.DefaultSensorStatus.STOPPED
-    with pytest.raises(UsageError, match="cannot make checks that read rows: unique_key"):
+    with pytest.raises(UsageError, match="these checks read rows: unique_key"):
         make([UniqueKey(key="id")])
     with pytest.raises(UsageError, match="has no assets"):
         build_check_sensor(assets=[], checks=[Freshness(max_age="1 day")])

@@ -222,12 +222,12 @@ def test_invalid_settings_raise_before_anything_is_written(run: Run, lake_resour
     table = pa.table({"n": [1]})
     assert "partition_expr" in failing(table, DAYS)
     assert "'day', which partition_expr names; it has: n" in failing(table, DAYS, partition_expr="day")
-    assert "int64, which cannot be matched with time partitions" in failing(table, DAYS, partition_expr="n")
-    assert "no keys: set upsert_keys" in failing(table, write_mode="upsert")
+    assert "int64, which does not support time partitions" in failing(table, DAYS, partition_expr="n")
+    assert "no upsert_keys. Set upsert_keys" in failing(table, write_mode="upsert")
     assert "must be one of overwrite, append, upsert, merge, not 'replace'" in failing(table, write_mode="replace")
     assert "must be a name or a list of names" in failing(table, partition_by=[1])
     assert "builtins.dict, which cannot be written" in failing({"n": [1]})
-    assert "annotate the asset '-> None'" in failing(None)
+    assert "annotate it with '-> None'" in failing(None)
     assert lake_resource.connect().tables() == []
 
 
@@ -241,7 +241,7 @@ def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.As
     @dg.asset
     def counter(numbers: int) -> None: ...
 
-    assert "annotate it as pyspark.sql.DataFrame, pandas.DataFrame" in cause(
+    assert "Annotate it as pyspark.sql.DataFrame, pandas.DataFrame" in cause(
         run([numbers, counter], selection=[counter], raise_on_error=False)
     )
 

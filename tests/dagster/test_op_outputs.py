@@ -84,7 +84,7 @@ def test_ops_of_a_job_need_tables_of_their_own(lake_resource: DuckLakeResource, 
 
         return build
 
-    assert "made.result belongs to no asset" in cause(execute(job("j"), lake_resource, instance))
+    assert "made.result belongs to an op" in cause(execute(job("j"), lake_resource, instance))
     assert execute(job("j", table="t"), lake_resource, instance).success
     assert execute(job("j", table="t"), lake_resource, instance).success
     assert seen == [[1], [1]]
@@ -114,7 +114,7 @@ def dynamic_job(seen: list[list[int]], parts: dict[str, Any], grown: dict[str, A
 
 def test_mapped_outputs_have_their_own_tables(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     seen: list[list[int]] = []
-    assert "belongs to no asset" in cause(execute(dynamic_job(seen, {}, {}), lake_resource, instance))
+    assert "belongs to an op" in cause(execute(dynamic_job(seen, {}, {}), lake_resource, instance))
     result = execute(dynamic_job(seen, {"table": "parts"}, {"table": "grown"}), lake_resource, instance)
     assert "'table': 'parts_{mapping_key}'" in cause(result)
     assert lake_resource.connect().tables() == []
@@ -147,7 +147,7 @@ def test_a_graph_backed_multi_asset_keeps_its_outputs_apart(run: Run, lake_resou
 
         return halves
 
-    assert "base.result belongs to no asset" in cause(run([build({})], raise_on_error=False))
+    assert "base.result belongs to an op" in cause(run([build({})], raise_on_error=False))
     run([build({"table": "base"})])
     lake = lake_resource.connect()
     assert [held(lake.table(name).scan().to_arrow()) for name in ("base", "left", "right")] == [[1, 2], [1], [2]]
@@ -160,4 +160,4 @@ def test_a_table_named_by_run_metadata_alone_raises(run: Run, key: str) -> None:
         context.add_output_metadata({key: "elsewhere"})
         return numbers(1)
 
-    assert "where inputs cannot see it" in cause(run([things], raise_on_error=False))
+    assert "at run time, but inputs read only the definition" in cause(run([things], raise_on_error=False))

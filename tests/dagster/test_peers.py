@@ -100,7 +100,7 @@ class TestSlices:
 
         result = run([numbers], raise_on_error=False)
         (failure,) = [event for event in result.all_events if event.is_step_failure]
-        assert "names no partitions" in str(failure.step_failure_data)
+        assert "has no partitions" in str(failure.step_failure_data)
         assert len(stored(lake_resource, "day")) == 5
 
     def test_a_dimension_without_a_column_raises(self, run: Run) -> None:

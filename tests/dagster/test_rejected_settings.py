@@ -87,7 +87,7 @@ def test_a_retried_step_whose_commit_changed_the_layout_commits_once(
 )
 def test_unknown_keys_of_an_asset_raise(run: Run, lake_resource: DuckLakeResource, key: str, near: str) -> None:
     text = cause(run([asset(ROWS, **{key: "append"})], raise_on_error=False))
-    assert f"asset things: there is no metadata key {key!r}" in text
+    assert f"asset things: unknown metadata key {key!r}" in text
     assert near in text
     assert not lake_resource.connect().has_table("things")
 
@@ -103,14 +103,14 @@ def test_settings_of_a_run_have_no_prefix(run: Run, lake_resource: DuckLakeResou
 
 
 @pytest.mark.parametrize(
-    ("key", "near"), [("ducklake/moment", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
+    ("key", "near"), [("ducklake/moment", "Keys of DuckLakeIOManager are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
 )
 def test_unknown_keys_of_an_input_raise(run: Run, key: str, near: str) -> None:
     @dg.asset(ins={"things": dg.AssetIn(metadata={key: "n > 1"})})
     def reader(things: pa.Table) -> None: ...
 
     text = cause(run([asset(ROWS, mine="left alone"), reader], raise_on_error=False))
-    assert f"input things: there is no metadata key {key!r}" in text
+    assert f"input things: unknown metadata key {key!r}" in text
     assert near in text
 
 

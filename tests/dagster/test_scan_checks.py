@@ -103,8 +103,8 @@ def test_keys_that_no_engine_compares_do_not_pass(judged: Judged, lake: DuckLake
     strings = Reference(key="text", table="customers", other_key="number")
     judge = Judge(read_lake(lake, [table], [unique, lists, strings]), instance)
     expected = {
-        unique: "cannot be made",
-        lists: "cannot be made",
+        unique: "does not support these columns",
+        lists: "does not support these columns",
         strings: "column 'text' of main.lists is varchar, but 'number' of main.customers is int64",
     }
     for check, text in expected.items():

@@ -60,7 +60,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     run([numbers], partition_key="2026-03-28")
     run([plain])
     assert ticks.tick() == []
-    assert "0 foreign commits among 2" in ticks.reason
+    assert "0 commits of other writers (of 2)" in ticks.reason
 
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("INSERT INTO lake.numbers VALUES (DATE '2026-03-29', 5), (DATE '2026-03-30', 6)", "INSERT INTO lake.plain VALUES (9)")
@@ -153,7 +153,7 @@ def test_many_partitions_are_reported_over_several_ticks(lake_resource: DuckLake
     assert Ticks(lake_resource, instance, report_history=True).tick() == everything
     few = Ticks(lake_resource, instance, report_history=True, max_events_per_tick=2)
     assert few.tick() == everything[:2]
-    assert "more events of them follow" in few.reason
+    assert "the next tick reports more events of these commits" in few.reason
     # What comes meanwhile is reported when the commits at hand are done.
     lake.write("numbers", pa.table({"day": pa.array([date(2026, 3, 27)], pa.date32()), "n": [9]}))
     assert [few.tick(), few.tick(), few.tick()] == [everything[2:], everything[:1], []]
@@ -260,7 +260,7 @@ def test_a_catalog_put_back_from_a_backup(
     path.write_bytes(backup)
     days = [("Materialization", "numbers", f"2026-03-{day}") for day in (27, 28, 29, 30, 31)]
     assert [ticks.tick(), ticks.tick(), ticks.tick()] == [days[:4], [*days[4:], ("Materialization", "plain", None)], []]
-    assert "put back" in str(ticks.metadata_of_all[0]["ducklake/partitions"].value)
+    assert "was restored to a state" in str(ticks.metadata_of_all[0]["ducklake/partitions"].value)
 
 
 def test_when_time_runs_out_a_tick_ends_with_a_whole_commit(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:

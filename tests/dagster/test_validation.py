@@ -83,7 +83,7 @@ A, B = asset("a/same"), asset("b/same")
         ([A, asset("b/same", io="other_lake"), asset("q/same", io="files"), stores_itself], {"schema": "s"}, []),
         ([two], {"schema": "s"}, ["d/same would", "e/same would"]),
         ([A, dg.AssetSpec(["z", "same"])], {"schema": "s"}, []),
-        ([A, reader], {}, ["input up of reader: there is no metadata key 'ducklake/moment'"]),
+        ([A, reader], {}, ["input up of reader: unknown metadata key 'ducklake/moment'"]),
         ([asset("x", **{"ducklake/write_mode": "append"})], {}, ["did you mean 'write_mode'?"]),
         ([asset("x", write_mode="replace")], {}, ["must be one of overwrite, append, upsert"]),
         ([asset("x", DAYS)], {}, ["asset x is partitioned, but its metadata does not say by which column"]),
@@ -113,7 +113,7 @@ class MakesALake(ConfigurableResourceFactory[DuckLakeResource]):
 
 @pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")
 def test_managers_without_a_lake_and_with_one_that_only_a_run_has() -> None:
-    with pytest.raises(UsageError, match="DuckLakeIOManager has no lake: set lake="):
+    with pytest.raises(UsageError, match=r"DuckLakeIOManager has no lake\. Set lake="):
         validate(dg.Definitions(assets=[asset("a"), asset("b")], resources={"io_manager": DuckLakeIOManager()}))
     made = {"io_manager": DuckLakeIOManager(lake=MakesALake())}
     validate(dg.Definitions(assets=[asset("a"), asset("b")], resources=made))

@@ -147,11 +147,11 @@ class TestMerge:
     @pytest.mark.parametrize(
         ("metadata", "text"),
         [
-            ({"write_mode": "merge"}, "set merge_keys"),
-            ({"when_matched": "update"}, "belong to write_mode 'merge'"),
+            ({"write_mode": "merge"}, "Set merge_keys"),
+            ({"when_matched": "update"}, "need write_mode 'merge'"),
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "upsert"}, "when_matched must be one of update, ignore, delete"),
             ({"write_mode": "merge", "merge_keys": "id", "when_matched": "ignore", "when_not_matched": "ignore"}, "would change nothing"),
-            ({"write_mode": "merge", "merge_keys": "id", "delete_when": 1}, "delete_when must be SQL text"),
+            ({"write_mode": "merge", "merge_keys": "id", "delete_when": 1}, "delete_when must be a SQL condition"),
             ({"write_mode": "append", "schema_evolution": "replace"}, "belongs to write_mode 'overwrite'"),
         ],
     )
@@ -242,7 +242,7 @@ def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_re
     assert lake.table("t").scan(["v"]).to_arrow().column("v").to_pylist() == ["c", "b", "a"]
     (event,) = result.get_asset_materialization_events()
     layout = event.materialization.metadata["ducklake/layout_change"].value
-    assert layout == "sorted by v desc nulls last, was by id ASC NULLS LAST; files that are there stay as they are"
+    assert layout == "sorted by v desc nulls last, was by id ASC NULLS LAST; existing files keep their layout"
     before = lake.snapshot()
     (event,) = run([asset_of([rows], sort_by=['"V" DESC'])]).get_asset_materialization_events()
     assert "ducklake/layout_change" not in event.materialization.metadata
@@ -295,10 +295,10 @@ class TestPartitionExpressions:
         [
             (dg.HourlyPartitionsDefinition("2026-03-27-00:00"), "CAST(at AS DATE)", NOON, "is not the start of a day"),
             (DAYS, "date_trunc('month', at)", NOON, "is not the start of a month"),
-            (DAYS, "CAST(at AS DATE)", "2026-03-27", "which cannot be matched"),
-            (DAYS, "lower(at)", "2026-03-27", "is no expression that files and engines can be filtered by"),
-            (DAYS, "date_trunc('era', at)", NOON, "there is no unit 'era'"),
-            (dg.StaticPartitionsDefinition(["a"]), "CAST(at AS DATE)", NOON, "are not all days"),
+            (DAYS, "CAST(at AS DATE)", "2026-03-27", "which does not support"),
+            (DAYS, "lower(at)", "2026-03-27", "is not supported, because files cannot be filtered by it"),
+            (DAYS, "date_trunc('era', at)", NOON, "unknown unit 'era'"),
+            (dg.StaticPartitionsDefinition(["a"]), "CAST(at AS DATE)", NOON, "must be days"),
         ],
     )
     def test_expressions_that_do_not_separate_partitions_raise(

@@ -172,7 +172,7 @@ def test_rows_without_positions_stop_the_query(
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
     monkeypatch.setattr(native_read, "ROW_INDEX", "_not_what_spark_fills")
-    with pytest.raises(PySparkException, match="without telling its position"):
+    with pytest.raises(PySparkException, match="did not return the position of a row"):
         open_lake(sqlite_address).scan("t").to_spark(spark).count()
 
 

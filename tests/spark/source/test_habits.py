@@ -55,7 +55,7 @@ def test_sessions_of_dynamic_overwrites_lose_no_partition(lake: DuckLake, frame:
     lake.write("new", frame, mode="overwrite", partition_by=["k"])
     before += 1
     write = frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).mode("overwrite")
-    with pytest.raises(AnalysisException, match="option partitionOverwriteMode to 'static'"):
+    with pytest.raises(AnalysisException, match="Set the option to 'static'"):
         write.save("t")
     assert lake.snapshot().id == before
     write.option("partitionOverwriteMode", "dynamic").save("t")

@@ -85,7 +85,7 @@ def test_a_sink_without_an_identity_raises(sqlite_address: LakeAddress, tmp_path
     lake_of_files(sqlite_address).create_table("t", rows().schema)
     with pytest.raises(UsageError, match="needs option checkpointLocation"):
         data_source(sqlite_address).streamWriter(COLUMNS, False)
-    with pytest.raises(UsageError, match="give option streamId"):
+    with pytest.raises(UsageError, match="Set option streamId"):
         data_source(sqlite_address, checkpointLocation=str(tmp_path / "nowhere")).streamWriter(COLUMNS, False)
     micro_batch(sqlite_address, 0, rows(1), streamId="mine", checkpointLocation=str(tmp_path / "nowhere"))
 
@@ -192,5 +192,5 @@ def test_a_table_that_changes_under_a_stream(sqlite_address: LakeAddress) -> Non
     middle = reader.latestOffset(start, ReadAllAvailable())
     assert sorted(row["a"] for row in read(reader, start, middle)) == [1, 2]
     lake.write("t", pa.table({"a": pa.array([2**40])}), schema_evolution="additive")
-    with pytest.raises(SchemaError, match="started again with a new checkpoint"):
+    with pytest.raises(SchemaError, match="start the stream with a new checkpoint location"):
         reader.partitions(middle, reader.latestOffset(middle, ReadAllAvailable()))

@@ -122,7 +122,7 @@ def test_an_abort_leaves_no_file_of_any_task(sqlite_address: LakeAddress, notes:
     passed_on(writer).abort([None])
     assert files(sqlite_address) == []
     assert list(notes.iterdir()) == []
-    with pytest.raises(CommitError, match="options of its planning are missing"):
+    with pytest.raises(CommitError, match="its options were deleted"):
         passed_on(writer).commit([])
     assert lake.table("t").scan().count() == 0
 
@@ -233,9 +233,9 @@ def partitioned(address: LakeAddress) -> DuckLake:
 def test_an_overwrite_of_a_partitioned_table_requires_its_mode(sqlite_address: LakeAddress, notes: Path) -> None:
     """Spark does not pass on its setting of dynamic overwrites, so that neither meaning may be taken for granted."""
     lake = partitioned(sqlite_address)
-    with pytest.raises(UsageError, match=r"main\.t is partitioned by a, .* option partitionOverwriteMode to 'static' .* or to 'dynamic'"):
+    with pytest.raises(UsageError, match=r"main\.t is partitioned by a, .* Set the option to 'static' .* or to 'dynamic'"):
         data_source(sqlite_address).writer(COLUMNS, True)
-    with pytest.raises(UsageError, match="give one of static, dynamic"):
+    with pytest.raises(UsageError, match="Set it to one of static, dynamic"):
         data_source(sqlite_address, partitionOverwriteMode="some").writer(COLUMNS, True)
     assert list(notes.iterdir()) == []
     # Appends replace nothing, whatever the option is.
@@ -280,7 +280,7 @@ def test_missing_columns_follow_the_rule_of_every_other_write(sqlite_address: La
     part = schema_of("a bigint")
     with pytest.raises(SchemaError, match=r"lacks column 'b' of main\.t, .* option\('missingColumns', 'null'\)"):
         data_source(sqlite_address).writer(part, False)
-    with pytest.raises(UsageError, match="give one of error, null"):
+    with pytest.raises(UsageError, match="Set it to one of error, null"):
         data_source(sqlite_address, missingColumns="ignore").writer(part, False)
     assert list(notes.iterdir()) == []
     writer = data_source(sqlite_address, missingColumns="null").writer(part, False)

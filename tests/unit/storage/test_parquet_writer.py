@@ -259,7 +259,7 @@ def test_an_unwritable_directory_is_a_storage_error(tmp_path: Path) -> None:
 
 
 def test_another_version_of_the_library_raises(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="same ducklake-dagster"):
+    with pytest.raises(UnsupportedFeatureError, match="Install the same version"):
         write_table(TABLE, state_of(TABLE, tmp_path, version=99))
 
 

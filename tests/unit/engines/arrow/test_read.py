@@ -174,7 +174,7 @@ def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Fiel
         if found == (120, 100, 100):
             break
     assert found == (120, 100, 100)
-    with pytest.raises(CorruptFileError, match="rows where its footer counts"):
+    with pytest.raises(CorruptFileError, match="rows, but its footer counts"):
         rows(FileTask(file=file), shape(*columns, where=where))
 
 

@@ -179,7 +179,7 @@ def test_errors_of_executors_arrive_as_what_they_are(spark: SparkSession, tmp_pa
     # Two tasks fail, each in its first row that is wrong; either may be the first to fail.
     with pytest.raises(UsageError, match=r"id = (60|75)\b"):
         write_frame(df, replace(state, row_constraint=bind("id < 60", state.schema)))
-    with pytest.raises(UnsupportedFeatureError, match="same ducklake-dagster"):
+    with pytest.raises(UnsupportedFeatureError, match="Install the same version"):
         write_frame(df, replace(state, version=99))
     assert files_in(tmp_path) == []
     (tmp_path / "file").write_bytes(b"")
